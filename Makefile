@@ -156,7 +156,7 @@ test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 # The same tests over both kinds of session, and those that only the other kind has.
 ON_CONNECT := --lakehouse-spark=connect -m "(connect and not slow) or only_connect"
 test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
-	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/spark tests/check
+	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/outside tests/spark tests/check
 
 # Client and server of another Spark: make test-connect-4.1.4 test-connect-4.2.1
 test-connect-%: versitygw

@@ -232,6 +232,7 @@ class WriteKeywords(TypedDict, total=False):
     if_missing: NewTable | None
     carry: Carry
     max_copied_bytes: int | None
+    based_on: int | None
     idempotency_key: str
     tags: Mapping[str, str]
     write_uuid: str
@@ -288,6 +289,10 @@ class WriteOptions:
         is listed or copied.
     max_copied_bytes
         ``append`` only: the largest number of bytes of existing files to copy; ``None`` for no limit.
+    based_on
+        The version of the table that the rows were computed from, as :meth:`TableWriter.version_of` and results tell
+        it. The call ends in a ``ConflictError`` if a partition of the write, also of an append, was published after it,
+        except by a compaction. For rows whose origin Spark's plan does not show: pandas, ``localCheckpoint``.
     idempotency_key
         Up to 500 characters. A call with a key that was published already, and not rolled back, does nothing.
     tags
@@ -320,6 +325,7 @@ class WriteOptions:
     if_missing: NewTable | None = None
     carry: Carry = "copy"
     max_copied_bytes: int | None = MAX_COPIED_BYTES
+    based_on: int | None = None
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     write_uuid: str = ""
@@ -331,6 +337,7 @@ class WriteOptions:
         rules = {
             "target_file_bytes": (size is None or size >= MIB, "None, or at least 1 MiB"),
             "max_copied_bytes": (limit is None or limit >= 0, "None, or a number of bytes"),
+            "based_on": (self.based_on is None or self.based_on >= 0, "None, or a version of the table"),
             "idempotency_key": (len(self.idempotency_key) <= 500, "a text of up to 500 characters"),
             "write_uuid": (not name or is_name, f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}"),
         }

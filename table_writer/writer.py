@@ -31,6 +31,7 @@ from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
+from table_writer.spark.sql import version_name
 from table_writer.write.batches import Travelling, batch_writer
 from table_writer.write.preview import Preview
 from table_writer.write.session_services import SessionServices
@@ -474,7 +475,11 @@ class TableWriter:
         write_id: str | None = None,
         partitions: Collection[str] | None = None,
     ) -> DataFrame:
-        """Return the rows that readers saw after an earlier version, with the columns that the table has today.
+        """Return the rows that readers saw after a version, with the columns that the table has today.
+
+        By default that is the newest version, before which nothing is in doubt; :meth:`version_of` tells its number.
+        A write of rows that were computed from them ends in a ``ConflictError`` if one of its partitions has been
+        published since that version, unless ``based_on`` says that it is meant.
 
         Filters on partition columns choose partitions before any file is listed. Files are listed for each query, and
         compared with the log: while a vacuum deletes some, a query ends with an error, never with fewer rows. Replaced
@@ -484,9 +489,9 @@ class TableWriter:
         Parameters
         ----------
         version, as_of, write_id
-            One of them: the number in the history, 0 for the state before the first; a time with a zone, which means
-            the newest version of that time or before, by the times that the history shows, and in whole seconds, as it
-            shows them, the end of its second; or the write.
+            One of them at most: the number in the history, 0 for the state before the first; a time with a zone, which
+            means the newest version of that time or before, by the times that the history shows, and in whole seconds,
+            as it shows them, the end of its second; or the write.
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
 
@@ -505,7 +510,40 @@ class TableWriter:
         opened = self._services.open_table(self._services.table_name(table))
         opened.require_owner()
         past = Past(opened, version=version, as_of=as_of, write_id=write_id)
-        return open_gateway(self._spark).past_rows(opened, past.subject, past.partitions(partitions))
+        chosen = past.partitions(partitions)
+        rows = open_gateway(self._spark).past_rows(opened, past.subject, chosen, whole=partitions is None)
+        return rows.alias(version_name(str(opened.table.name), past.version))
+
+    def version_of(self, rows: DataFrame, table: str) -> int:
+        """Return the version of a table that rows were read at, for ``based_on``; the oldest of several.
+
+        Parameters
+        ----------
+        rows
+            What :meth:`read` returned, or any DataFrame that was made of it.
+        table
+            ``database.table``.
+
+        Raises
+        ------
+        InvalidInputError
+            The DataFrame's query has no rows of :meth:`read` of this table.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> version = writer.overwrite_table(df, "mart.returns").version
+        >>> writer.version_of(writer.read("mart.returns").where("id > 0"), "mart.returns") == version
+        True
+        """
+        opened = self._services.open_table(self._services.table_name(table))
+        version = open_gateway(self._spark).version_read(rows, opened.table)
+        if version is None:
+            raise InvalidInputError(
+                f"the DataFrame has no rows that read({str(opened.table.name)!r}) returned: their version is not known",
+                table=str(opened.table.name),
+            )
+        return version
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
         """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""

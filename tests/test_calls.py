@@ -142,6 +142,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
 }
 GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is wrong
     "df": Frame(),
+    "rows": Frame(),
     "batch": Frame(),
     "schema": SCHEMA,
     "table": T,

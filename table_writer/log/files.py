@@ -12,6 +12,7 @@ from table_writer.errors import StorageError, counted
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.table_read import Files
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import (
     PAGE_KEYS,
@@ -35,6 +36,12 @@ def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -
     """List what readers of a location read: nothing hidden, and nothing of this library's own directory below it."""
     beside = layout.own.key if location.contains(layout.own) else ""
     return visible_files(store, location.key, beside=beside)
+
+
+def listed_files(store: ObjectStore, layout: TableLayout, location: Location) -> Files:
+    """List the files directly at a location, of which its readers see rows, for a comparison with what was read."""
+    names = ((file, file.key.removeprefix(location.key)) for file in files_read_at(store, layout, location))
+    return {name: (file.size_bytes, int(file.modified_at.timestamp())) for file, name in names if "/" not in name}
 
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:

@@ -49,6 +49,12 @@ def version_meant(
     return version_of(history, write_id, table) if version is None else version  # type: ignore[arg-type]  # one is given
 
 
+def newest_known(history: History) -> int:
+    """Return the newest version before which nothing is in doubt: what is, may yet be published."""
+    end = min((record.entry.version for record in history.publishes_in_doubt), default=history.newest + 1)
+    return max((record.entry.version for record in history.published if record.entry.version < end), default=0)
+
+
 def _version_at(history: History, as_of: datetime, table: Table) -> int:
     if as_of.utcoffset() is None:
         raise InvalidInputError(
@@ -164,7 +170,7 @@ class _NotKnownError(Exception):
 
 
 class Past:
-    """The partitions of one table after one version, which is named as for :func:`version_meant`.
+    """The partitions of one table after one version, which is named as for :func:`version_meant`; else the newest.
 
     The metastore is read before the log: what readers were pointed at until then has its entry there.
     """
@@ -180,9 +186,14 @@ class Past:
         self._opened = opened
         self._now = opened.metastore.get_all_partitions(opened.table)
         self._history = history = opened.log.read_history()
-        self._version = version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
-        _require_known(history, self._version, opened.table)
-        self._written_until = self._recorded_at()
+        is_newest = version is None and as_of is None and write_id is None
+        self.version = (
+            newest_known(history)
+            if is_newest
+            else version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
+        )
+        _require_known(history, self.version, opened.table)
+        self._written_until = None if is_newest else self._recorded_at()  # others' rows of today are part of today
         doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
         self._in_doubt = {one.values: one for record in doubtful for one in record.entry.partitions}
         self._listed = self._listed_since()
@@ -195,7 +206,7 @@ class Past:
         """
         opened, history = self._opened, self._history
         chosen = opened.partition_values(names)
-        states = {**self._others(), **history.states_at(self._version)}
+        states = {**self._others(), **history.states_at(self.version)}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
                 f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
@@ -211,7 +222,7 @@ class Past:
     @property
     def subject(self) -> str:
         """What an error is about."""
-        return f"version {self._version} of {self._opened.table.name} cannot be read any more"
+        return f"version {self.version} of {self._opened.table.name} cannot be read any more"
 
     def _found(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
         """Return a partition as it was; ``None`` if there was none, or if it is noted as wrong."""
@@ -241,10 +252,10 @@ class Past:
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
         name = shown_name(opened.table, values)
-        later = history.surplus(location, self._version)
+        later = history.surplus(location, self.version)
         past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
         if history.layout.all_data.contains(location):
-            known = history.described(values, location, version=self._version)
+            known = history.described(values, location, version=self.version)
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
@@ -265,7 +276,7 @@ class Past:
 
     def _listed_since(self) -> dict[Place, tuple[ReplacedObject, ...]]:
         """Return the files of other tools, as they were when they were first replaced after the version."""
-        later = (one for one in self._history.records if one.entry.version > self._version)
+        later = (one for one in self._history.records if one.entry.version > self.version)
         seen = [one.entry for one in later if one.outcome is not Outcome.ABANDONED]
         replaced = (one for entry in reversed(seen) for one in entry.replaced)
         return {Location.parse(one.location).place: one.objects for one in replaced}
@@ -276,7 +287,7 @@ class Past:
             return "a vacuum has trimmed the entries that say where it was then"
         placed = self._history.current.get(values)
         is_sure = state.sure
-        if placed is not None and placed.version < self._version:  # nothing of ours has moved it since
+        if placed is not None and placed.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
             seen = self._now[values].location if values in self._now else None
             if doubtful is not None:
@@ -286,7 +297,7 @@ class Past:
                 is_sure = is_in_place and not self._is_written_name(values)
         if is_sure:
             return ""
-        return f"another tool or a late call has moved it, and whether after version {self._version} is not known"
+        return f"another tool or a late call has moved it, and whether after version {self.version} is not known"
 
     def _is_written_name(self, values: PartitionValues) -> bool:
         """Whether another tool has written where a refused publish has left a name alone: when, the log can't know."""
@@ -308,8 +319,8 @@ class Past:
         records, layout, store = self._history.records, self._opened.layout, self._opened.store
         if not records:
             return None
-        claimed = layout.entry_key(self._version or records[0].entry.version)
-        found = (store.head(layout.outcome_key(self._version)) if self._version else None) or store.head(claimed)
+        claimed = layout.entry_key(self.version or records[0].entry.version)
+        found = (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed)
         if found is None:
             return records[0].entry.created_at  # somebody has just deleted it: as early as can be
         return found.modified_at if found.modified_at.microsecond else found.modified_at + WHOLE_SECOND
@@ -319,7 +330,7 @@ class Past:
         shown = "; ".join(f"{shown_name(table, values)}: {why}" for values, why in list(wrong.items())[:SHOWN])
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         since = kept_since(self._history) or 0
-        kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self._version else ""
+        kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self.version else ""
         return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {ADVICE}", table=str(table.name))
 
 

@@ -46,8 +46,9 @@ def standing(
     The draft's ``base_version`` was the newest when it was planned. Of versions that were in doubt then, one that was
     published since may hold rows this write never saw. ``scope``: which other partitions the write replaces, whether it
     has rows for them or not. ``appends``: it builds on whatever is there when it claims, so what others have published
-    since is no conflict. Nor is a compaction, which changes no rows. ``layout`` says which directory is its own: a
-    vacuum that names that has given the write up, though it may have no rows at all.
+    since is no conflict; an append that says which version it is based on does not. Nor is a compaction, which changes
+    no rows. ``layout`` says which directory is its own: a vacuum that names that has given the write up, though it may
+    have no rows at all.
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan

@@ -46,6 +46,7 @@ SAME_NAMES: Final = (
     "in_place",
     "max_copied_bytes",
     "notes",
+    "based_on",
 )
 """Fields of a plan that are stored under their own names, as they are."""
 
@@ -151,6 +152,7 @@ class _Stored:
     writer: dict[str, str]
     expires_after_seconds: float
     in_place: bool = False  # records of older versions lack it
+    based_on: int | None = None  # the same
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,8 +233,9 @@ class StagedRecord:
             expires_after_seconds=self.expires_after_seconds,
         )
         fields: dict[str, Any] = msgspec.to_builtins(stored, builtin_types=(datetime,))
-        if not plan.in_place:
-            del fields["in_place"]
+        for name, unusual in (("in_place", plan.in_place), ("based_on", plan.based_on is not None)):
+            if not unusual:
+                del fields[name]
         for one in fields["partitions"]:
             if not one["figures"]:
                 del one["figures"]

@@ -20,6 +20,7 @@ from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table, escape
+from table_writer.model.table_read import TableRead
 
 Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 """Chooses, of partitions that exist, those that a write replaces even where it has no rows for them."""
@@ -208,6 +209,8 @@ class WritePlan:
     spellings: Spellings = field(default_factory=Spellings)
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # what a person should know of the table
+    based_on: int | None = None  # the version that the caller's rows are computed from; then the base version is that
+    reads: tuple[TableRead, ...] = ()  # of this very table, by the query behind the rows; a staged write has none
 
     @property
     def data_location(self) -> Location:

@@ -109,13 +109,19 @@ class Planner:
         if spec is not None:
             row_count, max_row_bytes = self._batch_limits(rows, data_schema, state)
             spec = replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
+        keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
+        carried = None if keeps_rows else gateway.base_of(rows, self._table)
+        based_on = self.base(carried if options.based_on is None else options.based_on, state)
+        rows, reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
         plan = WritePlan(
             write_id=write_id,
             mode=mode,
             table=self._table,
             layout=self._layout,
             schema=data_schema.json(),
-            base_version=state.newest,
+            base_version=state.newest if based_on is None else based_on,
+            based_on=based_on,
+            reads=reads,
             checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
@@ -132,6 +138,16 @@ class Planner:
         )
         taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
         return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=taken)
+
+    def base(self, based_on: int | None, state: LogState) -> int | None:
+        """Return the version that the caller's rows are based on; refuse one that is yet to come."""
+        if based_on is not None and based_on > state.newest:
+            raise InvalidInputError(
+                f"{self._table.name} has no version {based_on}: its newest is {state.newest}. version_of(rows, table)"
+                " tells the version of rows that read() returned",
+                table=str(self._table.name),
+            )
+        return based_on
 
     def _batch_limits(self, rows: DataFrame, data_schema: StructType, state: LogState) -> tuple[int, int]:
         if open_gateway(rows.sparkSession).runs_other_python(rows):

@@ -30,6 +30,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
+from table_writer.publish.reads import require_as_read
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
@@ -157,6 +158,14 @@ class Publisher:
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
 
+    def require_as_read(self, staged: WrittenFiles) -> None:
+        """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
+        plan = staged.plan
+        if plan.reads and plan.mode is not WriteMode.APPEND:
+            table = self._table(plan)
+            values = [one.values for one in self._with_emptied(plan, entry_of(staged, self._opened), table).partitions]
+            require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
+
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
         entry = self._opened.log.read(version).entry
         try:
@@ -200,6 +209,8 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
+        if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
+            require_as_read(self._opened, plan, now, values)
         placed = in_place.added_to(carry_over.placed(draft), staying).partitions
         if not placed and carry_over.given_up:
             raise GaveWayError
@@ -266,7 +277,7 @@ class Publisher:
             )
             raise RepeatedError(repeated)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
-        appends, layout = plan.mode is WriteMode.APPEND, plan.layout
+        appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
         for record in records:
             verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
             if verdict is Standing.IN_DOUBT:
@@ -285,11 +296,13 @@ class Publisher:
         return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
+        planned = f"this write was planned at version {draft.base_version}"
+        behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
         both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
         return ConflictError(
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
-            f" write {draft.write_id} wants to publish, after this write was planned at version {draft.base_version}:"
+            f" write {draft.write_id} wants to publish, after {behind}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             **draft.named,
@@ -301,10 +314,8 @@ class Publisher:
         if state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids):
             why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
         elif not state.versions.issuperset(needed):
-            why = (
-                f"the log of {name} was trimmed past version {plan.base_version}, at which write {plan.write_id} was"
-                " planned"
-            )
+            when = "at which it was planned" if plan.based_on is None else "on which its rows are based"
+            why = f"the log of {name} was trimmed past version {plan.base_version} of write {plan.write_id}, {when}"
         else:
             return
         raise ConflictError(

@@ -35,14 +35,16 @@ public class TableWriterPast {
     private final String subject, advice;
     private final Seq partitions;  // what must be there is in their parameters
     private final long size;
+    private final boolean whole;
 
     public Files(SparkSession session, CatalogTable table, String json, String subject, String advice,
-        long size) throws IOException {
+        long size, boolean whole) throws IOException {
       this.session = session;
       this.table = table;
       this.subject = subject;
       this.advice = advice;
       this.size = size;
+      this.whole = whole;
       Map[] all = (Map[]) new ObjectMapper().readValue(json, Map[].class);
       List known = new ArrayList();
       for (int one = 0; one < all.length; one++) {
@@ -56,6 +58,7 @@ public class TableWriterPast {
     public Seq rootPaths() { return PythonUtils.toSeq(Collections.singletonList(new Path(table.location()))); }
     public StructType partitionSchema() { return table.partitionSchema(); }
     public long sizeInBytes() { return size; }
+    public boolean whole() { return whole; }  // no other partition was there
     public void refresh() { }
 
     public String[] inputFiles() {
@@ -205,6 +208,7 @@ public class TableWriterPast {
     public SQLContext sqlContext() { return session.sqlContext(); }
     public StructType schema() { return schema; }
     public long sizeInBytes() { return files.sizeInBytes(); }
+    public boolean whole() { return files.whole(); }
     public boolean needConversion() { return false; }
 
     public RDD buildScan(Seq columns, Seq filters) {

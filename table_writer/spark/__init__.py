@@ -6,6 +6,7 @@
 ``connect``       a session of Spark Connect, which has none
 ``files``         Spark's own writer and reader at a location of our choice; committers
 ``past``          the rows of an older version: files that no table points at any more
+``reads``         what a query reads of one table, file by file, as Spark has listed it
 ``executors``     executors, prepared once, and the requests that only they can send in time
 ``sql``           SQL for Spark, and what Spark says of a query that failed
 ``conditions``    the one rule for texts that are to be a condition

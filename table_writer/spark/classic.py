@@ -29,6 +29,7 @@ from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive
 from table_writer.metastore.wire import LoginError
 from table_writer.model.location import without_password, without_s3_logins
 from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_executors
@@ -46,6 +47,7 @@ from table_writer.spark.gateway import (
     tasks,
 )
 from table_writer.spark.past import PastRows
+from table_writer.spark.reads import QueryReads, items, past_versions
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
@@ -131,6 +133,8 @@ class ClassicSpark:
 
     def _refresh_table(self, table: Table) -> None:
         catalog = self._spark.catalog  # asks the JVM, which may be gone
+        if not self._session.sharedState().cacheManager().isEmpty():
+            catalog.refreshByPath(table.root)  # cached queries have lists of files of their own
         catalog.refreshTable(table.name.sql)
 
     def _drop_statistics(self, table: Table) -> None:
@@ -161,13 +165,21 @@ class ClassicSpark:
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...]:
         plan = _plan(rows)
-        plans = chain([plan], islice(_items(plan.subqueriesAll()), MOST_LEAVES))
-        leaves = (leaf for one in plans for leaf in _items(one.collectLeaves()))
+        plans = chain([plan], islice(items(plan.subqueriesAll()), MOST_LEAVES))
+        leaves = (leaf for one in plans for leaf in items(one.collectLeaves()))
         return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
     def query_ids(self, batch_id: int) -> frozenset[str]:  # noqa: ARG002  # the thread says it
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         return frozenset([query_id] if query_id else [])
+
+    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
+        query = QueryReads(self._spark, opened)
+        rows, is_read = query.looking_again(rows)
+        return rows, (*query.of_rdds(rows), *(query.listed(rows) if is_read else ())) if listed else ()
+
+    def version_read(self, rows: DataFrame, table: Table) -> int | None:
+        return min(past_versions(rows, str(table.name)), default=None)
 
     def runs_other_python(self, rows: DataFrame) -> bool:
         plan = _plan(rows)
@@ -216,8 +228,13 @@ class ClassicSpark:
     ) -> Callable[[], list[Answer]]:
         return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(as_sent(work)).collect
 
-    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
-        return PastRows(self._spark, opened.table).read(subject, partitions)
+    def base_of(self, rows: DataFrame, table: Table) -> None:  # noqa: ARG002  # files say more
+        return None
+
+    def past_rows(
+        self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False
+    ) -> DataFrame:
+        return PastRows(self._spark, opened.table).read(subject, partitions, whole=whole)
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
         return ClassicFiles(self._spark, plan, schema)
@@ -308,11 +325,6 @@ def _plan(rows: DataFrame) -> Any:
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
 
 
-def _items(sequence: Any) -> Iterator[Any]:
-    """Yield what a sequence of Scala's holds; each item is a question to Java, asked when its turn comes."""
-    return (sequence.apply(position) for position in range(sequence.size()))
-
-
 def _sources(leaf: Any) -> list[Source]:
     """Return what a leaf of a plan reads, if that has a name: a table of any catalog, or directories of files."""
     kind = str(leaf.getClass().getSimpleName())
@@ -323,7 +335,7 @@ def _sources(leaf: Any) -> list[Source]:
             return [_catalog_table(leaf.catalogTable().get())]
         relation = leaf.relation()
         is_of_files = str(relation.getClass().getSimpleName()) == "HadoopFsRelation"
-        paths = _items(relation.location().rootPaths()) if is_of_files else iter(())
+        paths = items(relation.location().rootPaths()) if is_of_files else iter(())
         return [Source("", without_password(str(path))) for path in islice(paths, MOST_PATHS)]
     if kind == "DataSourceV2Relation":
         catalog = str(leaf.catalog().get().name()) if leaf.catalog().isDefined() else ""

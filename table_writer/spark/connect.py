@@ -28,6 +28,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.log.past import files_of
 from table_writer.metastore.settings import as_hive_2
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_session
@@ -52,6 +53,7 @@ from table_writer.spark.sql import (
     spark_reason,
     spark_sentence,
     translated,
+    version_named,
     without_query_log,
 )
 from table_writer.storage.hadoop import with_environment
@@ -85,6 +87,9 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {
     "ignoreCorruptFiles": "false",
     "__globPaths__": "false",  # a name with a bracket is a name
 }
+OF_THE_CLIENT: Final = ("LocalRelation", "ChunkedCachedLocalRelation", "CachedLocalRelation", "Range")
+"""With these a query may begin that reads nothing; all others may read any table, by a name or by a text of SQL."""
+
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
 NOT_KNOWN: Final = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
@@ -185,6 +190,26 @@ class ConnectSpark:
         active = ((str(query.id), query.lastProgress) for query in self._spark.streams.active)
         return frozenset(query_id for query_id, last in active if last is None or last["batchId"] < batch_id)
 
+    def reads(
+        self,
+        rows: DataFrame,
+        opened: OpenTable,
+        *,
+        listed: bool,  # noqa: ARG002  # nothing is shown
+    ) -> tuple[DataFrame, tuple[TableRead, ...]]:
+        """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
+        begins_with = (node for node in _nodes(rows) if not _inside(node))
+        if any(type(node).__name__ not in OF_THE_CLIENT for node in begins_with):
+            self._spark.catalog.refreshByPath(str(opened.layout.root))  # cached queries have lists of their own
+            self.refresh(opened.table, "plan")
+        return rows, ()
+
+    def version_read(self, rows: DataFrame, table: Table) -> int | None:
+        named = (version_named(node._alias, str(table.name)) for node in _nodes(rows) if hasattr(node, "_alias"))  # noqa: SLF001
+        return min((version for version in named if version is not None), default=None)
+
+    base_of = version_read
+
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
 
@@ -236,7 +261,14 @@ class ConnectSpark:
 
         return collect
 
-    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+    def past_rows(
+        self,
+        opened: OpenTable,
+        subject: str,
+        partitions: Sequence[PastPartition],
+        *,
+        whole: bool = False,  # noqa: ARG002  # the version in the plan says as much
+    ) -> DataFrame:
         """Look the files up now, and read them by their paths: a query fails if one is gone, or was written anew."""
         table = opened.table
         if native_provider(table) != "parquet":
@@ -311,6 +343,22 @@ class ConnectFiles:
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
         }
+
+
+def _nodes(rows: Any) -> Iterator[Any]:
+    """Yield the parts of a query that has not been analyzed yet, its subqueries too."""
+    waiting = [rows._plan]  # noqa: SLF001  # PySpark has no public way to the plan
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += _inside(node)
+
+
+def _inside(node: Any) -> list[Any]:
+    """Return the parts of which a part of a query is made."""
+    kind = type(node).__mro__[-2]  # which all parts are
+    values = (value if isinstance(value, list | tuple) else [value] for value in vars(node).values())
+    return [part for inside in values for part in inside if isinstance(part, kind)]
 
 
 def _type_of(column: Column) -> Column:

@@ -19,6 +19,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.events.event import Source
 from table_writer.log.open_table import OpenTable
 from table_writer.model.table import PartitionValues, PastPartition, Table
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 
 Item = TypeVar("Item")
@@ -170,6 +171,19 @@ class SparkGateway(Protocol):
         An id belongs to a checkpoint: a query that is started anew from it has the same.
         """
 
+    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
+        """Let a query that reads this table look at its files anew, as far as it can; return it, and what it reads.
+
+        Rows that are cached stay as they are. Without ``listed`` no reads are returned. A session that does not show
+        what its queries read returns none either, and forgets what it remembers of the table.
+        """
+
+    def version_read(self, rows: DataFrame, table: Table) -> int | None:
+        """Return the version of the table that a query reads by number, the oldest of several; ``None`` if none."""
+
+    def base_of(self, rows: DataFrame, table: Table) -> int | None:
+        """Return :meth:`version_read` where :meth:`reads` does not tell more; else ``None``."""
+
     def runs_other_python(self, rows: DataFrame) -> bool:
         """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
 
@@ -203,12 +217,14 @@ class SparkGateway(Protocol):
     ) -> Callable[[], list[Answer]]:
         """Return what runs ``work`` on the items' shares, for :meth:`run`; it returns all answers."""
 
-    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+    def past_rows(
+        self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False
+    ) -> DataFrame:
         """Return the rows of partitions as they were, with the columns that the table has today.
 
         Files are listed for each query, of the partitions alone that its filters leave; over Spark Connect now, of
         all. A query, or this call, fails if a partition does not hold exactly its files; ``subject`` begins its
-        message.
+        message. ``whole``: there were no others.
         """
 
     def files(self, plan: WritePlan, schema: StructType) -> SparkFiles:

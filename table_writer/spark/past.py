@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log.past import ADVICE, CHANGED
@@ -51,12 +51,12 @@ class PastRows:
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
 
-    def read(self, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
-        """Return the rows, with data columns first, then partition columns: one relation, however many partitions."""
+    def read(self, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False) -> DataFrame:
+        """Return the rows, with data columns first, then partition columns: one relation, however many partitions.
+
+        ``whole`` says that there were no other partitions then: one that comes later changes what the query would read.
+        """
         table, described = self._table, self._described
-        if not partitions:
-            schema = StructType.fromJson(json.loads(described.schema().json()))
-            return self._spark.createDataFrame([], schema)
         sizes = [one.bytes for one in partitions]
         usual = self._session.sessionState().conf().defaultSizeInBytes()  # Spark's own for what nobody knows
         size = usual if None in sizes else sum(one for one in sizes if one is not None)
@@ -72,6 +72,7 @@ class PastRows:
                 subject,
                 f"{CHANGED}. {ADVICE}",
                 size,
+                whole,
             )
             if provider is None:
                 self._require_strict()

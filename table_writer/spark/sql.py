@@ -117,6 +117,23 @@ def balanced(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Pa
     return level[0]
 
 
+def version_name(table: str, version: int) -> str:
+    """Return the alias of rows of one version; it stays in the plan of every query that is made of them.
+
+    Examples
+    --------
+    >>> version_name("mart.orders", 12), version_named("mart.orders@12", "mart.orders")
+    ('mart.orders@12', 12)
+    """
+    return f"{table}@{version}"
+
+
+def version_named(alias: str, table: str) -> int | None:
+    """Read the version out of such an alias; ``None`` if it is another, or of another table."""
+    name, _, version = alias.rpartition("@")
+    return int(version) if name == table and version.isdecimal() else None
+
+
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
     """Return whether a row is of one of some partitions, of which there is one or more; Spark lists no others.
 

@@ -43,6 +43,8 @@ def batch_writer(
             "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
             " batch id: leave idempotency_key and write_uuid out"
         )
+    if keywords.get("based_on") is not None:
+        raise InvalidInputError("each batch publishes a version: leave based_on out, with which the second would fail")
     every = WriteKeywords(if_empty="ignore") | keywords
     WriteOptions(**every).require_fit(chosen)
 

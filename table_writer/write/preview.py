@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,8 @@ from table_writer.display.report import size
 from table_writer.errors import InvalidInputError, SchemaMismatchError, counted, few
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.rules import Standing, standing
+from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
@@ -49,7 +51,9 @@ class Preview:
         state = opened.log.read_state()
         notes, refused = ((), ()) if state.ids or state.newest else self._first_write()
         notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
-        empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=notes)
+        based_on = self._planner.base(self._options.based_on, state)
+        base_version = state.newest if based_on is None else based_on
+        empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=base_version, notes=notes)
         try:
             opened.require_new_key(self._options.idempotency_key)
         except RepeatedError as repeated:
@@ -76,7 +80,9 @@ class Preview:
             partitions=planned,
             schema=_verdict(df.schema, fitted),
             problems=(
-                *(*refused, *self._problems(planned), *self._uncopied(now)),
+                *(*refused, *self._problems(planned)),
+                *self._published_since(based_on, [partition.values for partition in planned if partition.rows]),
+                *self._uncopied(now),
                 *(self._unspelled(rows) if spec is not None else ()),
             ),
         )
@@ -197,6 +203,21 @@ class Preview:
                     f"{shown_name(self._opened.table, values)} {why}: its files cannot be put beside new ones; replace"
                     " it with overwrite_partitions"
                 )
+
+    def _published_since(self, based_on: int | None, values: Collection[PartitionValues]) -> Iterator[str]:
+        """Name the versions after that which the rows are based on, with which the write would conflict."""
+        if based_on is None:
+            return
+        log = self._opened.log
+        draft = self._opened.next_entry(
+            based_on,
+            Operation.WRITE,
+            self._mode.value,
+            partitions=tuple(EntryPartition.without_rows(named, None) for named in values),
+        )
+        for record in log.read_history(log.read_state(listed_after=based_on)).records:
+            if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
+                yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
         existing = [one.name for one in planned if one.replaced_location is not None]

@@ -89,7 +89,8 @@ class Steps:
                     with watch.step("publish"):
                         files = self._with_new_columns(files.with_checks(results), planned.fitted.added, opened)
                         publisher = Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch))
-                        published = publisher.publish(files, write.claiming)  # 5
+                        with self._forgetting(opened, planned):
+                            published = publisher.publish(files, write.claiming)  # 5
             except RepeatedError as repeated:
                 return told.done(repeated_result(repeated.entry, watch))
             result = finished(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
@@ -114,6 +115,8 @@ class Steps:
                     raise _nothing_to_stage(planned.plan)
                 results = self.check(files, opened, call.checks, watch)  # 4
                 require_passed(results, str(opened.table.name), planned.plan.write_id)
+                with self._forgetting(opened, planned):
+                    Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch)).require_as_read(files)
                 record = StagedRecord(
                     files=_recorded(files.with_checks(results), opened),
                     expires_after_seconds=expires_in.total_seconds(),
@@ -273,6 +276,16 @@ class Steps:
         """Let this session look again, and a streaming query's, which remembers by itself where tables were."""
         sessions = (self._spark,) if session is self._spark else (self._spark, session)
         return tuple(note for one in sessions for note in open_gateway(one).refresh(opened.table, write_id))
+
+    @contextmanager
+    def _forgetting(self, opened: OpenTable, planned: Planned) -> Iterator[None]:
+        """After a conflict let the session forget what it remembers of a table that the query reads: it may be old."""
+        try:
+            yield
+        except ConflictError:
+            if planned.plan.reads:
+                self._refresh(opened, planned.df.sparkSession, planned.plan.write_id)
+            raise
 
     def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
         return partial(self._executors(opened, write_id, watch).copy, few=Completer.of(opened).copy)

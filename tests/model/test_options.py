@@ -22,6 +22,7 @@ BAD: dict[str, list[Any]] = {
     "if_missing": [{"partition_by": ["dt"]}, True],
     "carry": ["in place", None, True],
     "max_copied_bytes": [-1, "1GB"],
+    "based_on": [-1, "3", True],
     "idempotency_key": [None, "k" * 501, "\ud800"],
     "tags": [{"run": 42}, {1: "a"}, None, ["run"]],
     "write_uuid": ["a/b", "", " ", "x" * 81, "../x", "a.json", "a.checks-1"],

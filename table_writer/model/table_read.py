@@ -1,0 +1,51 @@
+"""What the query behind a write has read, or is going to read, of the very table that it is written to."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from table_writer.model.location import Place
+from table_writer.model.table import PartitionValues
+
+Files = Mapping[str, tuple[int, int | None]]
+"""Files of one directory by name: bytes, and the second in which each was written, where that is known."""
+
+
+class ReadOf(enum.Enum):
+    """What a query names when it reads a table's files."""
+
+    TABLE = "the table: whatever readers of it see"
+    VERSION = "an older version of it"
+    PATHS = "directories or files, by their paths"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRead:
+    """One place of a query at which files of the table are read.
+
+    ``files`` are those that it has listed, by directory: an hour ago, where its rows are cached. ``covers`` chooses, of
+    partitions that exist, those that the same read would look into.
+    """
+
+    of: ReadOf
+    files: Mapping[Place, Files]
+    covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
+
+
+def same_files(some: Files, others: Files) -> bool:
+    """Whether two listings show the same files; those without rows, of no bytes, don't count.
+
+    Examples
+    --------
+    >>> same_files({"part-0": (7, None)}, {"part-0": (7, 1700000000), "empty": (0, 1700000000)})
+    True
+    >>> same_files({"part-0": (7, 1600000000)}, {"part-0": (7, 1700000000)})
+    False
+    """
+    mine, other = ({name: facts for name, facts in files.items() if facts[0]} for files in (some, others))
+    return mine.keys() == other.keys() and all(
+        size == other[name][0] and (second == other[name][1] or None in {second, other[name][1]})
+        for name, (size, second) in mine.items()
+    )

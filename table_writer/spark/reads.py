@@ -1,0 +1,339 @@
+"""What a query of a classic session reads of one table, file by file: as Spark will list it, or has listed it before.
+
+Spark remembers in many places: an unpartitioned table's frame has its files, a cached one its rows, a session lists of
+files. What a scan reads stands in the scan itself, ``selectedPartitions``, computed once; a cached frame keeps the
+scans that filled it. Where there are only RDDs, their partitions name the files.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from py4j.java_collections import JavaArray
+from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.log.files import listed_files
+from table_writer.log.open_table import OpenTable
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues
+from table_writer.model.table_read import Files, ReadOf, TableRead
+from table_writer.spark.sql import SPARK_ERRORS, quoted, version_named
+from table_writer.storage.object_store import many
+
+PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"
+FILE_STATUS: Final = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?modification_time=(\d+);", re.DOTALL)
+SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit: path, start, length
+RANGE: Final = re.compile(r"path: (.*?), range: (\d+)-(\d+), partition values: ", re.DOTALL)  # Spark's PartitionedFile
+MOST_RDDS: Final = 1_000  # of one lineage that are looked at
+PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
+logger = logging.getLogger(__name__)
+
+
+class QueryReads:
+    """Finds what one query reads of one table."""
+
+    def __init__(self, spark: SparkSession, opened: OpenTable) -> None:
+        self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the same
+        self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
+        self._opened = opened
+        self._name = (opened.table.name.database, opened.table.name.name)
+        self._root = opened.layout.root
+
+    def looking_again(self, rows: DataFrame) -> tuple[DataFrame, bool]:
+        """Return the query with relations that list their files anew, and whether there is one of this table."""
+        found = [leaf for leaf in leaves(rows) if self._is_read(leaf)]
+        for leaf in found:
+            _refresh(leaf)
+        if any(map(self._is_elsewhere, found)) and not _uses_cached_rows(rows):
+            rows = self._resolved_again(rows)
+        return rows, bool(found)
+
+    def of_rdds(self, rows: DataFrame) -> Iterator[TableRead]:
+        """Yield what was read by the RDDs that a query begins with."""
+        for leaf in leaves(rows):
+            if str(leaf.getClass().getSimpleName()) == "LogicalRDD":
+                yield from self._of_rdd(leaf.rdd(), ReadOf.PATHS, no_cover)
+
+    def listed(self, rows: DataFrame) -> Iterator[TableRead]:
+        """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
+        for scan, cached in _scans(_execution(rows).executedPlan()):
+            kind = str(scan.getClass().getSimpleName())
+            if kind == "FileSourceScanExec":
+                of = self._kind(scan)
+                if of is not None:
+                    is_whole = of is ReadOf.TABLE or (of is ReadOf.VERSION and scan.relation().location().whole())
+                    covers = self._covering(scan.partitionFilters()) if is_whole else no_cover
+                    yield TableRead(of=of, files=_selected(scan), covers=covers)
+            elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
+                covers = self._covering(None) if scan.relation().whole() else no_cover
+                yield from self._of_rdd(scan.rdd(), ReadOf.VERSION, covers)
+            elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
+                covers = self._covering(scan.partitionPruningPred())
+                if cached is None:
+                    yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
+                    continue
+                yield from self._of_rdd(cached.cachedColumnBuffers(), ReadOf.TABLE, covers)
+
+    def _is_table(self, identifier: Any) -> bool:
+        database = str(identifier.database().get()) if identifier.database().isDefined() else ""
+        return (database.lower(), str(identifier.table()).lower()) == self._name
+
+    def _is_read(self, leaf: Any) -> bool:
+        kind = str(leaf.getClass().getSimpleName())
+        if kind == "HiveTableRelation":
+            return self._is_table(leaf.tableMeta().identifier())
+        if kind != "LogicalRelation":
+            return False
+        if leaf.catalogTable().isDefined() and self._is_table(leaf.catalogTable().get().identifier()):
+            return True
+        relation = leaf.relation()
+        if str(relation.getClass().getName()) == PAST_ROWS:
+            return True
+        return str(relation.getClass().getSimpleName()) == "HadoopFsRelation" and self._is_below(relation.location())
+
+    def _is_elsewhere(self, leaf: Any) -> bool:
+        """Whether a relation is the unpartitioned table where it was before: its location moves with each write."""
+        if self._opened.table.partition_columns:
+            return False
+        is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
+        if not is_hive and not leaf.catalogTable().isDefined():
+            return False
+        described = leaf.tableMeta() if is_hive else leaf.catalogTable().get()
+        if not self._is_table(described.identifier()):
+            return False
+        was = described.storage().locationUri()
+        location = Location.parse_any(str(was.get())) if was.isDefined() else None
+        return location is not None and not location.same_place(Location.parse(self._opened.table.location))
+
+    def _resolved_again(self, rows: DataFrame) -> DataFrame:
+        """Put the table as it is now in the places of the table as it was; what else the query says stays.
+
+        Only below other nodes: in a subquery of an expression the old one stays, and is refused before readers switch.
+        """
+        name = ".".join(map(quoted, ("spark_catalog", *self._name)))
+        rows.sparkSession.catalog.refreshTable(name)
+        (new,) = leaves(rows.sparkSession.table(name))
+
+        def rebuilt(node: Any) -> Any:
+            if self._is_read(node) and self._is_elsewhere(node) and node.getClass().equals(new.getClass()):
+                parts = [new.productElement(0), *(node.productElement(at) for at in range(1, node.productArity()))]
+                return node.makeCopy(self._array(parts))
+            below = [rebuilt(child) for child in items(node.children())]
+            return node.withNewChildren(self._java.PythonUtils.toSeq(below)) if below else node
+
+        kind = str(self._session.getClass().getName()).rpartition(".")[0]  # it moved in Spark 4
+        package = self._java.org.apache.spark.sql
+        dataset = (package.classic if kind.endswith("classic") else package).Dataset
+        try:
+            return DataFrame(dataset.ofRows(self._session, rebuilt(_execution(rows).analyzed())), rows.sparkSession)
+        except RecursionError:  # a plan of many hundred levels: it is refused later, if it is old
+            return rows
+
+    def _array(self, values: list[Any]) -> Any:
+        array = self._gateway.new_array(self._java.java.lang.Object, len(values))
+        for position, value in enumerate(values):
+            array[position] = value
+        return array
+
+    def _is_below(self, index: Any) -> bool:
+        """Whether a relation that has no name reads below the table's root, or above it."""
+        found = (Location.parse_any(path) for path in str(index.rootPaths().mkString("\n")).split("\n"))
+        return any(place is not None and (self._root.contains(place) or place.contains(self._root)) for place in found)
+
+    def _kind(self, scan: Any) -> ReadOf | None:
+        index, identifier = scan.relation().location(), scan.tableIdentifier()
+        if identifier.isDefined() and self._is_table(identifier.get()):
+            return ReadOf.TABLE
+        if not self._is_below(index):
+            return None
+        return ReadOf.VERSION if str(index.getClass().getName()) == PAST_FILES else ReadOf.PATHS
+
+    def _of_hive(self, scan: Any) -> dict[Place, Files]:
+        """List what Hive's reader will list when the job begins."""
+        described = scan.relation().tableMeta()
+        if described.partitionColumnNames().size():
+            texts = [str(partition.getDataLocation().toString()) for partition in items(scan.prunedPartitions())]
+        else:
+            texts = [str(described.storage().locationUri().get())]
+        found = (Location.parse_any(text) for text in texts)
+        in_reach = [
+            location for location in found if location is not None and location.place[:2] == self._root.place[:2]
+        ]
+        files = many(lambda location: listed_files(self._opened.store, self._opened.layout, location), in_reach)
+        return {location.place: held for location, held in zip(in_reach, files, strict=True)}
+
+    def _of_rdd(
+        self, rdd: Any, of: ReadOf, covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
+    ) -> Iterator[TableRead]:
+        """Yield what an RDD and those behind it have listed, if that is the table's."""
+        files: dict[Place, dict[str, tuple[int, int | None]]] = {}
+        for source in islice(_lineage(rdd), MOST_RDDS):
+            for path, size in self._paths(source):
+                directory, _, name = path.rpartition("/")
+                location = Location.parse_any(directory)
+                if location is not None and self._root.contains(location):
+                    held = files.setdefault(location.place, {})
+                    held[name] = (held.get(name, (0, None))[0] + size, None)
+        if files or of is not ReadOf.PATHS:
+            yield TableRead(of=of, files=files, covers=covers)
+
+    def _paths(self, rdd: Any) -> Iterator[tuple[str, int]]:
+        kind = str(rdd.getClass().getSimpleName())
+        if kind == "HadoopRDD":
+            found = (SPLIT.fullmatch(str(split.inputSplit().value().toString())) for split in rdd.partitions())
+        elif kind == "FileScanRDD" and self._is_of_table(rdd):
+            texts = (str(file.toString()) for partition in items(rdd.filePartitions()) for file in partition.files())
+            found = (RANGE.match(text) for text in texts)
+        else:
+            return
+        for match in found:
+            if match is not None:
+                start = 0 if kind == "HadoopRDD" else int(match[2])
+                yield match[1], int(match[3]) - start
+
+    def _is_of_table(self, rdd: Any) -> bool:
+        some = islice(items(rdd.filePartitions()), PROBED)
+        firsts = (partition.files()[0].toPath().getParent().toString() for partition in some if len(partition.files()))
+        found = (Location.parse_any(str(text)) for text in firsts)
+        return any(location is not None and self._root.contains(location) for location in found)
+
+    def _covering(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
+        """Return what chooses the partitions that filters on partition columns leave; ``None``: they are not known."""
+        subquery = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        known = (
+            []
+            if filters is None
+            else [condition for condition in items(filters) if not condition.containsPattern(subquery)]
+        )
+
+        def covers(values: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+            if not known:
+                return frozenset(values)
+            catalog = self._java.org.apache.spark.sql.catalyst
+            option, utils = self._java.scala.Option, self._java.PythonUtils
+            described = (
+                self._session.sessionState()
+                .catalog()
+                .getTableMetadata(catalog.TableIdentifier(self._name[1], option.apply(self._name[0])))
+            )
+            names = [str(name) for name in items(described.partitionColumnNames())]
+            make = catalog.catalog.CatalogTablePartition
+            none, now = utils.toScalaMap({}), 0
+            partitions = [
+                make(
+                    utils.toScalaMap(dict(zip(names, texts, strict=True))),
+                    described.storage(),
+                    none,
+                    now,
+                    now,
+                    option.empty(),
+                )
+                for texts in values
+            ]
+            left = catalog.catalog.ExternalCatalogUtils.prunePartitionsByFilter(
+                described,
+                utils.toSeq(partitions),
+                utils.toSeq(known),
+                self._session.sessionState().conf().sessionLocalTimeZone(),
+            )
+            return frozenset(tuple(str(partition.spec().apply(name)) for name in names) for partition in items(left))
+
+        return covers
+
+
+def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+    """Look into no partition but those that were listed: nobody knows what the query asks for."""
+    return frozenset()
+
+
+def leaves(rows: DataFrame) -> Iterator[Any]:
+    """Yield what an analyzed plan reads, its subqueries too."""
+    plan = _execution(rows).analyzed()
+    for tree in (plan, *items(plan.subqueriesAll())):
+        yield from items(tree.collectLeaves())
+
+
+def past_versions(rows: DataFrame, table: str) -> Iterator[int]:
+    """Yield the versions of a table that a query reads by number, from the names that :func:`version_name` gave."""
+    plan = _execution(rows).analyzed()
+    waiting = [plan, *items(plan.subqueriesAll())]
+    while waiting:
+        node = waiting.pop()
+        if str(node.getClass().getSimpleName()) == "SubqueryAlias":
+            version = version_named(str(node.identifier().name()), table)
+            yield from () if version is None else (version,)
+        waiting += items(node.children())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Yield what a sequence of Scala's holds; each item is a question to Java, asked when its turn comes."""
+    return (sequence.apply(position) for position in range(sequence.size()))
+
+
+def _execution(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution()  # noqa: SLF001 - PySpark has no public way to the plan
+
+
+def _uses_cached_rows(rows: DataFrame) -> bool:
+    kept = items(_execution(rows).withCachedData().collectLeaves())
+    return any(str(leaf.getClass().getSimpleName()) == "InMemoryRelation" for leaf in kept)
+
+
+def _refresh(leaf: Any) -> None:
+    """Let a relation forget the files it has listed; one whose files are gone fails in the job, as it would have."""
+    is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
+    if not is_hive and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
+        try:
+            leaf.relation().location().refresh()
+        except SPARK_ERRORS as error:
+            logger.warning("the files of a query could not be listed anew: %s", error)
+
+
+def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of a physical plan, those of cached frames with what makes the RDD of their rows."""
+    inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
+    waiting = [(plan, None)]
+    while waiting:
+        node, cached = waiting.pop()
+        kind = str(node.getClass().getSimpleName())
+        if kind == "InMemoryTableScanExec":
+            builder = node.relation().cacheBuilder()
+            waiting.append((builder.cachedPlan(), builder))
+            continue
+        name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
+        below = [getattr(node, name)()] if name else list(items(node.children()))
+        if not below:
+            yield node, cached
+        waiting += [(child, cached) for child in (*below, *items(node.subqueries()))]
+
+
+def _selected(scan: Any) -> Mapping[Place, Files]:
+    """Return the files of a scan, which it has listed before or lists now, and keeps."""
+    listing = scan.selectedPartitions()
+    directories = listing if isinstance(listing, JavaArray) else listing.partitionDirectories()  # before and in Spark 4
+    files: dict[Place, dict[str, tuple[int, int | None]]] = {}
+    for listed in directories:
+        for path, size, milliseconds in FILE_STATUS.findall(str(listed.toString())):
+            directory, _, name = path.rpartition("/")
+            location = Location.parse_any(directory)
+            if location is not None:
+                files.setdefault(location.place, {})[name] = (int(size), int(milliseconds) // 1000)
+    return files
+
+
+def _lineage(rdd: Any) -> Iterator[Any]:
+    """Yield an RDD and all that it is computed from, each once."""
+    known, waiting = {int(rdd.id())}, [rdd]
+    while waiting:
+        source = waiting.pop()
+        yield source
+        for dependency in items(source.dependencies()):
+            behind = dependency.rdd()
+            if int(behind.id()) not in known:
+                known.add(int(behind.id()))
+                waiting.append(behind)
