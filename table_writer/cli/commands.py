@@ -365,7 +365,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="doctor",
-        help="Look for what makes writing a table, or using a store, slow, unsafe or expensive, and say what to change.",
+        help="Look for what makes writing a table slow, unsafe or expensive, or try a store, and say what to change.",
         options={
             "--store": {
                 "metavar": "LOCATION",

@@ -19,7 +19,7 @@ from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import AZURE_SCHEMES, Location
-from table_writer.storage.proof import MAX_SKEW_SECONDS, RACERS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
+from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
@@ -83,12 +83,12 @@ def conditional_put(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
     with _own_directory(subject) as directory:
         try:
-            race(Probe(store=store, directory=directory, open_other=lambda: store), "claim")
+            answer = race(Probe(store=store, directory=directory, open_other=lambda: store), "claim")
         except RefutedError as refuted:
             trial = TRIALS["conditional put"]
             yield error(f"{refuted} below {subject.opened.layout.root}: {trial.follows}", trial.advice)
         else:
-            yield ok(f"of {RACERS} conditional puts at once one wins: one of several writers gets the entry")
+            yield ok(f"{answer}: one of several writers gets the entry")
 
 
 def permissions(subject: Subject) -> Iterable[Finding]:

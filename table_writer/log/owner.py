@@ -75,9 +75,9 @@ def take_root(
 ) -> str:
     """Make sure that the files below the root are this table's; returns the id of its log.
 
-    The first write also tries what some stores do not do, silently: of conditional puts that race one wins, and listings
-    are in order. It also makes the checks of ``first_write``, once in a table's life. Raises ``InvalidInputError`` if
-    another table's files are there, or the store does not do so.
+    The first write also tries what some stores do not do, silently: of conditional puts that race one wins, and
+    listings are in order. It also makes the checks of ``first_write``, once in a table's life. Raises
+    ``InvalidInputError`` if another table's files are there, or the store does not do so.
     """
     stored = store.get(layout.owner_key)
     if stored is None:

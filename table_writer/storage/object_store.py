@@ -175,9 +175,9 @@ def require_order(where: str, start_after: str, keys: Sequence[str]) -> None:
         if encoded <= last:
             raise UnorderedListingError(
                 f"the store lists {where} in an order of its own: {key!r} came after {last.decode()!r}. Pages go on"
-                " after their last key, so files would be left out. Nothing can be written or read with it: use a store that"
-                " lists in the order of UTF-8 bytes and honours StartAfter, as S3 does (not S3 Express, nor Storj)."
-                " `table-writer doctor --store` tries a store"
+                " after their last key, so files would be left out. Use a store that lists in the order of UTF-8 bytes"
+                " and honours StartAfter, as S3 does (not S3 Express, nor Storj). `table-writer doctor --store` tries a"
+                " store"
             )
         last = encoded
 

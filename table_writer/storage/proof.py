@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, Literal
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
@@ -87,7 +88,7 @@ class Probe:
             return [self.directory]
 
 
-def race(probe: Probe, name: str) -> None:
+def race(probe: Probe, name: str) -> str:
     """Let conditional puts race: one wins, and its bytes are there."""
     key = probe.key(name)
     bodies = [f"{number} {secrets.token_hex(8)}".encode() for number in range(RACERS)]
@@ -99,6 +100,7 @@ def race(probe: Probe, name: str) -> None:
     stored = probe.store.get(key)
     if stored is None or stored.body != winners[0]:
         raise RefutedError("the bytes of the conditional put that won are not there")
+    return f"of {RACERS} conditional puts at once one wins"
 
 
 def _at_once(probe: Probe, key: str, bodies: Sequence[bytes]) -> list[bool]:
@@ -106,12 +108,14 @@ def _at_once(probe: Probe, key: str, bodies: Sequence[bytes]) -> list[bool]:
 
 
 def conditional_puts(probe: Probe) -> str:
+    """Race several times."""
     for number in range(ROUNDS):
         race(probe, f"claim-{number}")
     return f"in {ROUNDS} races of {RACERS} conditional puts one wins"
 
 
 def fresh_listings(probe: Probe) -> str:
+    """List what was put just before."""
     for number in range(FEW_KEYS):
         name = f"fresh/{number}/f"  # alone in its directory: whatever the order is
         key = probe.put(name, b"new")
@@ -135,7 +139,8 @@ def key_order(probe: Probe) -> str:
 
 def start_after(probe: Probe) -> str:
     """Begin a listing after a key that is there, and one that is not."""
-    for name, first in (("page/00500", "page/00501"), ("page/00500~", "page/00501")):
+    middle, first = (f"page/{LISTED_KEYS // 2 + number:05d}" for number in range(2))
+    for name in (middle, f"{middle}~"):
         try:
             page, _ = probe.store.list_page(f"{probe.directory}page/", start_after=f"{probe.directory}{name}")
         except UnorderedListingError as error:
@@ -146,6 +151,7 @@ def start_after(probe: Probe) -> str:
 
 
 def pages(probe: Probe) -> str:
+    """List more keys than a page holds."""
     count = len(probe.listed("page/"))
     if count != LISTED_KEYS:
         raise RefutedError(f"of {LISTED_KEYS:,} keys all pages together show {count:,}")
@@ -153,6 +159,7 @@ def pages(probe: Probe) -> str:
 
 
 def odd_keys(probe: Probe) -> str:
+    """Put a key that a careless store or proxy decodes or escapes once more."""
     key = probe.put(f"odd/{ODD_NAME}", b"odd")
     stored = probe.store.get(key)
     if stored is None or stored.body != b"odd" or f"odd/{ODD_NAME}" not in probe.listed("odd/"):
@@ -161,6 +168,7 @@ def odd_keys(probe: Probe) -> str:
 
 
 def hidden_uploads(probe: Probe) -> str:
+    """Look for an upload that is pending."""
     key = probe.key("hidden/f")
     probe.store.upload_part(key, probe.create_upload(key), 1, b"part")
     if "hidden/f" in probe.listed("hidden/") or probe.store.get(key) is not None:
@@ -169,6 +177,7 @@ def hidden_uploads(probe: Probe) -> str:
 
 
 def listed_uploads(probe: Probe) -> str:
+    """List uploads by a directory, and by one in it."""
     keys = [probe.key(f"uploads/{name}") for name in ("a/f", "b/f")]
     begun = [(key, probe.create_upload(key)) for key in keys]
     for key, upload_id in begun:
@@ -198,6 +207,7 @@ def completion(probe: Probe) -> str:
 
 
 def abort(probe: Probe) -> str:
+    """Abort an upload, and go on with it."""
     key = probe.key("aborted/f")
     upload_id = probe.create_upload(key)
     part = probe.store.upload_part(key, upload_id, 1, b"part")
@@ -211,6 +221,7 @@ def abort(probe: Probe) -> str:
 
 
 def conditional_copies(probe: Probe) -> str:
+    """Copy an object that was replaced since it was listed, and one that was not."""
     source, copy, stale = (probe.key(f"copied/{name}") for name in ("source", "copy", "stale"))
     probe.store.put(source, b"first")
     first = _head(probe, source)
@@ -226,6 +237,7 @@ def conditional_copies(probe: Probe) -> str:
 
 
 def conditional_reads(probe: Probe) -> str:
+    """Read an object that was replaced since it was listed."""
     key = probe.put("read/f", b"first")
     first = _head(probe, key)
     probe.store.put(key, b"other")
@@ -236,6 +248,7 @@ def conditional_reads(probe: Probe) -> str:
 
 
 def batch_deletes(probe: Probe) -> str:
+    """Delete some of several objects, and one that is not there."""
     keys = [probe.put(f"deleted/{number}") for number in range(FEW_KEYS)]
     probe.store.delete([*keys[1:], probe.key("deleted/never-there")])
     if probe.listed("deleted/") != {"deleted/0"} or probe.store.get(keys[1]) is not None:
@@ -283,7 +296,7 @@ def _is_done(request: Callable[[], object]) -> bool:
 class Trial:
     """One thing that is tried: what follows if the answer is no, and what to do then."""
 
-    run: Callable[[Probe], str]
+    run: Callable[[Probe], str]  # returns what the store does
     follows: str
     advice: str
     is_fatal: bool = True  # rows can be lost; else it costs money or people
@@ -312,13 +325,13 @@ TRIALS: Final[Mapping[str, Trial]] = {
         run=start_after,
         follows="a listing of several pages leaves files out, or never ends",
         advice=ANOTHER_STORE,
-        after=("key order",),
+        after=("fresh listing", "key order"),
     ),
     "pages": Trial(
         run=pages,
         follows="files beyond the first 1,000 of a directory are not found",
         advice=ANOTHER_STORE,
-        after=("fresh listing", "start after"),
+        after=("start after",),
     ),
     "odd keys": Trial(
         run=odd_keys,
@@ -420,7 +433,7 @@ def few_in_order(probe: Probe) -> str:
 
 
 FIRST_TRIALS: Final[Mapping[str, Trial]] = {
-    "conditional put": replace(TRIALS["conditional put"], run=lambda probe: race(probe, "claim") or ""),
+    "conditional put": replace(TRIALS["conditional put"], run=partial(race, name="claim")),
     "key order": replace(TRIALS["key order"], run=few_in_order),
 }
 """The part of all trials that every first write to a root makes: some twenty requests, most of them at once."""

@@ -211,7 +211,9 @@ class S3Store:
                 return page, more
             if items:
                 start_after = items[-1][0]
-            place = {"ContinuationToken": field_of(answer, "NextContinuationToken", where)}
+                place = {"StartAfter": start_after}
+            else:  # an empty page, of which others follow
+                place = {"ContinuationToken": field_of(answer, "NextContinuationToken", where)}
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         return every_page(self.list_page, prefix, start_after)

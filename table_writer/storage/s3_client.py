@@ -27,7 +27,10 @@ from table_writer.storage.settings import S3Settings
 
 logger = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 20.0  # as of botocore's own retries
-UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ResponseParserError)
+UNREADABLE: Final = (  # of botocore's parser, for what it does not expect
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    ResponseParserError,
+)
 
 if TYPE_CHECKING:
     from botocore.config import _S3Dict

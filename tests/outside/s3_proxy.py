@@ -8,11 +8,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
 HOP_BY_HOP: Final = frozenset({"connection", "expect", "transfer-encoding", "content-length", "keep-alive"})
+SIGNATURE: Final = frozenset({"authorization", "x-amz-date", "x-amz-content-sha256"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +64,33 @@ def refusal(status: int, code: str, message: str = "") -> Told:
     return Told(status=status, headers=(("Content-Type", "application/xml"),), body=body.encode())
 
 
+def signed(asked: Asked, headers: dict[str, str], target_url: str, keys: tuple[str, str]) -> dict[str, str]:
+    """Return the headers with the signature of what is sent."""
+    kept = {name: text for name, text in headers.items() if name.lower() not in SIGNATURE}
+    request = AWSRequest(method=asked.method, url=target_url + asked.path, headers=kept, data=asked.body)
+    request.headers.replace_header("Host", urlsplit(target_url).netloc)
+    S3SigV4Auth(Credentials(*keys), "s3", "us-east-1").add_auth(request)
+    return dict(request.headers.items())
+
+
+def forward(target_url: str, keys: tuple[str, str] | None, asked: Asked) -> Told:
+    """Ask the real endpoint."""
+    connection = http.client.HTTPConnection(urlsplit(target_url).netloc, timeout=60)
+    headers = {name: text for name, text in asked.headers.items() if name.lower() not in HOP_BY_HOP}
+    if keys is not None:
+        headers = signed(asked, headers, target_url, keys)
+    if asked.body or asked.method in ("PUT", "POST"):
+        headers["Content-Length"] = str(len(asked.body))
+    connection.request(asked.method, asked.path, asked.body or None, headers)
+    answer = connection.getresponse()
+    kept = [(name, text) for name, text in answer.getheaders() if name.lower() not in HOP_BY_HOP]
+    if asked.method == "HEAD" and (length := answer.getheader("Content-Length")):
+        kept.append(("Content-Length", length))
+    told = Told(status=answer.status, headers=kept, body=answer.read())
+    connection.close()
+    return told
+
+
 @dataclass
 class S3Proxy:
     """Where clients are to be sent to, and what they have asked."""
@@ -67,24 +100,13 @@ class S3Proxy:
 
 
 @contextmanager
-def s3_proxy(target_url: str, behaviour: Behaviour) -> Iterator[S3Proxy]:
-    """Run a proxy; ``behaviour`` answers each request, and may ask the real endpoint."""
-    target = urlsplit(target_url).netloc
-    proxy = S3Proxy("")
+def s3_proxy(target_url: str, behaviour: Behaviour, keys: tuple[str, str] | None = None) -> Iterator[S3Proxy]:
+    """Run a proxy; ``behaviour`` answers each request, and may ask the real endpoint.
 
-    def forward(asked: Asked) -> Told:
-        connection = http.client.HTTPConnection(target, timeout=60)
-        headers = {name: text for name, text in asked.headers.items() if name.lower() not in HOP_BY_HOP}
-        if asked.body or asked.method in ("PUT", "POST"):
-            headers["Content-Length"] = str(len(asked.body))
-        connection.request(asked.method, asked.path, asked.body or None, headers)
-        answer = connection.getresponse()
-        kept = [(name, text) for name, text in answer.getheaders() if name.lower() not in HOP_BY_HOP]
-        if asked.method == "HEAD" and (length := answer.getheader("Content-Length")):
-            kept.append(("Content-Length", length))
-        told = Told(status=answer.status, headers=kept, body=answer.read())
-        connection.close()
-        return told
+    What it changes there needs a signature of its own, with access key and secret key.
+    """
+    proxy = S3Proxy("")
+    ask = partial(forward, target_url, keys)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -96,7 +118,7 @@ def s3_proxy(target_url: str, behaviour: Behaviour) -> Iterator[S3Proxy]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             asked = Asked(method=self.command, path=self.path, headers=dict(self.headers.items()), body=body)
             proxy.asked.append(asked)
-            told = behaviour(asked, forward)
+            told = behaviour(asked, ask)
             self.send_response_only(told.status)
             for name, text in told.headers:
                 self.send_header(name, text)
