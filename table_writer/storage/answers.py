@@ -76,7 +76,7 @@ def tidy_headers(headers: MutableMapping[str, str]) -> None:
 def field_of(answer: Mapping[str, Any], name: str, where: str) -> Any:
     """Return a field of an answer; ``StorageError`` if the store has not sent it, or not so that it can be read."""
     value = answer.get(name)
-    if value is None:
+    if value is None or (value == "" and name != "ETag"):  # files that no S3 client has put may have none
         raise unreadable(where, f"it has no {name}, or none that can be read")
     return value
 
