@@ -72,6 +72,7 @@ OTHER_REGION: Final = frozenset(
 THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "503", "429", "KMS.DependencyTimeoutException"})
 PROXY_VARIABLES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 MOST_SKEW_SECONDS: Final = 900  # from here on S3 refuses requests
+PLAIN_WORDS: Final = "PlainWords"  # of an answer: what it says where it is no document of S3
 WHERE_KEYS_COME_FROM: Final = (
     "AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or fs.s3a.access.key"
 )
@@ -95,30 +96,23 @@ class Failure:
     operation: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     error: BotoCoreError | ClientError
-    bucket: str
 
     @classmethod
-    def of(cls, error: BotoCoreError | ClientError, bucket: str) -> Failure:
+    def of(cls, error: BotoCoreError | ClientError) -> Failure:
         """Read an error of botocore."""
         if not isinstance(error, ClientError):
-            return cls(message=str(error), error=error, bucket=bucket)
-        details: Mapping[str, Any] = {**error.response.get("Error", {})}
-        named = " ".join(str(details[name]) for name in ("Message", "Header", "Reason") if details.get(name))
+            return cls(message=str(error), error=error)
+        details: dict[str, Any] = {**error.response.get("Error", {})}
+        details[PLAIN_WORDS] = {**error.response}.get(PLAIN_WORDS)
+        words = " ".join(str(details[name]) for name in ("Message", "Header", PLAIN_WORDS) if details.get(name))
         return cls(
             code=error_code(error),
             status=http_status(error),
-            message=named,
+            message=words,
             operation=error.operation_name,
             headers=error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}),
             error=error,
-            bucket=bucket,
         )
-
-    @property
-    def has_bucket_in_host(self) -> bool:
-        """Whether there was no answer from a host that begins with the bucket, at a store other than AWS."""
-        url = "" if isinstance(self.error, ClientError) else str(self.error.kwargs.get("endpoint_url", ""))
-        return f"//{self.bucket}." in url and "amazonaws." not in url
 
     @property
     def region(self) -> str:
@@ -136,7 +130,7 @@ class Failure:
     def is_of_a_proxy(self) -> bool:
         """Whether something on the way has answered, and not the store."""
         signs = {"via", "proxy-agent", "proxy-connection", "proxy-authenticate", "x-squid-error", "x-cache-lookup"}
-        is_of_s3 = any(name.startswith("x-amz-") for name in self.headers) or not self.code.isdigit()
+        is_of_s3 = any(name.startswith("x-amz-") for name in self.headers) or not (self.code.isdigit() or not self.code)
         has_page = "html" in self.headers.get("content-type", "")
         return self.status == 407 or (not is_of_s3 and (has_page or bool(signs & self.headers.keys())))
 
@@ -226,8 +220,6 @@ NO_KEYS: Final = (
     " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give access_key and secret_key in the writer's config"
 )
 LOGIN: Final = "Log in again (`aws sso login --profile NAME`), or name another profile: AWS_PROFILE, or --profile NAME"
-PATH_STYLE: Final = "Set fs.s3a.path.style.access=true (S3Overrides(path_style=True)): the bucket's name is in the host"
-
 CAUSES: Final = (  # the first that fits
     # ---- what is between
     Cause(
@@ -307,20 +299,19 @@ CAUSES: Final = (  # the first that fits
         also=lambda failure: failure.is_late,
     ),
     Cause(
-        meaning="access denied: a policy forbids the request", advice=_permission, codes=DENIED, message="explicit deny"
-    ),
-    Cause(meaning="access denied", advice=_permission, codes=DENIED),
-    # ---- what is there
-    Cause(
-        meaning="the bucket does not exist at this endpoint",
-        advice="Check the location and fs.s3a.endpoint, which names no bucket; a store without wildcard names in DNS"
-        " wants fs.s3a.path.style.access=true",
-        codes=frozenset({"NoSuchBucket"}),
-    ),
-    Cause(
         meaning="the object is archived",
         advice="Restore it from its storage class first",
         codes=frozenset({"InvalidObjectState"}),
+    ),
+    Cause(
+        meaning="access denied: a policy forbids the request", advice=_permission, codes=DENIED, message="explicit deny"
+    ),
+    Cause(meaning="access denied", advice=_permission, codes=DENIED, statuses=frozenset({401, 403})),
+    # ---- what is there
+    Cause(
+        meaning="the bucket does not exist at this endpoint",
+        advice="Check the location and fs.s3a.endpoint",
+        codes=frozenset({"NoSuchBucket"}),
     ),
     # ---- later
     Cause(
@@ -352,21 +343,9 @@ CAUSES: Final = (  # the first that fits
     ),
     Cause(
         kinds=(SSLError,),
-        meaning="TLS failed: the certificate is for another host",
-        advice=f"{PATH_STYLE} of the request, which a certificate may not cover",
-        message="hostname mismatch|doesn't match|not valid for",
-    ),
-    Cause(
-        kinds=(SSLError,),
         meaning="TLS failed",
         advice="Check the certificate, or set AWS_CA_BUNDLE, or verify_tls in S3Overrides, to a CA bundle, on executors"
         " too; Spark's own S3A has the trust store of its Java",
-    ),
-    Cause(
-        kinds=(EndpointConnectionError, ConnectTimeoutError),
-        meaning="S3 can't be reached",
-        advice=f"Check fs.s3a.endpoint and the network. {PATH_STYLE}",
-        also=lambda failure: failure.has_bucket_in_host,
     ),
     Cause(
         kinds=(EndpointConnectionError, ConnectTimeoutError),
@@ -425,7 +404,7 @@ def http_status(error: BotoCoreError | ClientError) -> int:
 
 def is_of_checksums(error: BotoCoreError | ClientError) -> bool:
     """Whether a store complains of the headers of checksums."""
-    return re.search(CHECKSUM_HEADERS, Failure.of(error, "").message, re.IGNORECASE) is not None
+    return re.search(CHECKSUM_HEADERS, Failure.of(error).message, re.IGNORECASE) is not None
 
 
 def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> StorageError:
@@ -433,7 +412,7 @@ def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> 
     where = f"s3://{bucket}/{key}"
     if not isinstance(error, ClientError | BotoCoreError):
         raise TypeError(f"not an error of botocore: {error!r}")
-    failure = Failure.of(error, bucket)
+    failure = Failure.of(error)
     cause = next(cause for cause in CAUSES if cause.fits(failure))
     advice = cause.advice if isinstance(cause.advice, str) else cause.advice(failure)
     if not isinstance(error, ClientError):

@@ -21,12 +21,13 @@ from botocore.parsers import ResponseParserError
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 from table_writer.storage.answers import tidy_headers
-from table_writer.storage.s3_advice import UnreadableAnswerError, is_throttled
+from table_writer.storage.s3_advice import PLAIN_WORDS, UnreadableAnswerError, is_throttled
 from table_writer.storage.s3_credentials import RotatedCredentials, resolve
 from table_writer.storage.settings import S3Settings
 
 logger = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 20.0  # as of botocore's own retries
+MOST_WORDS: Final = 200  # bytes of a refusal that is no document
 UNREADABLE: Final = (  # of botocore's parser, for what it does not expect
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     ResponseParserError,
@@ -135,8 +136,12 @@ def _retry_throttled(settings: S3Settings, *, response: Any, attempts: int, **_:
     return min(LONGEST_PAUSE_SECONDS, random.random() * 2 ** (attempts - 1))  # noqa: S311 - no secret; seconds
 
 
-def _tidy_answer(response_dict: dict[str, Any], **_: object) -> None:
+def _tidy_answer(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """Tidy the headers, and keep a refusal that is no document of S3: botocore would leave only its status."""
     tidy_headers(response_dict["headers"])
+    body = response_dict.get("body")
+    if response_dict["status_code"] >= 400 and isinstance(body, bytes) and b"<" not in body[:MOST_WORDS]:
+        customized_response_dict[PLAIN_WORDS] = body[:MOST_WORDS].decode(errors="replace").strip()
 
 
 class _ReadableAnswers:
