@@ -54,7 +54,12 @@ def publish_in_doubt(world: World) -> None:
 def test_every_method_of_maintenance_is_a_command() -> None:
     methods = {name for name in dir(Maintenance) if not name.startswith("_")}
     named = {"diff" if name == "changes" else name for name in methods}
-    elsewhere = {"staged_write", "recover_many", "vacuum_many"}  # with a WRITE_ID, or several tables
+    elsewhere = {
+        "staged_write",
+        "recover_many",
+        "vacuum_many",
+        "examine_store",
+    }  # with a WRITE_ID, several tables, --store
     assert {command.name for command in COMMANDS} == named - {"close", *elsewhere}
 
 

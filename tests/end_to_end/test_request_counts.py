@@ -50,9 +50,9 @@ def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> 
     first = writer.overwrite_partitions(two, orders)
     assert first.storage_requests == {
         **dict.fromkeys(UPLOADS, 2),
-        # of a log that is not there; its owner is looked for while Spark analyzes, and taken after it. Seven are of
-        # those who lose a race of conditional puts: once in a table's life, the store is tried with two dozen requests
-        "GetObject": 4 + 7,
+        # of a log that is not there; its owner is looked for while Spark analyzes, and taken after it. Eight are of a
+        # race of conditional puts, of who loses and what has won: once in a table's life the store is tried
+        "GetObject": 4 + 8,
         "HeadObject": 2,  # is the root inside another?
         "ListObjectsV2": 4 + 2,  # is there an id of a log? are keys listed in order, and from one of them on?
         "ListMultipartUploads": 1,
