@@ -70,8 +70,8 @@ class TableWriterConfig:
     s3
         What of S3 is to be said here and not in Hadoop's words: credentials, profile, timeouts, checksums.
     part_size_bytes
-        Goal for the size of one uploaded part. Default: ``fs.s3a.multipart.size``, at most 16 MiB, since every task
-        keeps several parts in memory.
+        Bytes of each uploaded part but a file's last. Default: ``fs.s3a.multipart.size``, at most 16 MiB, since every
+        task keeps several parts in memory.
     upload_threads
         Threads that send parts, per Spark task.
     complete_threads

@@ -43,6 +43,7 @@ from table_writer.display.versions import (
 )
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
+from table_writer.doctor.store import examine_store
 from table_writer.errors import InvalidInputError, StorageError, counted, few
 from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
@@ -635,6 +636,30 @@ class Maintenance:
         opened = self._services.open_table(TableName.parse(table))
         findings = examine(opened, spark_conf, scratch_table=scratch_table)
         return DoctorReport(table=str(opened.table.name), findings=findings)
+
+    def examine_store(self, location: str) -> DoctorReport:
+        """Try a store before its first write: does it do all that writes depend on? Leaves nothing behind.
+
+        Of conditional puts that race one wins; listings are complete, in order, and begin after any key; uploads are
+        hidden until another client completes them; what is copied or read on condition is that very object. It puts
+        some 1,200 small objects and one of 5 MiB below ``location``, under a name of its own, and deletes them.
+
+        Parameters
+        ----------
+        location
+            Such as ``"s3a://bucket/prefix"``; nothing needs to be there.
+
+        Raises
+        ------
+        InvalidInputError
+            No store can be opened for the location.
+
+        Examples
+        --------
+        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://mart/new").findings}["key order"]
+        'ok'
+        """
+        return examine_store(location, self._services.config)
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.

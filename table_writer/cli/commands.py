@@ -25,9 +25,11 @@ from table_writer.cli.arguments import (
 )
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
+from table_writer.config import TableWriterConfig
 from table_writer.display.many_report import ManyReport, TableResult, TablesReport
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
+from table_writer.doctor.store import examine_store
 from table_writer.errors import MissingExtraError, needs_extra, printable
 from table_writer.maintenance import OF_SPARK, Maintenance
 from table_writer.many.round import WORKERS
@@ -79,6 +81,7 @@ class Takes(Enum):
     """What a command is about."""
 
     ONE = "one table"
+    ONE_OR_STORE = "one table, or a store without any"
     SEVERAL = "one table, several, or all of a database"
     DATABASES = "all tables, or those of a database"
 
@@ -96,6 +99,9 @@ class Command:
     left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     takes: Takes = Takes.ONE
     run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
+    run_store: Callable[[TableWriterConfig, Namespace], Report] | None = (
+        None  # where it takes a store, and no metastore
+    )
     asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
 
 
@@ -363,8 +369,13 @@ COMMANDS: Final = (
     ),
     Command(
         name="doctor",
-        help="Look for what makes writing this table slow, unsafe or expensive, and say what to change.",
+        help="Look for what makes writing a table slow, unsafe or expensive, or try a store, and say what to change.",
         options={
+            "--store": {
+                "metavar": "LOCATION",
+                "help": "instead of TABLE: try a store below a location such as s3a://bucket/prefix before its first"
+                " write; needs no metastore",
+            },
             "--spark-conf": {"metavar": "FILE", "help": "a spark-defaults.conf whose settings are looked at, too"},
             "--scratch-table": {
                 "action": "store_true",
@@ -372,7 +383,9 @@ COMMANDS: Final = (
             },
         },
         run=_doctor,
+        run_store=lambda config, given: examine_store(given.store, config),
         left=lambda report: not report.healthy,
+        takes=Takes.ONE_OR_STORE,
     ),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
@@ -418,6 +431,10 @@ def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -
     Of a command on one table ``--all`` means all rows only. ``tables`` is ``None`` where databases are meant, or all.
     """
     if takes is Takes.ONE:
+        return
+    if takes is Takes.ONE_OR_STORE:
+        if bool(arguments.table) == bool(arguments.store):
+            parser.error("give either TABLE or --store LOCATION")
         return
     named = arguments.table if takes is Takes.SEVERAL else []
     arguments.table = named[0] if len(named) == 1 and not arguments.database else ""
@@ -486,6 +503,8 @@ def _add_own(parser: Parser, command: Command) -> None:
     """Add what only this command takes."""
     if command.takes is Takes.ONE:
         _add(parser, {"table": {"metavar": "TABLE", "help": "database.table"}})
+    elif command.takes is Takes.ONE_OR_STORE:
+        _add(parser, {"table": {"nargs": "?", "default": "", "metavar": "TABLE", "help": "database.table"}})
     elif command.takes is Takes.SEVERAL:
         several = "database.table; several, or none with --all"
         _add(parser, {"table": {"nargs": "*", "metavar": "TABLE", "help": several}})

@@ -37,7 +37,7 @@ SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
 MASK: Final = "***"
 
 
-def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
+def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) -> tuple[str, TableWriterConfig]:
     """Return the metastore's address and the settings; options win over the environment, the environment over files."""
     hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
     timeout = arguments.metastore_timeout
@@ -60,13 +60,13 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
     of_files = GLUE_SCHEME if GlueSettings.are_meant(hadoop, ()) else as_hive_2(hadoop).get("hive.metastore.uris")
     named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), of_files)
     uri = next((one.strip() for one in named if one and one.strip()), None)
-    if uri is None:
+    if uri is None and needs_metastore:
         raise InvalidInputError(
             "no metastore is named: give --metastore-uri thrift://host:9083 or glue://REGION/CATALOG_ID, or set"
             f" {METASTORE_VARIABLE}, or name a"
             " --conf-dir whose hive-site.xml has hive.metastore.uris"
         )
-    return uri, config
+    return uri or "", config
 
 
 def read_spark_conf(path: str) -> dict[str, str]:

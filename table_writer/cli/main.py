@@ -66,8 +66,13 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: Callable[..., M
 def _run(
     command: Command, arguments: Namespace, output: Output, make_maintenance: Callable[..., Maintenance]
 ) -> ExitCode:
-    uri, config = read_configuration(arguments)
+    store = getattr(arguments, "store", None)
+    uri, config = read_configuration(arguments, needs_metastore=not store)
     output.redaction.hide(config.hadoop)
+    if store and command.run_store is not None:
+        found = command.run_store(config, arguments)
+        output.report(facts(command, found), found.to_text(all_rows=True))
+        return exit_code(command, found)
     keeper = make_maintenance(uri, config=config)
     if command.asks(arguments) and _is_asked(arguments):
         preview = command.help  # where there is no dry run to show

@@ -174,6 +174,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
         promises="Changes nothing that stays.",
         examples={
             "doctor mart.orders": "metastore, store, bucket, table",
+            "doctor --store s3a://bucket/prefix": "a store before its first write: one line for each thing it must do",
             "doctor mart.orders --spark-conf /etc/spark/conf/spark-defaults.conf": "the settings of Spark jobs, too",
         },
         see_also=("recover", "report"),

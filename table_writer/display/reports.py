@@ -538,7 +538,10 @@ DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third w
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("healthy",)):
-    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
+    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error.
+
+    Of a store, ``table`` is the location below which it was tried.
+    """
 
     findings: tuple[Finding, ...] = ()
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from table_writer.display.reports import Finding
 from table_writer.doctor import servers, spark, table
-from table_writer.doctor.subject import Subject, error, note
+from table_writer.doctor.subject import WORST_FIRST, Subject, error, note
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable
 
@@ -59,7 +59,6 @@ ADVICE: Final[Mapping[type[TableWriterError], str]] = {
     MetastoreError: "check hive.metastore.uris and the network to that port",
     StorageError: "check the credentials and fs.s3a.endpoint as the message says",
 }
-WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
 def examine(

@@ -12,17 +12,17 @@ from typing import Final, TypeVar
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
-from table_writer.errors import MetastoreError, PartitionExistsError, StorageError, TableWriterError, counted
+from table_writer.errors import MetastoreError, PartitionExistsError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import AZURE_SCHEMES, Location
+from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
-MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
 ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
     "put an object": ("s3:PutObject", False),
     "get an object": ("s3:GetObject", False),
@@ -79,21 +79,16 @@ AZURE_RULES: Final = note(
 
 
 def conditional_put(subject: Subject) -> Iterable[Finding]:
-    """Put twice on condition that the key does not exist: the second put must be refused."""
+    """Let conditional puts race: one must win."""
     store = subject.opened.store
     with _own_directory(subject) as directory:
-        key = f"{directory}claim"
-        first = store.put_if_absent(key, b"first")
-        second = store.put_if_absent(key, b"second")
-    if first and not second:
-        yield ok("the store refuses a second conditional put: one of two writers gets the entry")
-    else:
-        yield error(
-            f"the store accepts a second conditional put (If-None-Match) below {subject.opened.layout.root}: two"
-            " writers can overwrite each other's entries",
-            "write nothing with this store; use AWS S3, MinIO, or Ceph from Squid on, and no proxy that drops the"
-            " If-None-Match header",
-        )
+        try:
+            answer = race(Probe(store=store, directory=directory, open_other=lambda: store), "claim")
+        except RefutedError as refuted:
+            trial = TRIALS["conditional put"]
+            yield error(f"{refuted} below {subject.opened.layout.root}: {trial.follows}", trial.advice)
+        else:
+            yield ok(f"{answer}: one of several writers gets the entry")
 
 
 def permissions(subject: Subject) -> Iterable[Finding]:
@@ -131,13 +126,7 @@ def clock(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
     with _own_directory(subject) as directory:
         store.put(f"{directory}clock", b"tick")
-        before = datetime.now(UTC)
-        stored = store.get(f"{directory}clock")
-        after = datetime.now(UTC)
-    if stored is None:
-        raise StorageError(f"{directory}clock was put a moment ago and is not there")
-    there = stored.info.modified_at + timedelta(seconds=stored.age_seconds)
-    skew_seconds = max((there - after).total_seconds(), (before - there).total_seconds(), 0.0)
+        skew_seconds = clock_skew_seconds(store, f"{directory}clock")
     if skew_seconds <= MAX_SKEW_SECONDS:
         yield ok("this machine and the store agree on the time")
     else:

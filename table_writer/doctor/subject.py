@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from table_writer.display.reports import Finding
 from table_writer.errors import TableWriterError
@@ -13,6 +13,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.table import Partition, PartitionValues, partition_name
 
 SHOWN_NAMES = 10
+WORST_FIRST: Final = ("error", "warning", "note", "ok")
 Read = TypeVar("Read")
 
 

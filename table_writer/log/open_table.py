@@ -296,6 +296,13 @@ def open_metastore(settings: AnySettings) -> Metastore:
     return GlueMetastore(settings) if isinstance(settings, GlueSettings) else HiveMetastore(settings)
 
 
+def hadoop_without_spark(config: TableWriterConfig) -> Mapping[str, str]:
+    """Return the settings of a config; credentials of S3 that it does not name are what the AWS SDK finds."""
+    if any(name.endswith((".access.key", ".aws.credentials.provider")) for name in config.hadoop):
+        return config.hadoop
+    return {**config.hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}  # profiles and SSO too, as the AWS CLI does
+
+
 class Services:
     """Opens services for the tables of one metastore; tests replace the three functions by doubles."""
 
@@ -321,11 +328,7 @@ class Services:
         """Take all settings from the config; credentials of S3 that it does not name are what the AWS SDK finds."""
         if metastore_uri is not None:
             config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-        hadoop = config.hadoop
-        if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
-            # profiles and SSO too, as the AWS CLI does
-            hadoop = {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
-        return cls(SessionSettings(hadoop=hadoop), config)
+        return cls(SessionSettings(hadoop=hadoop_without_spark(config)), config)
 
     def open_table(
         self, name: TableName, require: Callable[[Table | None, TableName, str, str], Table] = require_table

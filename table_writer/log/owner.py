@@ -18,6 +18,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
+from table_writer.storage.proof import require_proven
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
@@ -75,15 +76,15 @@ def take_root(
 ) -> str:
     """Make sure that the files below the root are this table's; returns the id of its log.
 
-    The first write also probes that the store refuses a second conditional put: some accept it silently, and then two
-    writers could claim one entry. It also makes the checks of ``first_write``, once in a table's life. Raises
-    ``InvalidInputError`` if another table's files are there, or the store ignores conditional puts.
+    The first write also tries what some stores do not do, silently: of conditional puts that race one wins, and
+    listings are in order. It also makes the checks of ``first_write``, once in a table's life. Raises
+    ``InvalidInputError`` if another table's files are there, or the store does not do so.
     """
     stored = store.get(layout.owner_key)
     if stored is None:
         first_write()
         store.delete([layout.checkpoint_key])  # a checkpoint of a log that somebody has deleted
-        _probe_conditional_put(store, layout)
+        require_proven(store, layout.own)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
     found = _refuse_other(store, stored, layout, owner)
@@ -163,17 +164,6 @@ def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: Table
             table=table,
         )
     return found
-
-
-def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:
-    key = f"{layout.own.key}probe-{secrets.token_hex(8)}"
-    honoured = store.put_if_absent(key, b"first") and not store.put_if_absent(key, b"second")
-    store.delete([key])
-    if not honoured:
-        raise InvalidInputError(
-            f"the store behind {layout.root} ignores conditional puts (If-None-Match): two writers could overwrite each"
-            " other. Use a store that honours them, such as AWS S3 since August 2024 or a current MinIO or Ceph."
-        )
 
 
 def places_of(table: Table) -> tuple[Location, ...]:

@@ -112,6 +112,12 @@ class ClassicSpark:
             missing_jar=missing_jar(spark),
         )
 
+    def hadoop_values(self, names: Iterable[str]) -> Mapping[str, str]:
+        with unlogged(*PY4J_LOGGERS):
+            hadoop = self._session.sessionState().newHadoopConf()
+            values = {name: hadoop.get(name) for name in names}
+        return {name: value for name, value in values.items() if value}
+
     def spark_conf(self) -> dict[str, str]:
         return dict(self._spark.sparkContext.getConf().getAll())
 

@@ -130,6 +130,9 @@ class ConnectSpark:
             unseen=UNSEEN,
         )
 
+    def hadoop_values(self, names: Iterable[str]) -> Mapping[str, str]:  # noqa: ARG002 - keys are hidden from a client
+        return {}
+
     def spark_conf(self) -> dict[str, str]:
         return {name: value for name, value in self._spark.conf.getAll.items() if value != REDACTED}
 

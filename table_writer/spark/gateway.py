@@ -142,6 +142,9 @@ class SparkGateway(Protocol):
         Where the metastore wants a login, they say how to get a delegation token of the session's user.
         """
 
+    def hadoop_values(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return what the session's Hadoop settings say now, as far as it shows them: somebody may renew its keys."""
+
     def spark_conf(self) -> dict[str, str]:
         """Return Spark's own settings, as far as the session shows them."""
 

@@ -28,6 +28,9 @@ from table_writer.storage.settings import (
 )
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
+AWS_REGION: Final = re.compile(  # in a host of AWS: of a VPC endpoint, FIPS, dual stack, China, GovCloud
+    r"\b((?:af|ap|ca|cn|eu|il|me|mx|sa|us)(?:-gov|-iso[a-z]*)?-[a-z]+-\d+)\.(?:vpce\.)?(?:amazonaws\.com|c2s|sc2s|api\.aws)"
+)
 SSE: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 S3A: Final = "org.apache.hadoop.fs.s3a."
 SDK1: Final = "com.amazonaws.auth."
@@ -205,7 +208,10 @@ def _endpoint(values: HadoopValues, overrides: S3Overrides) -> tuple[str, str]:
         url = f"{'https' if secure else 'http'}://{url}"
     region = overrides.region or values.text("endpoint.region")
     aws = AWS_ENDPOINT.fullmatch(url)
-    return ("", region or aws[1] or "") if aws else (url.rstrip("/"), region)
+    if aws:
+        return "", region or aws[1] or ""
+    in_host = AWS_REGION.search(url)
+    return url.rstrip("/"), region or (in_host[1] if in_host else "")
 
 
 def _encryption(values: HadoopValues) -> dict[str, Any]:

@@ -56,6 +56,10 @@ class SourceChangedError(StorageError, code="source_changed"):
     """An object that was to be copied is gone, or no longer the one that was listed; no copy was made."""
 
 
+class UnorderedListingError(StorageError, code="unordered_listing"):
+    """A store lists in another order than that of keys; a listing of several pages would leave files out."""
+
+
 class ObjectStore(Protocol):
     """One bucket (or one file system). Keys have no leading slash. Safe to use from several threads.
 
@@ -161,6 +165,21 @@ def require_directory(prefix: str) -> str:
     if not prefix.endswith("/"):
         raise InvalidInputError(f"only a directory can be listed like this; {prefix!r} does not end in '/'")
     return prefix
+
+
+def require_order(where: str, start_after: str, keys: Sequence[str]) -> None:
+    """Refuse a page that is not in the order of keys, or does not begin after the one it was to begin after."""
+    last = start_after.encode()
+    for key in keys:
+        encoded = key.encode()
+        if encoded <= last:
+            raise UnorderedListingError(
+                f"the store lists {where} in an order of its own: {key!r} came after {last.decode()!r}. Pages go on"
+                " after their last key, so files would be left out. Use a store that lists in the order of UTF-8 bytes"
+                " and honours StartAfter, as S3 does (not S3 Express, nor Storj). `table-writer doctor --store` tries a"
+                " store"
+            )
+        last = encoded
 
 
 def every_page(

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote_plus
 
@@ -24,7 +23,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
+from table_writer.storage.answers import age_seconds, field_of, unreadable
 from table_writer.storage.object_store import (
+    MAX_GET_BYTES,
     PAGE_KEYS,
     ObjectInfo,
     RequestCounter,
@@ -34,17 +35,19 @@ from table_writer.storage.object_store import (
     gone_upload_message,
     require_directory,
     require_gettable,
+    require_order,
     source_changed,
 )
-from table_writer.storage.s3_client import (
+from table_writer.storage.s3_advice import (
     DENIED,
     error_code,
     http_status,
-    make_client,
+    is_of_checksums,
+    is_transient,
     storage_error,
     translated,
-    write_arguments,
 )
+from table_writer.storage.s3_client import make_client, write_arguments
 from table_writer.storage.settings import S3Settings
 
 if TYPE_CHECKING:
@@ -110,7 +113,8 @@ class S3Store:
                 arguments = self._checksum(body) | self._write
                 self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
-                if error_code(error) == "NotImplemented" or http_status(error) == 501:
+                is_unknown = error_code(error) == "NotImplemented" or http_status(error) == 501
+                if is_unknown and not is_of_checksums(error):
                     raise InvalidInputError(
                         f"the S3 store at {self._settings.endpoint_url or 'AWS'} does not know conditional puts"
                         " (If-None-Match): two writers could not be kept apart. Use a store that does: AWS S3, MinIO,"
@@ -136,19 +140,18 @@ class S3Store:
                 if error_code(error) in ("NoSuchKey", "404"):
                     return None
                 raise storage_error(error, self._settings.bucket, key) from error
-            require_gettable(f"s3://{self._settings.bucket}/{key}", answer["ContentLength"])
+            where = self._where(key)
+            require_gettable(where, answer.get("ContentLength", 0))
             try:
-                body = answer["Body"].read()
+                body = answer["Body"].read(MAX_GET_BYTES + 1 if "ContentLength" not in answer else None)
             except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 continue
-            info = _info(key, len(body), answer)
-            headers = answer["ResponseMetadata"]["HTTPHeaders"]
-            if "date" not in headers:
-                raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
-            age = parsedate_to_datetime(headers["date"]) - info.modified_at
-            return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
+            require_gettable(where, len(body))
+            info = _info(where, key, len(body), answer)
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+            return StoredObject(info=info, body=body, age_seconds=age_seconds(date, info.modified_at, where))
         raise failure
 
     def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
@@ -181,30 +184,43 @@ class S3Store:
             if error_code(error) in ("NoSuchKey", "404"):
                 return None
             raise storage_error(error, self._settings.bucket, key) from error
-        return _info(key, answer["ContentLength"], answer)
+        where = self._where(key)
+        return _info(where, key, field_of(answer, "ContentLength", where), answer)
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix, and whether more follow.
 
-        One request, except where a whole page holds nothing but marker keys: then the next one is fetched as well.
+        One request, except where a whole page holds nothing but marker keys: then the next one is fetched as well. A
+        ``StorageError`` says that the store lists in another order than that of keys: the next page goes on after the
+        last key of this one, and would leave others out.
         """
+        place: dict[str, Any] = {"StartAfter": start_after}
         while True:
             with self._errors(prefix):
-                answer = self.client.list_objects_v2(
-                    **self._bucket, Prefix=prefix, StartAfter=start_after, MaxKeys=PAGE_KEYS
-                )
-            found = [item for item in answer.get("Contents", []) if item["Key"].startswith(prefix)]
-            page = [_info(item["Key"], item["Size"], item) for item in found if not item["Key"].endswith("/")]
-            more = bool(answer.get("IsTruncated")) and bool(found)
+                answer = self.client.list_objects_v2(**self._bucket, Prefix=prefix, MaxKeys=PAGE_KEYS, **place)
+            where = self._where(prefix)
+            items = [(field_of(item, "Key", where), item) for item in answer.get("Contents", [])]
+            require_order(where, start_after, [key for key, _ in items])
+            page = [
+                _info(where, key, field_of(item, "Size", where), item)
+                for key, item in items
+                if key.startswith(prefix) and not key.endswith("/")
+            ]
+            more = bool(answer.get("IsTruncated"))
             if page or not more:
                 return page, more
-            start_after = found[-1]["Key"]
+            if items:
+                start_after = items[-1][0]
+                place = {"StartAfter": start_after}
+            else:  # an empty page, of which others follow
+                place = {"ContinuationToken": field_of(answer, "NextContinuationToken", where)}
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
-        keys = [item["Key"] for page in self._level(directory) for item in page.get("Contents", [])]
+        where = self._where(directory)
+        keys = [field_of(item, "Key", where) for page in self._level(directory) for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
 
     def list_directories(self, directory: str) -> Sequence[str]:
@@ -235,7 +251,8 @@ class S3Store:
     def create_upload(self, key: str) -> str:
         arguments = _algorithm(self._settings) | self._write
         with self._errors(key):
-            return self.client.create_multipart_upload(**self._bucket, Key=key, **arguments)["UploadId"]
+            answer = self.client.create_multipart_upload(**self._bucket, Key=key, **arguments)
+        return str(field_of(answer, "UploadId", self._where(key)))
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
         data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
@@ -249,7 +266,10 @@ class S3Store:
                 raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
             raise storage_error(error, self._settings.bucket, key) from error
         return UploadedPart(
-            number=number, etag=answer["ETag"], size_bytes=len(data), checksum=checksum.get("ChecksumCRC32", "")
+            number=number,
+            etag=field_of(answer, "ETag", self._where(key)),
+            size_bytes=len(data),
+            checksum=checksum.get("ChecksumCRC32", ""),
         )
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
@@ -287,15 +307,24 @@ class S3Store:
                     continue  # versitygw 1.8 pages by key alone; uploads of one key on two pages are seen next time
                 raise storage_error(error, self._settings.bucket, prefix) from error
             decode = unquote_plus if answer.get("EncodingType") == "url" else str
+            where = self._where(prefix)
             for item in answer.get("Uploads", []):
-                key = decode(item["Key"])
+                key = decode(field_of(item, "Key", where))
                 if key.startswith(prefix):  # what is listed here gets aborted: trust no store to filter
                     yield UploadInfo(
-                        key=key, upload_id=item["UploadId"], initiated_at=item["Initiated"].astimezone(UTC)
+                        key=key,
+                        upload_id=field_of(item, "UploadId", where),
+                        initiated_at=field_of(item, "Initiated", where).astimezone(UTC),
                     )
             if not answer.get("IsTruncated"):
                 return
-            markers = {"KeyMarker": decode(answer["NextKeyMarker"]), "UploadIdMarker": answer["NextUploadIdMarker"]}
+            passed = markers
+            markers = {
+                "KeyMarker": decode(field_of(answer, "NextKeyMarker", where)),
+                "UploadIdMarker": field_of(answer, "NextUploadIdMarker", where),
+            }
+            if markers == passed:
+                raise unreadable(where, "its next page of uploads begins where this one did")
 
     def _open(self) -> S3Client:
         client = make_client(self._settings)
@@ -311,6 +340,9 @@ class S3Store:
     def _errors(self, key: str) -> AbstractContextManager[None]:
         return translated(self._settings.bucket, key)
 
+    def _where(self, key: str) -> str:
+        return f"s3://{self._settings.bucket}/{key}"
+
     def _checksum(self, body: bytes) -> dict[str, Any]:
         if self._settings.checksum is None:
             return {}
@@ -324,9 +356,10 @@ class S3Store:
         self._counter.add(event_name.rpartition(".")[2])
 
 
-def _info(key: str, size_bytes: int, said: Mapping[str, Any]) -> ObjectInfo:
-    modified_at = said["LastModified"].astimezone(UTC)
-    return ObjectInfo(key=key, size_bytes=size_bytes, etag=said["ETag"].strip('"'), modified_at=modified_at)
+def _info(where: str, key: str, size_bytes: int, answer: Mapping[str, Any]) -> ObjectInfo:
+    modified_at = field_of(answer, "LastModified", where).astimezone(UTC)
+    etag = field_of(answer, "ETag", where).strip('"')
+    return ObjectInfo(key=key, size_bytes=size_bytes, etag=etag, modified_at=modified_at)
 
 
 def _completed(part: UploadedPart) -> CompletedPartTypeDef:
@@ -337,7 +370,6 @@ def _completed(part: UploadedPart) -> CompletedPartTypeDef:
 
 
 DELETE_ATTEMPTS: Final = 5
-TRANSIENT: Final = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "503", "500"})
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
@@ -376,7 +408,8 @@ def _delete_batch(
         for item in answer.get("Errors", []):
             code = item.get("Code", "")
             if code != "NoSuchKey":
-                (unfinished if code in TRANSIENT else refused)[item["Key"]] = f"{code}: {item.get('Message', '')}"
+                key = item.get("Key", "")  # some stores name none
+                (unfinished if is_transient(code) and key else refused)[key] = f"{code}: {item.get('Message', '')}"
         if not unfinished:
             break
     return refused | unfinished
@@ -417,13 +450,17 @@ class _Copy:
         """Start a multipart upload with the metadata of the source, if it is still as listed; returns its id."""
         with self._errors():
             found = self.client.head_object(**self.bucket, Key=self.source.key)
-            if (found["ETag"].strip('"'), found["ContentLength"]) != (self.source.etag, self.source.size_bytes):
+            if (found.get("ETag", "").strip('"'), found.get("ContentLength")) != (
+                self.source.etag,
+                self.source.size_bytes,
+            ):
                 raise source_changed(self._where(self.source.key))
             kept: dict[str, Any] = {
                 name: found[name] for name in ("Metadata", "ContentEncoding", "ContentType") if found.get(name)
             }
             kept |= write_arguments(self.settings)
-            return self.client.create_multipart_upload(**self.bucket, Key=self.key, **kept)["UploadId"]
+            answer = self.client.create_multipart_upload(**self.bucket, Key=self.key, **kept)
+        return str(field_of(answer, "UploadId", self._where(self.key)))
 
     def send_parts(self, upload_id: str) -> Sequence[UploadedPart]:
         """Copy the object into a pending upload; when this returns or raises, no request of it is under way."""
@@ -436,7 +473,8 @@ class _Copy:
             }
             with self._errors():
                 answer = self.client.upload_part_copy(**self._arguments, **place)
-            return UploadedPart(number=number, etag=answer["CopyPartResult"]["ETag"], size_bytes=last - first + 1)
+            etag = field_of(answer.get("CopyPartResult", {}), "ETag", self._where(self.key))
+            return UploadedPart(number=number, etag=etag, size_bytes=last - first + 1)
 
         ranges = part_ranges(self.source.size_bytes, self.settings.copy_part_bytes)
         pool = ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="copy")

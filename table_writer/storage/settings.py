@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
@@ -123,6 +124,8 @@ class S3Settings:
             raise InvalidInputError("an S3 location without a bucket; expected for example s3a://bucket/path/")
         if self.endpoint_url and not self.endpoint_url.startswith(("http://", "https://")):
             raise InvalidInputError(f"endpoint_url {self.endpoint_url!r} must start with http:// or https://")
+        self._require_general_bucket()
+        self._require_plain_endpoint()
         if not self.credentials:
             raise InvalidInputError(
                 "no credential source given; credentials=(Provider.DEFAULT_CHAIN,) is what AWS finds"
@@ -139,6 +142,36 @@ class S3Settings:
             raise InvalidInputError("max_single_copy_bytes must be 0 to 5 GiB: S3 copies no more with one request")
         if not MIN_PART_BYTES <= self.copy_part_bytes <= MAX_PART_BYTES:
             raise InvalidInputError("copy_part_bytes must be 5 MiB to 5 GiB: S3 takes no other parts")
+
+    def _require_general_bucket(self) -> None:
+        """Refuse S3 Express by the name of its buckets, and of their access points."""
+        if self.bucket.endswith(("--x-s3", "--xa-s3")):
+            raise InvalidInputError(
+                f"{self.bucket} is a directory bucket (S3 Express One Zone): it lists keys in no order and cannot begin"
+                " a listing after a key, so files of a table would be left out. Use a general purpose bucket"
+            )
+
+    def _require_plain_endpoint(self) -> None:
+        """Refuse an endpoint that names the bucket as well, which is how consoles show it."""
+        try:
+            url = urlsplit(self.endpoint_url)
+            host, segments = url.hostname or "", [segment for segment in url.path.split("/") if segment]
+            _ = url.port
+        except ValueError as error:
+            raise InvalidInputError(f"endpoint_url {self.endpoint_url!r} is no address: {error}") from error
+        is_named = (
+            host.startswith(f"{self.bucket}.") and ".amazonaws." in host and not host.endswith(".vpce.amazonaws.com")
+        )
+        if self.endpoint_url and (not host or url.query or url.fragment):
+            raise InvalidInputError(
+                f"endpoint_url {self.endpoint_url!r} must be an address alone, such as https://host:9000:"
+                " fs.s3a.endpoint"
+            )
+        if is_named or self.bucket in segments:
+            raise InvalidInputError(
+                f"endpoint_url {self.endpoint_url!r} names the bucket {self.bucket}, which the location does already:"
+                " take it out of fs.s3a.endpoint"
+            )
 
 
 @dataclass(frozen=True, slots=True)

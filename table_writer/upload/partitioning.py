@@ -170,14 +170,14 @@ class Spill(ExitStack):
             number = pa.scalar(partition_id, pa.int32())
             numbered = (batch.append_column(PARTITION_ID, pa.repeat(number, batch.num_rows)) for batch in batches)
             buckets.setdefault(bucket, []).extend(numbered)
-        with _disk_errors():
+        with disk_errors():
             for bucket, batches in buckets.items():
                 for batch in in_chunks(batches):
                     self._writer(bucket, batch.schema).write_batch(batch)
 
     def buckets(self) -> Iterator[Iterator[tuple[Any, Any]]]:
         """Iterate over the buckets; each is an iterator over partition numbers and rows, and gone once passed."""
-        with _disk_errors():
+        with disk_errors():
             for bucket in sorted(self._writers):
                 self._writers[bucket].close()
         for bucket in sorted(self._writers):
@@ -185,7 +185,7 @@ class Spill(ExitStack):
             self._path(bucket).unlink()
 
     def _read(self, bucket: int) -> Iterator[tuple[Any, Any]]:
-        with _disk_errors(), pa.OSFile(str(self._path(bucket))) as file, pa.ipc.open_stream(file) as batches:
+        with disk_errors(), pa.OSFile(str(self._path(bucket))) as file, pa.ipc.open_stream(file) as batches:
             for batch in batches:
                 yield batch.column(batch.num_columns - 1), batch.select(list(range(batch.num_columns - 1)))
 
@@ -197,12 +197,12 @@ class Spill(ExitStack):
 
     def _path(self, bucket: int) -> Path:
         if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="table_writer-spill-", dir=_local_directory()))
+            self._directory = Path(tempfile.mkdtemp(prefix="table_writer-spill-", dir=local_directory()))
             self.callback(shutil.rmtree, self._directory, ignore_errors=True)
         return self._directory / f"{bucket}.arrow"
 
 
-def _local_directory() -> str | None:
+def local_directory() -> str | None:
     """Return a directory for scratch files of this executor; ``None`` is Python's own choice."""
     directories = [entry for entry in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if entry]
     usable = [entry for entry in directories if os.access(entry, os.W_OK)]
@@ -210,8 +210,11 @@ def _local_directory() -> str | None:
 
 
 @contextmanager
-def _disk_errors() -> Iterator[None]:
+def disk_errors() -> Iterator[None]:
+    """Say whose disk failed."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"the local disk that rows wait on failed: {error}; see SPARK_LOCAL_DIRS") from error
+        raise StorageError(
+            f"the local disk on which rows and files wait failed: {error}; see SPARK_LOCAL_DIRS"
+        ) from error

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -33,6 +34,9 @@ from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StoreSettings
+
+KEYS: Final = ("access.key", "secret.key", "session.token")
+BUCKET_KEYS: Final = tuple(f".{suffix}" for suffix in KEYS)
 
 
 class SessionServices(Services):
@@ -111,9 +115,21 @@ class SessionServices(Services):
         An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
         are not understood.
         """
+        self._renew_keys()
         opened = self.open_table(self.table_name(text), require_writable)
         opened.require_properties()
         return opened
+
+    def _renew_keys(self) -> None:
+        """Take keys of S3 that were set in the session since the last call: those of a long-lived one are renewed.
+
+        Executors get them with the next job; a store is opened anew for them.
+        """
+        hadoop = self.session.hadoop
+        names = {f"fs.s3a.{suffix}" for suffix in KEYS} | {name for name in hadoop if name.endswith(BUCKET_KEYS)}
+        now = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
+        if any(hadoop.get(name) != value for name, value in now.items()):
+            self.session = replace(self.session, hadoop={**hadoop, **now})
 
 
 def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> None:

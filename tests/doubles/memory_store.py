@@ -177,6 +177,8 @@ class MemoryStore:
                 raise StorageError(f"InvalidPart: the parts of {key} are not those that were uploaded")
             if any(part.size_bytes < MIN_PART_BYTES for part in parts[:-1]):
                 raise StorageError(f"EntityTooSmall: a part of {key} other than the last is under 5 MiB")
+            if len({part.size_bytes for part in parts[:-1]}) > 1 or parts[-1].size_bytes > parts[0].size_bytes:
+                raise StorageError(f"InvalidPart: the parts of {key} differ in length, which Cloudflare R2 refuses")
             self._store(key, b"".join(held[part.number][1] for part in parts))
             del self._uploads[upload_id]
 

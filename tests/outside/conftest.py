@@ -1,9 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+
+from table_writer.testing.servers import S3Server
 
 
 @pytest.fixture
@@ -16,3 +18,10 @@ def make_table(spark: SparkSession, lakehouse_database: str) -> Callable[..., st
         return full
 
     return make
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """Run a store that does all right, before which a proxy may stand."""
+    with S3Server("versitygw", bucket="outside") as server:
+        yield server

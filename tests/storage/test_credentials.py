@@ -18,7 +18,7 @@ from botocore.credentials import Credentials, RefreshableCredentials
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage import open_store
-from table_writer.storage.s3_client import resolve
+from table_writer.storage.s3_credentials import resolve
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
 

@@ -83,7 +83,7 @@ def test_other_schemes_are_refused_by_name(scheme: str) -> None:
         ({"endpoint": "s3.cn-north-1.amazonaws.com.cn"}, "", "cn-north-1"),
         ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint_region": "eu-central-1"}, "", "eu-central-1"),
         ({"endpoint": "bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com"},) * 1
-        + ("https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com", ""),
+        + ("https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com", "eu-west-1"),
         ({"endpoint_region": " eu-west-3 "}, "", "eu-west-3"),
     ],
 )

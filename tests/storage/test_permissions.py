@@ -37,7 +37,7 @@ from table_writer.model.table import Column, Table
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.s3 import S3Store, bucket_versioning, incomplete_upload_rules
-from table_writer.storage.s3_client import PERMISSIONS
+from table_writer.storage.s3_advice import PERMISSIONS
 from table_writer.storage.settings import S3Settings
 from table_writer.testing.servers import REGION, S3Server
 from tests.doubles.memory_metastore import MemoryMetastore

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.model.upload_spec import MIN_PART_BYTES, ParquetOptions
+from table_writer.model.upload_spec import ParquetOptions
 from table_writer.upload import files as files_module
 from table_writer.upload import parts as parts_module
 
@@ -87,26 +87,57 @@ def test_a_large_file_goes_out_in_parts_of_the_chosen_size(store, spec, upload):
     message = upload(batches(1, 60_000, payload_bytes=600), spec(part_size_bytes=6 * MIB, row_group_bytes=8 * MIB))
     (entry,) = message.uploads
     assert len(entry.parts) >= 3
-    assert all(6 * MIB <= part.size_bytes <= 8 * MIB for part in entry.parts[:-1])
+    assert {part.size_bytes for part in entry.parts[:-1]} == {6 * MIB}
+    assert entry.parts[-1].size_bytes <= 6 * MIB
     assert rows_of(store.files(message)) == expected_rows(1, 60_000)
 
 
-def test_unsent_bytes_of_many_open_files_stay_within_their_bound(store, spec, upload, monkeypatch):
-    seen = []
-    took = parts_module.Uploads.took
+def test_parts_are_alike_however_much_waits_in_many_files_and_memory_keeps_to_its_bound(
+    store, spec, upload, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    held, moved, seen = [], [], set()
+    took, move_to_disk = parts_module.Uploads.took, parts_module.PartSink.move_to_disk
 
     def watch(self, sink, size_bytes):
         took(self, sink, size_bytes)
-        seen.append(self._unsent_bytes)
+        held.append(self._held_bytes)
+        seen.add(self)
 
     monkeypatch.setattr(parts_module.Uploads, "took", watch)
+    monkeypatch.setattr(parts_module.PartSink, "move_to_disk", lambda sink: moved.append(sink) or move_to_disk(sink))
     chosen = spec(part_size_bytes=16 * MIB, max_open_files=3, buffer_bytes=4 * MIB)
-    message = upload(batches(3, 30_000, payload_bytes=700), chosen)
-    assert max(seen) <= 17 * MIB
-    early = [part.size_bytes for entry in message.uploads for part in entry.parts[:-1]]
-    assert early
-    assert all(MIN_PART_BYTES <= size_bytes < 16 * MIB for size_bytes in early)
-    assert rows_of(store.files(message)) == expected_rows(3, 30_000)
+    message = upload(batches(3, 70_000, payload_bytes=700), chosen)
+    assert max(held) <= 16 * MIB
+    assert moved
+    assert [uploads._held_bytes for uploads in seen] == [0]
+    assert {part.size_bytes for entry in message.uploads for part in entry.parts[:-1]} == {16 * MIB}
+    assert all(entry.parts[-1].size_bytes <= 16 * MIB for entry in message.uploads)
+    assert rows_of(store.files(message)) == expected_rows(3, 70_000)
+    assert not list(tmp_path.iterdir()), "scratch files are gone"
+
+
+def test_a_local_disk_that_fails_under_a_part_is_named(store, spec, monkeypatch):
+    monkeypatch.setattr(parts_module, "local_directory", lambda: "/nowhere")
+    with parts_module.Uploads(spec(part_size_bytes=16 * MIB, max_open_files=1), store) as uploads:
+        uploads.open("a").write(bytes(15 * MIB))
+        with pytest.raises(StorageError, match=r"local disk.*SPARK_LOCAL_DIRS"):
+            uploads.open("b").write(bytes(15 * MIB))
+
+
+@pytest.mark.parametrize(
+    "sizes", [[5 * MIB], [1, 5 * MIB - 1], [17 * MIB], [3 * MIB] * 7, [5 * MIB - 1, 2], [10 * MIB]]
+)
+def test_bytes_are_cut_where_a_part_ends_however_they_come(store, spec, sizes):
+    written = [bytes([number]) * size for number, size in enumerate(sizes)]
+    with parts_module.Uploads(spec(part_size_bytes=5 * MIB, max_open_files=1), store) as uploads:
+        sink = uploads.open("k")
+        assert [sink.write(pa.py_buffer(data)) for data in written] == sizes
+        sink.finish()
+        parts = [part.result().size_bytes for part in sink.parts]
+    whole, rest = divmod(sum(sizes), 5 * MIB)
+    assert parts == [5 * MIB] * whole + ([rest] if rest else [])
+    assert store.body(sink.upload_id) == b"".join(written)
 
 
 def test_a_file_that_nears_the_last_part_is_continued_in_another(store, spec, upload, monkeypatch):
