@@ -153,9 +153,8 @@ def _hides_files(table: Table) -> str:
 def _has_no_partitions(table: Table) -> str:
     is_catalogs = parameter(table, "spark.sql.partitionprovider") == "catalog"
     if table.partition_columns and provider_of(table) != "hive" and not is_catalogs:
-        return (
-            f"keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE {table.name.sql} first"
-        )
+        repair = f"MSCK REPAIR TABLE {table.name.sql}"
+        return f"keeps its partitions in directory names, not in the metastore: run {repair} first"
     return "" if table.location else "has no location in the metastore"
 
 
@@ -165,8 +164,8 @@ def _is_projected(table: Table) -> str:
         return ""
     return (
         "has partition projection (projection.enabled): Athena and Trino compute where partitions are, and see no row"
-        f" that the metastore points at elsewhere. ALTER TABLE {table.name.sql} SET TBLPROPERTIES ('projection.enabled' ="
-        f" 'false'), or, where neither reads it, ('{IGNORE_PROJECTION}' = 'true')"
+        f" that the metastore points at elsewhere. ALTER TABLE {table.name.sql} SET TBLPROPERTIES"
+        f" ('projection.enabled' = 'false'), or, where neither reads it, ('{IGNORE_PROJECTION}' = 'true')"
     )
 
 
@@ -175,7 +174,7 @@ def _is_list_bucketed(table: Table) -> str:
         return ""
     return (
         "keeps skewed values in directories of their own (STORED AS DIRECTORIES), where Hive alone looks for them:"
-        f" ALTER TABLE … NOT STORED AS DIRECTORIES in Hive"
+        " ALTER TABLE … NOT STORED AS DIRECTORIES in Hive"
     )
 
 

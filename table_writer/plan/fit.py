@@ -114,23 +114,26 @@ def fit(
         columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
         limits.extend(limits_of(found.rules, column))
     filled = tuple(path for found in matches.values() for path in found.filled)
-    try:
-        rows = df.select(*columns)
-    except SPARK_ERRORS as error:
-        raise SchemaMismatchError(
-            f"Spark cannot bring the DataFrame into the shape of table {table}: {spark_sentence(error)} Nothing was"
-            " written. Cast its columns to the table's types first.",
-            table=table,
-        ) from error
     return Fitted(
         given=df,
-        rows=rows,
+        rows=_in_shape(df, columns, table),
         schema=whole,
         added=added,
         filled=filled,
         defaults=tuple(f"{name}: {field.metadata[CURRENT_DEFAULT]}" for name, field in defaults.items()),
         limits=tuple(limits),
     )
+
+
+def _in_shape(df: DataFrame, columns: Sequence[Column | str], table: str) -> DataFrame:
+    try:
+        return df.select(*columns)
+    except SPARK_ERRORS as error:
+        raise SchemaMismatchError(
+            f"Spark cannot bring the DataFrame into the shape of table {table}: {spark_sentence(error)} Nothing was"
+            " written. Cast its columns to the table's types first.",
+            table=table,
+        ) from error
 
 
 def _defaults(df: DataFrame, schema: T.StructType, partitions: Collection[str]) -> dict[str, T.StructField]:

@@ -284,7 +284,7 @@ class Steps:
             yield
         except ConflictError:
             if planned.plan.reads:
-                self._refresh(opened, planned.df.sparkSession, planned.plan.write_id)
+                self._refresh(opened, planned.rows.sparkSession, planned.plan.write_id)
             raise
 
     def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
