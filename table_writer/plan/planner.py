@@ -374,7 +374,7 @@ class Where:
         frame = spark.createDataFrame([], schema)
         try:
             asked = condition(frame, predicate)
-            analyzed_now(frame.where(predicate))
+            analyzed_now(frame.where(predicate).select(F.lit(1)))  # a filter alone may be taken for its frame
         except InvalidInputError as error:
             raise InvalidInputError(f"{none}: {error.message}", table=table) from error
         except SPARK_ERRORS as error:

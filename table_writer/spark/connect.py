@@ -159,8 +159,11 @@ class ConnectSpark:
         kinds = tuple(field.dataType for field in frame.select(value).schema)
         inside = _refusal(frame.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(sql))))
         makes_rows = len(kinds) > 1 or inside.startswith(GENERATOR)
-        as_filter = "" if makes_rows or kinds[0].typeName() != "boolean" else _refusal(frame.where(value))
+        # ones are selected, since a client takes the schema of a filter from its frame, and asks nobody
+        is_condition = not makes_rows and kinds[0].typeName() == "boolean"
+        as_filter = _refusal(frame.where(value).select(F.lit(1))) if is_condition else ""
         other = self._spark.range(0).withColumnRenamed("id", OTHER)
+        joined = frame.join(other, value.isNotNull(), "left_semi").select(F.lit(1))
         return Analyzed(
             kinds=kinds,
             names=self._names(frame, sql),
@@ -168,7 +171,7 @@ class ConnectSpark:
             makes_rows=makes_rows,
             has_window=as_filter not in {"", AGGREGATE_IN_WHERE},
             has_subquery=inside == HIGHER_ORDER,
-            is_deterministic=_refusal(frame.join(other, value.isNotNull(), "left_semi")) in {"", NOT_IN_A_JOIN},
+            is_deterministic=_refusal(joined) in {"", NOT_IN_A_JOIN},
         )
 
     def _names(self, frame: DataFrame, sql: str) -> frozenset[str]:
