@@ -287,3 +287,15 @@ def test_an_unpartitioned_table_that_has_moved_is_read_where_it_is_now(desk: Des
     desk.publish(name, desk.rows((4, "other", "d1")), "append")
     desk.put(desk.spark.table(name).union(frame.where("id = 1").selectExpr("id + 10", "v", "dt")), name)
     assert desk.ids(name) == [1, 2, 3, 4, 9, 11]
+
+
+def test_a_partition_beside_those_that_were_read_of_an_older_version_may_be_anyones(desk: Desk) -> None:
+    name = desk.table(TABLES["STORED AS TEXTFILE"])
+    desk.another_appends(name, partition="d3")
+    part = desk.writer.read(name, version=1, partitions=["dt=d1"])
+    whole = desk.writer.read(name, version=1)
+    new = desk.rows((7, "mine", "d3"))
+    with pytest.raises(ConflictError, match="dt=d3"):
+        desk.put(whole.where("dt < 'd2'").unionByName(whole.where("dt = 'd3'")).unionByName(new), name)
+    desk.put(part.unionByName(new), name)
+    assert desk.ids(name) == [1, 2, 7, 9]
