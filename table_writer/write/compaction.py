@@ -32,7 +32,7 @@ from table_writer.storage.object_store import ObjectInfo, many
 
 NEAR_ENOUGH: Final = 0.75  # of the target: a file of this size is not written again
 GROUP: Final = "__table_writer_group"
-DEEPEST: Final = 10  # arrays and maps inside of each other: the analyzer of Spark gives up at some thirty
+DEEPEST: Final = 6  # types inside of each other: Spark's analyzer gives up at some thirty, Connect's messages sooner
 SEPARATOR: Final = "\x1f"
 
 
@@ -235,7 +235,7 @@ def _hashed(column: Column, kind: DataType, depth: int = 0) -> Column:
     if depth > DEEPEST:
         parts = [column.cast("string")]
     elif isinstance(kind, StructType):
-        parts = [_hashed(column.getField(one.name), one.dataType, depth) for one in kind]
+        parts = [_hashed(column.getField(one.name), one.dataType, depth + 1) for one in kind]
     elif isinstance(kind, ArrayType):
         element = kind.elementType
         parts = [F.transform(column, lambda one: _hashed(one, element, depth + 1)), F.size(column)]
