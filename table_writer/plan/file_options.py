@@ -39,7 +39,7 @@ def file_options(
         return ParquetOptions(
             compression=codec,
             compression_level=_level(settings, codec),
-            timestamp_type=conf("spark.sql.parquet.outputTimestampType", "INT96").upper(),
+            timestamp_type=_timestamp_type(table, conf),
             spark_schema_json=data_schema_json,
             spark_version=spark_version,
             legacy_format=settings.is_on(LEGACY_FORMAT, default=provider_of(table) == "hive"),
@@ -66,6 +66,14 @@ def _level(settings: FileSettings, codec: str) -> int | None:
         low, high = LEVELS[codec][0], LEVELS[codec][-1]
         raise InvalidInputError(f"{key}={text!r} is no level of {codec}: choose one from {low} to {high}")
     return int(text)
+
+
+def _timestamp_type(table: Table, conf: Conf) -> str:
+    """Return what Spark's ``INSERT`` would write: Hive's own encoding where the session leaves tables to Hive."""
+    chosen = conf("spark.sql.parquet.outputTimestampType", "INT96").upper()
+    if chosen == "INT96" or provider_of(table) != "hive":
+        return chosen
+    return chosen if conf("spark.sql.hive.convertMetastoreParquet", "true").lower() == "true" else "INT96"
 
 
 def _page_version(settings: FileSettings) -> str:

@@ -130,9 +130,7 @@ NOTHING_IN_A_FILE: Final[Mapping[str, tuple[str, ...]]] = {
     "how files are committed, which this library does": (
         *("spark.sql.parquet.output.committer.class", "spark.sql.parquet.fs."),  # the second is EMR's
     ),
-    "an annotation of VARIANT, whose columns Arrow writes as Spark does without it": (
-        "spark.sql.parquet.variant.annotateLogicalType.enabled",
-    ),
+    "about VARIANT, a type that no table here may have": ("spark.sql.parquet.variant.annotateLogicalType.enabled",),
     "how files are read": (
         *("parquet.filter.", "parquet.benchmark.", "parquet.column.index.access", "parquet.decrypt."),
         *("parquet.hadoop.vectored.io.enabled", "parquet.metadata.read.parallelism", "parquet.split.files"),

@@ -140,10 +140,12 @@ class Planner:
         self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
-        engine = engine_of(self._table, options, self.file_settings(fitted.rows.sparkSession))
+        settings = self.file_settings(fitted.rows.sparkSession)
+        engine = engine_of(self._table, options, settings)
         lacking = open_gateway(fitted.rows.sparkSession).lacks_writer if engine == "spark" else ""
         if lacking:
-            raise InvalidInputError(f"{self._table.name}: {lacking}", table=str(self._table.name))
+            asked = f"{few(settings.protection, most=3)} asks for encryption. " if settings.protection else ""
+            raise InvalidInputError(f"{self._table.name}: {asked}{lacking}", table=str(self._table.name))
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself

@@ -68,6 +68,16 @@ def test_other_parquet_settings_are_the_sessions():
     assert (answer.timestamp_type, answer.legacy_format, answer.spark_schema_json) == ("TIMESTAMP_MICROS", True, "{}")
 
 
+def test_hives_own_reader_gets_what_it_takes() -> None:
+    kind, of_using = "spark.sql.parquet.outputTimestampType", {"parameters": {"spark.sql.sources.provider": "parquet"}}
+    legacy = "spark.sql.parquet.writeLegacyFormat"
+    assert [options_of().legacy_format, options_of(**of_using).legacy_format] == [True, False]
+    assert not options_of(conf={legacy: "false"}).legacy_format
+    micros = {kind: "TIMESTAMP_MICROS", "spark.sql.hive.convertMetastoreParquet": "false"}
+    assert options_of(conf=micros).timestamp_type == "INT96"
+    assert options_of(conf=micros, **of_using).timestamp_type == "TIMESTAMP_MICROS"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
