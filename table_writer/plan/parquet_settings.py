@@ -191,7 +191,11 @@ class FileSettings:
         known = _by_name(session) | _by_name(table.parameters) | _by_name(table.serde_parameters)
         self._values = _by_name(running | dict(session) | dict(config or {}))
         self._values |= _by_name(table.parameters) | _by_name(table.serde_parameters)
-        self._unseen = sorted(name for name in _by_name(running | dict(config or {})) if name not in known)
+        elsewhere = {name for name in _by_name(running | dict(config or {})) if name not in known}
+        otherwise_spelled = {
+            name for name in (*session, *table.parameters, *table.serde_parameters) if name.lower() != name
+        }
+        self._unseen = sorted(name for name in elsewhere | otherwise_spelled if name.lower().startswith(PROTECTING))
 
     def text(self, *names: str) -> str:
         """Return what is said under the first of the names that says anything; else an empty text."""
@@ -235,12 +239,11 @@ class FileSettings:
         """Refuse files that ask for encryption, and that Spark's own writer would write in plain."""
         if not self.protection:
             return
-        unseen = [name for name in self._unseen if name.startswith(PROTECTING)]
-        if unseen:
+        if self._unseen:
             raise self._invalid(
-                f"{few(unseen, most=3)} asks for encryption where Spark's own writer does not see it: it would write"
-                f" plain files. Set it by spark.conf.set without {ON_A_RUNNING_SESSION!r}, or with it before the"
-                " session starts"
+                f"{few(self._unseen, most=3)} asks for encryption where Spark's own writer does not see it: it would"
+                f" write plain files. Set it in lower case, by spark.conf.set without {ON_A_RUNNING_SESSION!r}, or with"
+                " it before the session starts"
             )
         keys = [name for name in self.protection if name in KEY_NAMES]
         if keys and not self.text(FACTORY):

@@ -124,7 +124,8 @@ class ClassicSpark:
     def file_settings(self) -> dict[str, str]:
         hadoop = self._session.sessionState().newHadoopConf()
         with unlogged(*PY4J_LOGGERS):
-            return _with_prefixes(hadoop, FILE_PREFIXES)
+            matching = hadoop.getValByRegex(f"^(?:{'|'.join(map(re.escape, FILE_PREFIXES))})")  # one call of Java
+            return {entry.getKey(): entry.getValue() for entry in matching.entrySet()}
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         old_rows, stale = old_rows_note(table), stale_statistics_note(table)
@@ -246,16 +247,12 @@ class ClassicSpark:
         return ClassicFiles(self._spark, plan, schema)
 
 
-def _with_prefixes(hadoop: Any, prefixes: Iterable[str]) -> dict[str, str]:
-    return {
+def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
+    found = {
         f"{prefix}{entry.getKey()}": entry.getValue()
-        for prefix in prefixes
+        for prefix in HADOOP_PREFIXES
         for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
     }
-
-
-def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
-    found = _with_prefixes(hadoop, HADOOP_PREFIXES)
     if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
         for suffix in SECRETS:
             password = hadoop.getPassword(f"fs.s3a.{suffix}")

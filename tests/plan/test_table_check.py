@@ -77,7 +77,7 @@ NOT_ARROWS = {
     "stored as csv": replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.provider": "csv"}),
     "stored as .*LazySimpleSerDe": replace(GOOD, serde=TEXT_SERDE),
     "stored as an unknown format": replace(GOOD, serde=""),
-    "has parquet.crypto.factory.class": replace(GOOD, parameters={"Parquet.Crypto.Factory.Class": "x"}),
+    "has parquet.crypto.factory.class": replace(GOOD, parameters={"parquet.crypto.factory.class": "x"}),
 }
 
 
