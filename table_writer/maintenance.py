@@ -637,7 +637,7 @@ class Maintenance:
 
         Examples
         --------
-        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://mart/new").findings}["key order"]
+        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://lakehouse/new").findings}["key order"]
         'ok'
         """
         place = Location.parse(location)
