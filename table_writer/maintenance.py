@@ -43,7 +43,7 @@ from table_writer.display.versions import (
 )
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
-from table_writer.doctor.store import examine_store
+from table_writer.doctor.store import examine_opened
 from table_writer.errors import InvalidInputError, StorageError, counted, few
 from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
@@ -52,6 +52,7 @@ from table_writer.log.past import changes_between, require_one_name, version_mea
 from table_writer.log.present import Present
 from table_writer.many.round import WORKERS, ChosenTable, Round, choose
 from table_writer.many.visit import TableVisit
+from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, TableName
 from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
@@ -656,10 +657,11 @@ class Maintenance:
 
         Examples
         --------
-        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://mart/new").findings}["key order"]
+        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://lakehouse/new").findings}["key order"]
         'ok'
         """
-        return examine_store(location, self._services.config)
+        place = Location.parse(location)
+        return examine_opened(place, lambda: self._services.store_of(place))
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from table_writer.config import TableWriterConfig
@@ -11,14 +12,20 @@ from table_writer.log.open_table import hadoop_without_spark
 from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
+from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.proof import TRIALS, Verdict, probe_below, try_store
 
 
 def examine_store(location: str, config: TableWriterConfig) -> DoctorReport:
-    """Try a store below a location; see :meth:`table_writer.Maintenance.examine_store`."""
+    """Try the store that the settings without Spark are for."""
     place = Location.parse(location)
     settings = settings_for(place, hadoop_without_spark(config), config.s3)
-    probe = probe_below(place, partial(open_store, settings))
+    return examine_opened(place, partial(open_store, settings))
+
+
+def examine_opened(place: Location, open_one: Callable[[], ObjectStore]) -> DoctorReport:
+    """Try a store below a location; see :meth:`table_writer.Maintenance.examine_store`."""
+    probe = probe_below(place, open_one)
     findings = [_finding(verdict) for verdict in try_store(probe)]
     left = probe.left()
     if left:

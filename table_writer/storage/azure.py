@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any, Final
@@ -33,6 +32,7 @@ from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, BlobProperties
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
+from table_writer.storage.answers import age_seconds, field_of
 from table_writer.storage.azure_client import (
     SourceLogin,
     error_code,
@@ -145,10 +145,8 @@ class AzureStore:
             if _is_no_object(answer.properties):
                 return None
             info = _info(key, answer.properties)
-            if not dates or not dates[0]:
-                raise StorageError(f"the service of {self._where('')} sends no Date header; ages need one")
-            age = parsedate_to_datetime(dates[0]) - info.modified_at
-            return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
+            age = age_seconds(dates[0] if dates else "", info.modified_at, self._where(key))
+            return StoredObject(info=info, body=body, age_seconds=age)
         raise failure
 
     def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
@@ -434,8 +432,9 @@ def _is_no_object(blob: BlobProperties) -> bool:
 
 
 def _info(key: str, said: BlobProperties) -> ObjectInfo:
-    modified_at = said.last_modified.astimezone(UTC)
-    return ObjectInfo(key=key, size_bytes=said.size, etag=str(said.etag).strip('"'), modified_at=modified_at)
+    answer = {"Content-Length": said.size, "ETag": said.etag, "Last-Modified": said.last_modified}
+    size_bytes, etag, modified_at = (field_of(answer, name, key) for name in answer)
+    return ObjectInfo(key=key, size_bytes=size_bytes, etag=etag.strip('"'), modified_at=modified_at.astimezone(UTC))
 
 
 def _name(item: ObjectInfo | str) -> bytes:
