@@ -657,7 +657,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://lakehouse/new").findings}["key order"]
+        >>> findings = keeper.examine_store("s3a://lakehouse/new").findings
+        >>> {finding.check: finding.status for finding in findings}["key order"]
         'ok'
         """
         place = Location.parse(location)
