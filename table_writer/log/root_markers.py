@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NoReturn
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
@@ -42,8 +42,21 @@ def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:
             yield f"{root}{ICEBERG}/ is the metadata of an Iceberg table: {advice}"
 
 
+def refuse_sink(store: ObjectStore, root: Location, table: Table) -> None:
+    """Refuse a root in which a stream of Spark keeps its list of files, perhaps since yesterday: one listing a write.
+
+    The other marks are of whole tables of another format, which nobody begins over rows that are there without a word.
+    An unpartitioned table leaves its root with its first write, and the list with it.
+    """
+    if table.partition_columns and store.list_files(f"{root.key}{SINK}/"):
+        _refuse(table, f"{root}{SINK}/ is {MARKERS[SINK]}")
+
+
 def refuse_marked_root(store: ObjectStore, root: Location, table: Table) -> None:
     """Refuse a root where some readers look elsewhere: at a table's first write, when it is made, and adopted."""
-    reason = next(why_marked(store, root), "")
-    if reason:
-        raise InvalidInputError(f"readers of {table.name} would not see its rows: {reason}.", table=str(table.name))
+    if reason := next(why_marked(store, root), ""):
+        _refuse(table, reason)
+
+
+def _refuse(table: Table, reason: str) -> NoReturn:
+    raise InvalidInputError(f"readers of {table.name} would not see its rows: {reason}.", table=str(table.name))

@@ -25,7 +25,7 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
-from table_writer.log.root_markers import refuse_marked_root
+from table_writer.log.root_markers import refuse_marked_root, refuse_sink
 from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.new_table import SchemaMode
@@ -93,7 +93,7 @@ class Planner:
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
-            reading = beside.submit(self._read_log, seen)  # three requests, while Spark analyzes
+            reading = beside.submit(self._read_log, seen)  # four requests, while Spark analyzes
             fitted = self.fit(df, options)
             data_schema = self._data_schema(fitted)
             scope = self.scope(df, mode, options)
@@ -218,7 +218,10 @@ class Planner:
     def _read_log(self, seen: LogState | None) -> tuple[str, LogState] | None:
         """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
         log_id = require_owner(self._store, self._layout, self._opened.owner)
-        return (log_id, self._opened.state_to_build_on(log_id, seen)) if log_id else None
+        if not log_id:
+            return None
+        refuse_sink(self._store, self._layout.root, self._table)
+        return log_id, self._opened.state_to_build_on(log_id, seen)
 
     def _own_root(
         self, reading: Future[tuple[str, LogState] | None], seen: LogState | None

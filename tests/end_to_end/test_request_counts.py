@@ -16,7 +16,7 @@ from table_writer import TableWriter, WriteResult
 UPLOADS: Final = ("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload")
 LATER_WRITE: Final = {
     "GetObject": 2,  # owner and checkpoint; the rows here come from Python, so nobody asks how wide they were
-    "ListObjectsV2": 2,  # the log, at plan and at publish
+    "ListObjectsV2": 3,  # the log, at plan and at publish; has a stream begun a list of its own in the root?
     "ListMultipartUploads": 1,  # what attempts that did not count have left
     "PutObject": 4,  # registration, claim, outcome, _SUCCESS
     "DeleteObjects": 1,  # the registration
@@ -120,7 +120,7 @@ def test_appending(writer: TableWriter, written: str, two: Any) -> None:
     requests = {
         **LATER_WRITE,
         "GetObject": 4,  # the entry that has figures of the columns of what is copied, and its outcome
-        "ListObjectsV2": 8,  # each partition before the copies and after them, the write's own prefix, the log again
+        "ListObjectsV2": 9,  # each partition before the copies and after them, the write's own prefix, the log again
         "CopyObject": 2,
     }
     calls = {"get_table_req": 3, "get_partitions_by_names": 4}  # two looks before the copies, one before the claim
@@ -138,7 +138,7 @@ def test_creating_partitions(writer: TableWriter, written: str, rows: Rows) -> N
 def test_overwriting_the_table(writer: TableWriter, written: str, rows: Rows) -> None:
     result = writer.overwrite_table(rows((1, "a", "d1")), written)
     dropped = {"get_partition_names": 1, "get_partitions_by_names": 3, "drop_partition": 1}
-    looked = {**LATER_WRITE, "ListObjectsV2": 3}  # also: has somebody written to what is about to be dropped?
+    looked = {**LATER_WRITE, "ListObjectsV2": 4}  # also: has somebody written to what is about to be dropped?
     costs(result, looked, {**TABLE, **dropped, **switch(2)})
 
 
@@ -153,7 +153,7 @@ def test_overwriting_an_unpartitioned_table(writer: TableWriter, make_table: Cal
         "delete_table_column_statistics": 1,
         "update_table_column_statistics": 1,
     }
-    costs(result, LATER_WRITE, calls)
+    costs(result, {**LATER_WRITE, "ListObjectsV2": 2}, calls)  # its rows are not in the root any more
 
 
 def test_a_repeated_key_costs_a_look(writer: TableWriter, written: str, two: Any) -> None:

@@ -221,14 +221,17 @@ def test_a_table_that_a_file_sink_made_is_refused_by_every_call(
     assert sorted(map(tuple, spark.table(made).collect())) == [(1, "a"), (2, "b")]
 
 
-def test_a_stream_that_is_begun_on_a_table_of_ours_is_found_by_the_doctor(
+def test_a_stream_that_is_begun_on_a_table_of_ours_is_met_by_the_next_write_and_by_the_doctor(
     spark: SparkSession, lakehouse: Lakehouse, lakehouse_database: str
 ) -> None:
     writer, table = TableWriter(spark), f"{lakehouse_database}.orders"
+    df = spark.createDataFrame([(10, "a")], "id INT, dt STRING")
     spark.sql(f"CREATE TABLE {table} (id INT, dt STRING) USING parquet PARTITIONED BY (dt)")
-    writer.append(spark.createDataFrame([(10, "a")], "id INT, dt STRING"), table)
+    writer.append(df, table)
     assert [one.status for one in writer.doctor(table).findings if one.check == "readers"] == ["ok"]
     stream(spark, lakehouse, table)
+    with pytest.raises(InvalidInputError, match="_spark_metadata/ is a list of files"):
+        writer.append(df, table)
     [found] = [one for one in writer.doctor(table).findings if one.check == "readers"]
     assert found.status == "error"
     assert "_spark_metadata" in found.message
