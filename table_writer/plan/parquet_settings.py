@@ -23,12 +23,12 @@ ON_A_RUNNING_SESSION: Final = "spark.hadoop."  # Spark takes it for Hadoop's onl
 
 
 class Outcome(Enum):
-    """What becomes of a setting where Arrow writes the files."""
+    """What Arrow does with a setting."""
 
-    SAME = "the same"
-    NOTE = "passed over, with a note"
-    SPARK = "Spark's own writer writes the table"
-    NOTHING = "changes nothing in a file"
+    SAME = "follows it"
+    NOTE = "ignores it (note)"
+    SPARK = "leaves the table to Spark's own writer"
+    NOTHING = "nothing: files do not depend on them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +68,24 @@ def _is_not(*values: str) -> Callable[[str], bool]:
 def _settings() -> Iterator[ParquetSetting]:
     same, note = Outcome.SAME, Outcome.NOTE
     for prefix in PROTECTING:
-        yield ParquetSetting(prefix, Outcome.SPARK, "encryption; refused where that writer cannot do it")
+        yield ParquetSetting(prefix, Outcome.SPARK, "encryption")
 
     lz4 = "the codec; `lz4` becomes `lz4_raw`, with a note"
     for name in ("compression", "parquet.compression", "spark.sql.parquet.compression.codec"):
         yield ParquetSetting(name, same, lz4, _is("lz4"))
     for name in ("parquet.compression.codec.zstd.level", "compression.brotli.quality"):
         yield ParquetSetting(name, same, "the codec's level")
-    yield ParquetSetting("parquet.block.size", same, "bytes of a row group, here before they are encoded")
+    yield ParquetSetting("parquet.block.size", same, "bytes of a row group, before encoding")
     yield ParquetSetting("parquet.block.row.count.limit", same, "rows of a row group")
-    up_to = "up to 1 MiB; of more, a note says that it is 1 MiB"
-    yield ParquetSetting("parquet.page.size", same, f"bytes of a page, {up_to}", _above_a_mib)
-    yield ParquetSetting("parquet.dictionary.page.size", same, f"bytes of a dictionary, {up_to}", _above_a_mib)
+    at_most = "above 1 MiB it is 1 MiB, with a note"
+    yield ParquetSetting("parquet.page.size", same, f"bytes of a page; {at_most}", _above_a_mib)
+    yield ParquetSetting("parquet.dictionary.page.size", same, f"bytes of a dictionary; {at_most}", _above_a_mib)
     yield ParquetSetting("parquet.enable.dictionary", same, "dictionaries, where they pay", per_column=True)
     yield ParquetSetting("parquet.page.write-checksum.enabled", same, "a checksum of each page, on by default")
     yield ParquetSetting("parquet.writer.version", same, "the version of pages; encodings stay those of version 1")
     yield ParquetSetting("parquet.column.statistics.enabled", same, "smallest and largest value", per_column=True)
     yield ParquetSetting("spark.sql.parquet.outputTimestampType", same, "unit and encoding of TIMESTAMP")
-    yield ParquetSetting("spark.sql.parquet.writeLegacyFormat", same, "decimals; arrays and maps stay as they are")
+    yield ParquetSetting("spark.sql.parquet.writeLegacyFormat", same, "the form of decimals, not of arrays and maps")
     yield ParquetSetting("spark.sql.parquet.fieldId.write.enabled", same, "ids of columns, from `parquet.field.id`")
 
     bloom = "Bloom filters"
@@ -95,20 +95,21 @@ def _settings() -> Iterator[ParquetSetting]:
         yield ParquetSetting(f"parquet.bloom.filter.{name}", note, bloom, per_column=True)
     for name in ("max.bytes", "candidates.number"):
         yield ParquetSetting(f"parquet.bloom.filter.{name}", note, bloom, per_column=name == "candidates.number")
-    yield ParquetSetting("parquet.columnindex.truncate.length", note, "length of bounds of pages", _is_not("64"))
-    whole = _is_not(str(2**31 - 1))
-    yield ParquetSetting("parquet.statistics.truncate.length", note, "length of bounds in the footer", whole)
+    of_pages = "length of minimum and maximum of pages"
+    yield ParquetSetting("parquet.columnindex.truncate.length", note, of_pages, _is_not("64"))
+    in_footer = "length of minimum and maximum in the footer"
+    yield ParquetSetting("parquet.statistics.truncate.length", note, in_footer, _is_not(str(2**31 - 1)))
     sizes = ParquetSetting("parquet.size.statistics.enabled", note, "histograms of levels", _is("false"))
     yield ParquetSetting(sizes.name, note, sizes.meaning, sizes.passed_over, per_column=True)
     yield ParquetSetting("parquet.page.row.count.limit", note, "rows of a page", _is_not("20000"))
     for name in ("size.row.check.min", "size.row.check.max", "size.check.estimate", "value.count.threshold"):
-        yield ParquetSetting(f"parquet.page.{name}", note, "when the size of a page is looked at")
+        yield ParquetSetting(f"parquet.page.{name}", note, "how often the size of a page is checked")
     yield ParquetSetting("parquet.enable.bytestreamsplit", note, "an encoding", _is_not("false"), per_column=True)
     yield ParquetSetting("parquet.writer.max-padding", note, "gaps before row groups, for HDFS")
     summaries = "files beside the data, `_metadata`"
     yield ParquetSetting("parquet.enable.summary-metadata", note, summaries, _is_on)
     yield ParquetSetting("parquet.summary.metadata.level", note, summaries, _is_not("none"))
-    old = "dates and times in the calendar of before 1582, which readers are told"
+    old = "the old calendar for dates and times before 1582"
     for name in ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite"):
         for prefix in ("spark.sql.parquet.", "spark.sql.legacy.parquet."):
             yield ParquetSetting(f"{prefix}{name}", note, old, _is("legacy"))
@@ -127,10 +128,10 @@ NOTHING_IN_A_FILE: Final[Mapping[str, tuple[str, ...]]] = {
         *("parquet.private.read.filter.predicate", "parquet.private.read.filter.predicate.human.readable"),
         *("parquet.example.schema", "parquet.validation", "parquet.field.id"),
     ),
-    "how files are committed, which this library does": (
+    "how files are committed": (
         *("spark.sql.parquet.output.committer.class", "spark.sql.parquet.fs."),  # the second is EMR's
     ),
-    "about VARIANT, a type that no table here may have": ("spark.sql.parquet.variant.annotateLogicalType.enabled",),
+    "VARIANT, which no table here may have": ("spark.sql.parquet.variant.annotateLogicalType.enabled",),
     "how files are read": (
         *("parquet.filter.", "parquet.benchmark.", "parquet.column.index.access", "parquet.decrypt."),
         *("parquet.hadoop.vectored.io.enabled", "parquet.metadata.read.parallelism", "parquet.split.files"),

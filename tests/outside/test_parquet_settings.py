@@ -223,7 +223,7 @@ def _shown(setting: ParquetSetting) -> str:
 
 def markdown() -> str:
     """Return the table of the documentation; settings of which the same is said share a line."""
-    lines = ["| setting | what it is about | where Arrow writes the files |", "|---|---|---|"]
+    lines = ["| setting | what it sets | what Arrow does |", "|---|---|---|"]
     told = [setting for setting in SETTINGS if setting.outcome is not Outcome.NOTHING]
     for (meaning, outcome), group in groupby(told, key=lambda setting: (setting.meaning, setting.outcome)):
         names = map(_shown, group)
