@@ -657,7 +657,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> {finding.check: finding.status for finding in keeper.examine_store("s3a://lakehouse/new").findings}["key order"]
+        >>> report = keeper.examine_store("s3a://lakehouse/new")
+        >>> {finding.check: finding.status for finding in report.findings}["key order"]
         'ok'
         """
         place = Location.parse(location)

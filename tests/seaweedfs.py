@@ -17,7 +17,8 @@ from table_writer.testing.servers import S3Server
 
 VARIABLE: Final = "TABLE_WRITER_SEAWEEDFS"
 BESIDE_PYTHON: Final = Path(sys.prefix) / "seaweedfs/weed"
-INNER_PORTS: Final = ("s3.port.grpc", *(f"{part}.port{kind}" for part in ("master", "volume", "filer") for kind in ("", ".grpc")))
+PARTS: Final = ("master.port", "volume.port", "filer.port")
+INNER_PORTS: Final = (*PARTS, *(f"{part}.grpc" for part in ("s3.port", *PARTS)))
 
 
 class SeaweedServer(S3Server):

@@ -1,4 +1,4 @@
-"""A Spark application of its own on another store: a table, writes, readers by Spark alone; prints what they saw as JSON.
+"""A Spark application of its own on another store: a table, writes, Spark's own reads; prints what they saw as JSON.
 
 On Azurite Hadoop's connector is in the mode for accounts without a hierarchical namespace, which speaks to the Blob
 service; Azurite has no other.
@@ -106,7 +106,7 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
 
 
 def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen: Callable[[], object]) -> object:
-    """Read while an abort has its empty file in the directory of a live partition, as after a crash; Azure alone has."""
+    """Read while an abort on Azure has its empty file in the directory of a live partition, as after a crash."""
     store = open_store(settings_for(Location.parse(location), hadoop))
     if not isinstance(store, AzureStore):
         return seen()

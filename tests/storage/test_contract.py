@@ -1,4 +1,4 @@
-"""What every store must do alike: memory, local files, S3 as moto, versitygw and SeaweedFS have it, Azure as Azurite."""
+"""What every store must do alike: memory, local files, S3 as moto, versitygw and SeaweedFS have it, Azurite's Azure."""
 
 from __future__ import annotations
 
