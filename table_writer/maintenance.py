@@ -657,8 +657,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> findings = keeper.examine_store("s3a://lakehouse/new").findings
-        >>> {finding.check: finding.status for finding in findings}["key order"]
+        >>> report = keeper.examine_store("s3a://lakehouse/new")
+        >>> {finding.check: finding.status for finding in report.findings}["key order"]
         'ok'
         """
         place = Location.parse(location)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from hashlib import md5
 from typing import Any, Final
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -144,11 +144,11 @@ def decodes_keys(asked: Asked, forward: Forward) -> Told:
 LIES: Final[dict[str, tuple[str, Callable[[], Behaviour]]]] = {
     "ignores If-None-Match": ("conditional put", lambda: without("PUT", "if-none-match")),
     "shows old listings": ("fresh listing", stale),
-    "lists in an order of its own": ("key order", lambda: relisted(lambda items, _: sorted(items, key=hash_of))),
+    "lists in an order of its own": ("key order", lambda: relisted(lambda items, _: sorted(items, key=own_order))),
     "lists backwards": ("key order", lambda: relisted(lambda items, _: items[::-1])),
     "ignores StartAfter": ("start after", lambda: from_the_start),
     "ends after a page": ("pages", lambda: one_page),
-    "leaves a key out of each page": ("pages", lambda: relisted(lambda items, _: items[:5] + items[6:])),
+    "leaves a key out of each page": ("pages", lambda: relisted(lambda items, _: items[:3] + items[4:])),
     "shows pending uploads": ("hidden uploads", lambda: seen_at_once),
     "lists no uploads": ("listed uploads", lambda: lists_no_uploads),
     "keeps uploads to the client that began them": ("completion", lambda: completes_nothing_of_others),
@@ -167,16 +167,17 @@ def keys_of(server: S3Server) -> tuple[str, str]:
     return settings["fs.s3a.access.key"], settings["fs.s3a.secret.key"]
 
 
-def hash_of(item: bytes) -> str:
-    key = re.search(rb"<Key>(.*?)</Key>", item)
-    return unquote(key[1].decode())[::-1] if key else ""
+def own_order(item: bytes) -> int:
+    """Keys that end in an even figure come first."""
+    (key,) = re.findall(rb"<Key>(.*?)</Key>", item)
+    return int(key[-1]) % 2
 
 
 @pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "LISTED_KEYS", 24)
-    monkeypatch.setattr(proof, "ROUNDS", 2)
-    monkeypatch.setattr(s3, "PAGE_KEYS", 20)
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, count in {"LISTED_KEYS": 8, "ROUNDS": 1, "RACERS": 3, "FEW_KEYS": 2}.items():
+        monkeypatch.setattr(proof, name, count)
+    monkeypatch.setattr(s3, "PAGE_KEYS", 6)
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_a_listing_out_of_order_is_an_error_in_any_call_and_never_fewer_keys(s3_
     keys = [f"unordered/{number:03d}" for number in range(50)]
     for key in keys:
         direct.put(key, b"")
-    with s3_proxy(s3_server.endpoint_url, relisted(lambda items, _: sorted(items, key=hash_of))) as proxy:
+    with s3_proxy(s3_server.endpoint_url, relisted(lambda items, _: sorted(items, key=own_order))) as proxy:
         settings = settings_for(
             Location.parse("s3a://outside/"), s3_server.hadoop_settings(), S3Overrides(endpoint_url=proxy.url)
         )

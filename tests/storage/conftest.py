@@ -23,8 +23,10 @@ from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_store import MemoryStore
+from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
+MARKS = {"azurite": ("azure", "slow"), "seaweedfs": ("seaweedfs", "slow"), "moto": ("slow",)}
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
@@ -33,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             named = {one for one in item.callspec.params.values() if isinstance(one, str)}
-            for mark in ("azure", "slow") if "azurite" in named else ("slow",) if "moto" in named else ():
+            for mark in (mark for kind in named for mark in MARKS.get(kind, ())):
                 item.add_marker(mark)
 
 
@@ -75,6 +77,12 @@ def azurite() -> Iterator[AzuriteServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedServer]:
+    with SeaweedServer(bucket=BUCKET) as server:
+        yield server
+
+
 @pytest.fixture
 def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Place]:
     def opened(kind: str, *, checksums: bool = True, **s3_settings: object) -> Place:
@@ -95,25 +103,25 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
     return opened
 
 
-@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite"])
+@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite", "seaweedfs"])
 def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "local", "versitygw", "azurite"])
+@pytest.fixture(params=["memory", "local", "versitygw", "azurite", "seaweedfs"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "local", "versitygw"])
+@pytest.fixture(params=["memory", "local", "versitygw", "seaweedfs"])
 def listing_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every strict store that keeps a list of its uploads, and Azure does not: there a part needs none."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "moto", "versitygw", "azurite"])
+@pytest.fixture(params=["memory", "moto", "versitygw", "azurite", "seaweedfs"])
 def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store without directories: a key may end in ``/``."""
     return open_place(request.param)

@@ -47,7 +47,7 @@ def sent_since(store: ObjectStore, before: Mapping[str, int]) -> dict[str, int]:
     return {kind: count - before.get(kind, 0) for kind, count in now.items() if count > before.get(kind, 0)}
 
 
-@pytest.fixture(params=["moto", "versitygw"])
+@pytest.fixture(params=["moto", "versitygw", "seaweedfs"])
 def parts_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """The S3 stores, which copy what is larger than 1 MiB in parts."""
     return open_place(request.param, **IN_PARTS)
@@ -177,7 +177,7 @@ def test_sixteen_large_copies_at_a_time_are_all_whole(parts_place: Place) -> Non
 
 
 @pytest.mark.parametrize("checksums", [True, False])
-@pytest.mark.parametrize("kind", ["moto", "versitygw"])
+@pytest.mark.parametrize("kind", ["moto", "versitygw", "seaweedfs"])
 def test_a_large_source_of_any_origin_is_copied(kind: str, checksums: bool, open_place: Callable[..., Place]) -> None:
     place = open_place(kind, checksums=checksums, **IN_PARTS)
     key = f"{place.directory}sp ace+%41/dt=ü"
@@ -188,7 +188,7 @@ def test_a_large_source_of_any_origin_is_copied(kind: str, checksums: bool, open
     assert body_of(place.store, f"{key}-2") == BIG
 
 
-@pytest.mark.parametrize("kind", ["moto", "versitygw"])
+@pytest.mark.parametrize("kind", ["moto", "versitygw", "seaweedfs"])
 @pytest.mark.parametrize("size_bytes", [10, 2 * MIB], ids=["whole", "in parts"])
 def test_metadata_is_kept_and_tags_are_not(kind: str, size_bytes: int, open_place: Callable[..., Place]) -> None:
     place = open_place(kind, **IN_PARTS)

@@ -1,7 +1,7 @@
-"""A Spark application of its own on abfs://: a table, writes, readers by Spark alone; prints what they saw as JSON.
+"""A Spark application of its own on another store: a table, writes, Spark's own reads; prints what they saw as JSON.
 
-Hadoop's connector is in the mode for accounts without a hierarchical namespace, which speaks to the Blob service;
-Azurite has no other.
+On Azurite Hadoop's connector is in the mode for accounts without a hierarchical namespace, which speaks to the Blob
+service; Azurite has no other.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +22,10 @@ from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.azure import ABORTED, AzureStore
 from table_writer.storage.hadoop import settings_for
-from table_writer.testing.jars import resolve_jars
+from table_writer.testing.jars import resolve_jars, s3a_jars
 from table_writer.testing.servers import MetastoreServer
 from tests.azurite import AzuriteServer
+from tests.seaweedfs import SeaweedServer
 
 CONNECTOR: Final = ("org.apache.hadoop:hadoop-azure:3.5.0",)  # of the Hadoop that Spark 4.3 carries
 EXCLUDES: Final = ("org.apache.hadoop:hadoop-common", "org.slf4j:*", "org.apache.httpcomponents:*", "commons-logging:*")
@@ -32,33 +34,41 @@ BLOB_SERVICE: Final = {
     "fs.azure.account.hns.enabled": "false",
     "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one wants TLS
 }
+STORES: Final[Mapping[str, type[AzuriteServer | SeaweedServer]]] = {
+    "azurite": AzuriteServer,
+    "seaweedfs": SeaweedServer,
+}
 TABLE: Final = "orders"
 COLUMNS: Final = "id INT, amount DOUBLE, dt STRING"
 
 
-def main() -> None:
+def main(kind: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = resolve_jars("azure", CONNECTOR, excludes=EXCLUDES)
-    with AzuriteServer() as azurite:
-        hadoop = {**azurite.hadoop_settings(), **BLOB_SERVICE}
+    jars = resolve_jars("azure", CONNECTOR, excludes=EXCLUDES) if kind == "azurite" else s3a_jars()
+    with STORES[kind]() as server:
+        hadoop = {**server.hadoop_settings(), **(BLOB_SERVICE if kind == "azurite" else {})}
         with MetastoreServer(settings=hadoop, jars=jars) as metastore:
-            builder = SparkSession.builder.master("local[2]").enableHiveSupport()
-            settings = {
-                "spark.ui.enabled": "false",
-                "spark.sql.session.timeZone": "UTC",
-                "spark.sql.shuffle.partitions": "2",
-                "spark.jars": ",".join(map(str, jars)),
-                "spark.hadoop.hive.metastore.uris": metastore.uri,
-                **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
-            }
-            for name, value in settings.items():
-                builder = builder.config(name, value)
-            spark = builder.getOrCreate()
+            spark = session(hadoop, jars, metastore.uri)
             try:
-                print(json.dumps(run(spark, str(azurite.location("mart/orders")), metastore.uri, hadoop)))
+                print(json.dumps(run(spark, str(server.location("mart/orders")), metastore.uri, hadoop)))
             finally:
                 spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # while there is a server to say goodbye to
                 spark.stop()
+
+
+def session(hadoop: Mapping[str, str], jars: tuple[Path, ...], metastore_uri: str) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]").enableHiveSupport()
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.hadoop.hive.metastore.uris": metastore_uri,
+        **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str, str]) -> dict[str, object]:
@@ -82,11 +92,13 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     writer.append(rows((5, 3.0, "d1")), TABLE, carry="in_place")
     found["appended in place"] = seen()
     found["beside the mark of an abort"] = with_a_mark(spark, location, hadoop, seen)
+    report = writer.compact(TABLE, where="dt = 'd1'", min_files=2)
+    found["compacted"] = [len(report.partitions), seen()]
     keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop))
     keeper.rollback(f"default.{TABLE}", version=2)
     found["rolled back"] = seen()
-    report = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
-    found["vacuumed"] = [len(report.deleted) > 0, list(report.failures)]
+    vacuumed = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
+    found["vacuumed"] = [len(vacuumed.deleted) > 0, list(vacuumed.failures)]
     found["after the vacuum"] = seen()
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
@@ -94,9 +106,10 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
 
 
 def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen: Callable[[], object]) -> object:
-    """Read while an abort has its empty file in the directory of a live partition, as after a crash."""
+    """Read while an abort on Azure has its empty file in the directory of a live partition, as after a crash."""
     store = open_store(settings_for(Location.parse(location), hadoop))
-    assert isinstance(store, AzureStore)
+    if not isinstance(store, AzureStore):
+        return seen()
     live = next(row[0] for row in spark.table(TABLE).where("dt = 'd1'").select(input_file_name()).collect())
     blob = store.client.get_blob_client(f"{Location.parse(live.rpartition('/')[0]).key}part-00009-late.parquet")
     blob.commit_block_list([], metadata={ABORTED: "1"})
@@ -107,4 +120,4 @@ def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
