@@ -12,16 +12,19 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import unquote
 
 from py4j.java_collections import JavaArray
+from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 
+from table_writer.errors import ConflictError
 from table_writer.log.files import listed_files
 from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import Files, ReadOf, TableRead
-from table_writer.spark.sql import SPARK_ERRORS, quoted, version_named
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence, version_named
 from table_writer.storage.object_store import many
 
 PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"
@@ -29,6 +32,7 @@ FILE_STATUS: Final = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*
 SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit: path, start, length
 RANGE: Final = re.compile(r"path: (.*?), range: (\d+)-(\d+), partition values: ", re.DOTALL)  # Spark's PartitionedFile
 MOST_RDDS: Final = 1_000  # of one lineage that are looked at
+FILE_RDDS: Final = ("FileScanRDD", "DataSourceRDD")
 PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
 logger = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ class QueryReads:
         self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the same
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
+        self._context = spark.sparkContext
         self._opened = opened
         self._name = (opened.table.name.database, opened.table.name.name)
         self._root = opened.layout.root
@@ -54,30 +59,52 @@ class QueryReads:
         return rows, bool(found)
 
     def of_rdds(self, rows: DataFrame) -> Iterator[TableRead]:
-        """Yield what was read by the RDDs that a query begins with."""
-        for leaf in leaves(rows):
-            if str(leaf.getClass().getSimpleName()) == "LogicalRDD":
-                yield from self._of_rdd(leaf.rdd(), ReadOf.PATHS, no_cover)
+        """Yield what was read by the RDDs that a query begins with; a stream's batch, which is one, has a plan too."""
+        rdds = [leaf.rdd() for leaf in leaves(rows) if str(leaf.getClass().getSimpleName()) == "LogicalRDD"]
+        for rdd in rdds:
+            yield from self._of_rdd(rdd, ReadOf.PATHS, no_cover)
+        stream = self._context.getLocalProperty("sql.streaming.queryId") if rdds else None
+        running = self._session.sharedState().activeStreamingQueries()
+        query = running.get(self._java.java.util.UUID.fromString(stream)) if stream else None
+        if query is not None:
+            yield from self._listed(query.lastExecution().executedPlan())
 
     def listed(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
-        for scan, cached in _scans(_execution(rows).executedPlan()):
+        return self._listed(_execution(rows).executedPlan())
+
+    def _listed(self, plan: Any) -> Iterator[TableRead]:
+        for scan, cached in _scans(plan):
             kind = str(scan.getClass().getSimpleName())
             if kind == "FileSourceScanExec":
                 of = self._kind(scan)
                 if of is not None:
                     is_whole = of is ReadOf.TABLE or (of is ReadOf.VERSION and scan.relation().location().whole())
                     covers = self._covering(scan.partitionFilters()) if is_whole else no_cover
-                    yield TableRead(of=of, files=_selected(scan), covers=covers)
+                    yield TableRead(of=of, files=self._selected(scan, of), covers=covers)
             elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
                 covers = self._covering(None) if scan.relation().whole() else no_cover
                 yield from self._of_rdd(scan.rdd(), ReadOf.VERSION, covers)
+            elif kind == "BatchScanExec" and self._is_file_source(scan.scan(), "FileScan"):
+                yield from self._of_rdd(scan.inputRDD(), ReadOf.PATHS, no_cover)
             elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
                 covers = self._covering(scan.partitionPruningPred())
                 if cached is None:
                     yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
                     continue
                 yield from self._of_rdd(cached.cachedColumnBuffers(), ReadOf.TABLE, covers)
+
+    def _selected(self, scan: Any, of: ReadOf) -> Mapping[Place, Files]:
+        try:
+            return _selected(scan)
+        except SPARK_ERRORS as error:
+            if of is not ReadOf.VERSION:
+                raise
+            raise ConflictError(
+                f"the rows were computed from {self._opened.table.name} as it was, and {spark_sentence(error)} Nothing"
+                " was published. Read the table again, and write again.",
+                table=str(self._opened.table.name),
+            ) from error
 
     def _is_table(self, identifier: Any) -> bool:
         database = str(identifier.database().get()) if identifier.database().isDefined() else ""
@@ -87,6 +114,8 @@ class QueryReads:
         kind = str(leaf.getClass().getSimpleName())
         if kind == "HiveTableRelation":
             return self._is_table(leaf.tableMeta().identifier())
+        if kind == "DataSourceV2Relation":
+            return self._is_file_source(leaf.table(), "FileTable") and self._is_below(leaf.table().fileIndex())
         if kind != "LogicalRelation":
             return False
         if leaf.catalogTable().isDefined() and self._is_table(leaf.catalogTable().get().identifier()):
@@ -100,8 +129,9 @@ class QueryReads:
         """Whether a relation is the unpartitioned table where it was before: its location moves with each write."""
         if self._opened.table.partition_columns:
             return False
-        is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
-        if not is_hive and not leaf.catalogTable().isDefined():
+        kind = str(leaf.getClass().getSimpleName())
+        is_hive = kind == "HiveTableRelation"
+        if kind == "DataSourceV2Relation" or not (is_hive or leaf.catalogTable().isDefined()):
             return False
         described = leaf.tableMeta() if is_hive else leaf.catalogTable().get()
         if not self._is_table(described.identifier()):
@@ -139,6 +169,10 @@ class QueryReads:
         for position, value in enumerate(values):
             array[position] = value
         return array
+
+    def _is_file_source(self, source: Any, kind: str) -> bool:
+        """Whether a source of Spark's second API is one of files: which are, a session's settings say."""
+        return bool(is_instance_of(self._gateway, source, f"org.apache.spark.sql.execution.datasources.v2.{kind}"))
 
     def _is_below(self, index: Any) -> bool:
         """Whether a relation that has no name reads below the table's root, or above it."""
@@ -186,18 +220,19 @@ class QueryReads:
         kind = str(rdd.getClass().getSimpleName())
         if kind == "HadoopRDD":
             found = (SPLIT.fullmatch(str(split.inputSplit().value().toString())) for split in rdd.partitions())
-        elif kind == "FileScanRDD" and self._is_of_table(rdd):
-            texts = (str(file.toString()) for partition in items(rdd.filePartitions()) for file in partition.files())
-            found = (RANGE.match(text) for text in texts)
+        elif kind in FILE_RDDS and self._is_of_table(_file_partitions(rdd)):
+            texts = (str(file.toString()) for partition in _file_partitions(rdd) for file in partition.files())
+            found = (RANGE.match(text) for text in texts)  # its path is a URL's
         else:
             return
         for match in found:
-            if match is not None:
-                start = 0 if kind == "HadoopRDD" else int(match[2])
-                yield match[1], int(match[3]) - start
+            if match is not None and kind == "HadoopRDD":
+                yield match[1], int(match[3])
+            elif match is not None:
+                yield unquote(match[1]), int(match[3]) - int(match[2])
 
-    def _is_of_table(self, rdd: Any) -> bool:
-        some = islice(items(rdd.filePartitions()), PROBED)
+    def _is_of_table(self, partitions: Iterator[Any]) -> bool:
+        some = islice(partitions, PROBED)
         firsts = (partition.files()[0].toPath().getParent().toString() for partition in some if len(partition.files()))
         found = (Location.parse_any(str(text)) for text in firsts)
         return any(location is not None and self._root.contains(location) for location in found)
@@ -286,18 +321,33 @@ def _uses_cached_rows(rows: DataFrame) -> bool:
 
 def _refresh(leaf: Any) -> None:
     """Let a relation forget the files it has listed; one whose files are gone fails in the job, as it would have."""
-    is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
-    if not is_hive and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
+    kind = str(leaf.getClass().getSimpleName())
+    is_listed = kind == "LogicalRelation" and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation"
+    if is_listed or kind == "DataSourceV2Relation":
         try:
-            leaf.relation().location().refresh()
+            (leaf.relation().location() if is_listed else leaf.table().fileIndex()).refresh()
         except SPARK_ERRORS as error:
             logger.warning("the files of a query could not be listed anew: %s", error)
 
 
 def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves of a physical plan, those of cached frames with what makes the RDD of their rows."""
+    """Yield the leaves of a physical plan, those of cached frames with what makes the RDD of their rows.
+
+    What was found empty while a plan ran is no longer part of it, and was read: it is in the plan that the run began.
+    """
+    began: list[tuple[Any, Any]] = []
+    known: list[Any] = []
+    for leaf, cached in _leaves_run([(plan, None)], began):
+        known.append(leaf)
+        yield leaf, cached
+    if began:
+        hashes = {int(leaf.semanticHash()) for leaf in known}
+        yield from (found for found in _leaves_run(began, []) if int(found[0].semanticHash()) not in hashes)
+
+
+def _leaves_run(waiting: list[tuple[Any, Any]], began: list[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of plans as they are; adds to ``began`` the first plan of each that has become another."""
     inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
-    waiting = [(plan, None)]
     while waiting:
         node, cached = waiting.pop()
         kind = str(node.getClass().getSimpleName())
@@ -305,6 +355,8 @@ def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
             builder = node.relation().cacheBuilder()
             waiting.append((builder.cachedPlan(), builder))
             continue
+        if kind == "AdaptiveSparkPlanExec" and not node.executedPlan().equals(node.initialPlan()):
+            began.append((node.initialPlan(), cached))
         name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
         below = [getattr(node, name)()] if name else list(items(node.children()))
         if not below:
@@ -324,6 +376,19 @@ def _selected(scan: Any) -> Mapping[Place, Files]:
             if location is not None:
                 files.setdefault(location.place, {})[name] = (int(size), int(milliseconds) // 1000)
     return files
+
+
+def _file_partitions(rdd: Any) -> Iterator[Any]:
+    """Yield what lists the files of an RDD: by Spark's second API a partition of it may have several."""
+    if str(rdd.getClass().getSimpleName()) == "FileScanRDD":
+        yield from items(rdd.filePartitions())
+        return
+    partitions = rdd.partitions()
+    methods = partitions[0].getClass().getMethods() if len(partitions) else ()
+    name = "inputPartitions" if "inputPartitions" in {str(method.getName()) for method in methods} else "inputPartition"
+    for partition in partitions:
+        given = items(getattr(partition, name)().toList())  # a sequence; since Spark 4.3 an option
+        yield from (one for one in given if str(one.getClass().getSimpleName()) == "FilePartition")
 
 
 def _lineage(rdd: Any) -> Iterator[Any]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast
 
 from table_writer import ConflictError, InvalidInputError, Maintenance, TableWriter
 from table_writer.testing import Lakehouse
@@ -116,6 +118,12 @@ def from_twin(desk: Desk, name: str) -> DataFrame:
     return of_d1(desk.spark.table(twin))
 
 
+def from_second_api(desk: Desk, name: str) -> DataFrame:
+    session = desk.spark.newSession()
+    session.conf.set("spark.sql.sources.useV1SourceList", "")
+    return session.read.parquet(desk.path(name)).selectExpr("id", "v", "'d1' AS dt")
+
+
 Held = Callable[[Desk, str], DataFrame]
 HELD: Final[dict[str, Held]] = {
     "frame": lambda d, t: of_d1(d.spark.table(t)),
@@ -133,6 +141,7 @@ HELD: Final[dict[str, Held]] = {
         d.writer.read(t, version=1).join(d.spark.table(t).select("id", "dt"), ["id", "dt"]).select("id", "v", "dt")
     ),
     "partition's path": lambda d, t: d.spark.read.parquet(d.path(t)).selectExpr("id", "v", "'d1' AS dt"),
+    "path, by the second API": from_second_api,
     "list of files": lambda d, t: d.spark.read.parquet(*d.spark.read.parquet(d.path(t)).inputFiles()).selectExpr(
         "id", "v", "'d1' AS dt"
     ),
@@ -140,6 +149,7 @@ HELD: Final[dict[str, Held]] = {
     "another table of the same files": from_twin,
     "RDD": lambda d, t: by_rdd(of_d1(d.spark.table(t))),
     "CACHE TABLE": from_cached_table,
+    "cached, by the second API": lambda d, t: cached(from_second_api(d, t)),
     "cached, joined with itself": lambda d, t: (
         cached(of_d1(d.spark.table(t))).join(d.spark.table(t).select("id").distinct(), "id").select("id", "v", "dt")
     ),
@@ -176,6 +186,45 @@ def test_cached_rows_are_refused_and_read_anew_after_that(desk: Desk, way: str) 
     assert desk.ids(name) == [1, 2, 3, 9]
     desk.put(frame, name)
     assert desk.ids(name) == [1, 2, 3, 9]
+
+
+def test_what_was_empty_when_rows_were_cached_was_read_as_well(desk: Desk) -> None:
+    name = desk.table()
+    there = desk.spark.table(name).where("dt = 'd0'").selectExpr("id", "v AS there")  # an upsert into a new partition
+    merged = desk.rows((5, "mine", "d0")).join(there.hint("merge"), "id", "full").selectExpr("id", "v", "'d0' AS dt")
+    merged = cached(merged)
+    desk.another_appends(name, partition="d0")
+    with pytest.raises(ConflictError, match=r"Read the table again"):
+        desk.put(merged, name)
+
+
+@pytest.mark.parametrize("value", ["a b", "x=y", None])
+def test_odd_names_of_partitions_are_recognized_behind_an_rdd(desk: Desk, value: str) -> None:
+    name = desk.table()
+    desk.put(desk.rows((1, "a", value)), name)
+    held = by_rdd(desk.spark.table(name).where("id = 1 AND dt IS DISTINCT FROM 'd1'").select("id", "v", "dt"))
+    desk.another_appends(name, partition=value)
+    with pytest.raises(ConflictError, match=r"Read the table again"):
+        desk.put(held, name)
+
+
+def test_a_stream_that_looks_rows_up_in_its_own_table_is_compared(desk: Desk, tmp_path: Path) -> None:
+    name = desk.table()
+    desk.rows((1, "new", "d1")).write.parquet(f"file://{tmp_path}/in")
+    there = desk.spark.table(name).where("dt = 'd1'").selectExpr("id", "v AS there")
+    new = desk.spark.readStream.schema(SCHEMA).parquet(f"file://{tmp_path}/in").join(broadcast(there), "id", "left")
+    refused: list[ConflictError] = []
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        desk.another_appends(name)
+        try:
+            desk.writer.for_each_batch(name, "overwrite_partitions", "upsert")(rows.drop("there"), batch_id)
+        except ConflictError as error:
+            refused.append(error)
+
+    stream = new.writeStream.foreachBatch(write).option("checkpointLocation", f"file://{tmp_path}/seen")
+    stream.trigger(availableNow=True).start().awaitTermination()
+    assert (len(refused), desk.ids(name)) == (1, [1, 2, 3, 9])
 
 
 class Change(NamedTuple):
@@ -265,6 +314,15 @@ def test_a_compaction_is_no_reason_to_read_again_and_older_rows_come_back_on_pur
         desk.writer.overwrite_partitions(old, name)
     desk.writer.overwrite_partitions(old, name, based_on=desk.writer.version_of(desk.writer.read(name), name))
     assert desk.ids(name) == [1, 2, 9]
+
+
+def test_rows_of_a_version_whose_directory_has_grown_since_are_to_be_read_again(desk: Desk) -> None:
+    name = desk.table()
+    held = desk.writer.read(name).where("dt = 'd1'")
+    desk.another_appends(name, carry="in_place")
+    with pytest.raises(ConflictError, match="Read the table again"):
+        desk.writer.overwrite_partitions(held, name)
+    assert desk.ids(name) == [1, 2, 3, 9]
 
 
 def test_a_staged_write_may_be_read_and_written_again(desk: Desk) -> None:
