@@ -76,6 +76,7 @@ OF_SPARK: Final = (
     "plan",
     "read",
     "stage",
+    "version_of",
 )
 """What a TableWriter does and this class does not, since it takes Spark."""
 
@@ -638,17 +639,17 @@ class Maintenance:
         findings = examine(opened, spark_conf, scratch_table=scratch_table)
         return DoctorReport(table=str(opened.table.name), findings=findings)
 
-    def examine_store(self, location: str) -> DoctorReport:
+    def examine_store(self, store: str) -> DoctorReport:
         """Try a store before its first write: does it do all that writes depend on? Leaves nothing behind.
 
         Of conditional puts that race one wins; listings are complete, in order, and begin after any key; uploads are
         hidden until another client completes them; what is copied or read on condition is that very object. It puts
-        some 1,200 small objects and one of 5 MiB below ``location``, under a name of its own, and deletes them.
+        some 1,200 small objects and one of 5 MiB below ``store``, under a name of its own, and deletes them.
 
         Parameters
         ----------
-        location
-            Such as ``"s3a://bucket/prefix"``; nothing needs to be there.
+        store
+            A place in it, such as ``"s3a://bucket/prefix"``; nothing needs to be there.
 
         Raises
         ------
@@ -661,7 +662,7 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in report.findings}["key order"]
         'ok'
         """
-        place = Location.parse(location)
+        place = Location.parse(store)
         return examine_opened(place, lambda: self._services.store_of(place))
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:

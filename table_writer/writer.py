@@ -532,8 +532,8 @@ class TableWriter:
         Examples
         --------
         >>> writer = TableWriter(spark)
-        >>> version = writer.overwrite_table(df, "mart.returns").version
-        >>> writer.version_of(writer.read("mart.returns").where("id > 0"), "mart.returns") == version
+        >>> version = writer.overwrite_table(df, "mart.orders").version
+        >>> writer.version_of(writer.read("mart.orders").where("id > 0"), "mart.orders") == version
         True
         """
         opened = self._services.open_table(self._services.table_name(table))

@@ -24,7 +24,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import Files, ReadOf, TableRead
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence, version_named
+from table_writer.spark.sql import SPARK_ERRORS, spark_sentence, version_named
 from table_writer.storage.object_store import many
 
 PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"
@@ -145,9 +145,8 @@ class QueryReads:
 
         Only below other nodes: in a subquery of an expression the old one stays, and is refused before readers switch.
         """
-        name = ".".join(map(quoted, ("spark_catalog", *self._name)))
-        rows.sparkSession.catalog.refreshTable(name)
-        (new,) = leaves(rows.sparkSession.table(name))
+        rows.sparkSession.catalog.refreshTable(self._opened.table.name.sql)
+        (new,) = leaves(rows.sparkSession.table(self._opened.table.name.sql))
 
         def rebuilt(node: Any) -> Any:
             if self._is_read(node) and self._is_elsewhere(node) and node.getClass().equals(new.getClass()):

@@ -72,7 +72,7 @@ class MadeTable:
             return ()
         made = "was made by this call (if_missing), and" if self._is_there else "may have been made by this call; it"
         return (
-            f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name}",
+            f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name.sql}",
         )
 
     def __enter__(self) -> Self:

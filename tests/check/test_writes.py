@@ -121,7 +121,8 @@ def test_a_predicate_says_which_partitions_may_have_rows(visits: World, where: s
     frames = visits.asked["frames"]
     result = visits.one(only_partitions(where=where))
     assert (result.passed, result.failed_rows) == (rows is None, rows)
-    assert (visits.queries, visits.asked["frames"]) == (1, frames)
+    explaining = 2  # does the predicate tell partitions apart? Spark's optimizer says it, without a job
+    assert (visits.queries - explaining, visits.asked["frames"]) == (1, frames)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 A gateway adds a second Date, which clients fold into "a, b": a raw TypeError came of it. Whatever is wrong with an
 answer is read leniently where the meaning is plain, and is a StorageError that says what to look at where it is not.
+Seen by a user behind such a gateway.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``where="dt >= 'd1' AND"`` is an expression with a name to Spark's parser, ``where="dt >= 'd1' -- AND country = 'de'"``
 ends early, and ``where="dt = dt"`` is all of the table: an overwrite then empties partitions that nobody has named.
-Spark's own ``df.where`` takes such texts.
+Spark's own ``df.where`` takes such texts. Seen by a user whose template left a word over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The same over Spark Connect, which shows no plan: the server forgets what it remembers before each job.
 
-See :mod:`tests.outside.test_stale_reads`. What `read` returned carries its version in the query that the client holds.
+See :mod:`tests.outside.test_stale_reads` (apache/spark#13419). What `read` returned carries its version in the
+query that the client holds.
 """
 
 from __future__ import annotations
