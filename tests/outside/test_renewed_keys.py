@@ -1,8 +1,8 @@
 """Keys of a long-lived session are renewed while it runs: somebody sets ``fs.s3a.session.token`` and the keys again.
 
 Notebooks and streams do so every hour, in ``hadoopConfiguration`` of a session whose writer is kept. The next write
-takes the new keys, in the driver and in the Python workers of its tasks. Keys in files: ``test_advice.py``. Seen by a user
-of a notebook.
+takes the new keys, in the driver and in the Python workers of its tasks. Seen by a user of a notebook.
+Keys in files: ``test_advice.py``.
 """
 
 from __future__ import annotations
