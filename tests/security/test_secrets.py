@@ -242,7 +242,11 @@ def test_a_login_in_a_tables_own_location_is_stored_and_shown_nowhere(
         world.table,
         location=location,
         serde_parameters={"path": location},
-        parameters={"spark.sql.sources.provider": "parquet", "copied.from": location},
+        parameters={
+            "spark.sql.sources.provider": "parquet",
+            "spark.sql.partitionProvider": "catalog",
+            "copied.from": location,
+        },
         partition_columns=tuple(Column(name, "string") for name in columns),
     )
     world.metastore.create_table(table)
