@@ -359,6 +359,7 @@ LOCAL_TO_A_CALL = {
     "log/registration.py": "asked only by the process that made it",
     "progress.py": "asked only by the process that made it",
     "metastore/connection.py": "of a line, which a process holds",
+    "storage/s3_credentials.py": "of a client, which a process holds",
     "many/round.py": "the event of one call; a fork in the middle of it has none of its threads",
 }
 """Where locks, events, pools and threads are made without a PerProcess, and why a fork does them no harm."""

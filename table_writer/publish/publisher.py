@@ -318,9 +318,10 @@ class Publisher:
             why = f"the log of {name} was trimmed past version {plan.base_version} of write {plan.write_id}, {when}"
         else:
             return
+        again = "Run it again" if plan.based_on is None else "Read the table again, and run it on those rows"
         raise ConflictError(
-            f"{why}; what happened since cannot be told. This call published nothing. Run it again; if it was staged,"
-            " look first whether another process has published it.",
+            f"{why}; what happened since cannot be told. This call published nothing. {again}; if it was staged, look"
+            " first whether another process has published it.",
             **plan.named,
         )
 

@@ -170,17 +170,12 @@ class Cause:
         )
 
 
-def proxy_variable() -> str:
-    """Return the variable of the environment that names a proxy, empty if none does."""
-    return next((name for name in PROXY_VARIABLES if os.environ.get(name)), "")
-
-
 def _around_proxy(_: Failure) -> str:
-    variable = proxy_variable()
-    if not variable:
+    named = " or ".join(name for name in PROXY_VARIABLES if os.environ.get(name))
+    if not named:
         return "Check fs.s3a.proxy.host and fs.s3a.proxy.port, or the gateway before the endpoint"
     return (
-        f"{variable} of this process's environment names a proxy, which Spark's own S3A does not use: add the"
+        f"{named} of this process's environment names a proxy, which Spark's own S3A does not use: add the"
         " endpoint's host to NO_PROXY where the driver and executors run, or name the right proxy in fs.s3a.proxy.host"
     )
 

@@ -44,7 +44,7 @@ def held(monkeypatch):
     base_bytes = pa.total_allocated_bytes()
 
     def watch(self, sink, size_bytes):
-        seen.append(pa.total_allocated_bytes() - base_bytes + self._unsent_bytes)
+        seen.append(pa.total_allocated_bytes() - base_bytes + self._held_bytes)
         took(self, sink, size_bytes)
 
     monkeypatch.setattr(parts_module.Uploads, "took", watch)
