@@ -76,6 +76,9 @@ def desk(spark: SparkSession, lakehouse: Lakehouse) -> Iterator[Desk]:
     writer = TableWriter(spark)
     yield Desk(spark, writer, Maintenance(services=writer._services), database)
     spark.catalog.clearCache()
+    for view in spark.catalog.listTables():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.name)
     spark.sql(f"DROP DATABASE {database} CASCADE")
 
 
