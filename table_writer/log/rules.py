@@ -253,15 +253,22 @@ def require_same_query(newest: LogEntry | None, key: str, query_ids: Collection[
     """Refuse a batch of a query that is another than the one that has written the newest batch of its stream.
 
     Batch ids of a new checkpoint start at 0 again: its batches would be passed over as replays, or, where the earlier
-    query had no rows, be told apart by nothing. ``query_ids``: the queries that this one may be; where none is known,
-    or the entry has none, nothing is refused.
+    query had no rows, be told apart by nothing. ``query_ids``: the queries that this one may be; none if nobody knows.
+    Then the numbers tell: a query that is started again repeats its newest batch alone.
     """
-    known = newest.tags.get(QUERY_TAG, "") if newest else ""
-    if newest is None or not known or not query_ids or known in query_ids:
+    if newest is None:
+        return
+    known = newest.tags.get(QUERY_TAG, "")
+    if query_ids:
+        is_other = known != "" and known not in query_ids
+        which = f"({', '.join(sorted(query_ids))}) than the one ({known})"
+    else:
+        is_other, which = comes_before(key, newest.idempotency_key), "than the one"
+    if not is_other:
         return
     raise InvalidInputError(
         f"batch {key.rpartition('/')[2]} of query_name={stream_of(key)!r} comes from a streaming query with another"
-        f" checkpoint ({', '.join(sorted(query_ids))}) than the one ({known}) that has written"
+        f" checkpoint {which} that has written"
         f" {newest.idempotency_key!r} as version {newest.version}. Batch ids of a new checkpoint start at 0 again, and"
         " its rows would be passed over as replays. Nothing was written. Go on with the old checkpoint; or give the new"
         " one another query_name, once its source begins after the rows that are in the table already, or these were"

@@ -176,7 +176,7 @@ class ClassicSpark:
         leaves = (leaf for one in plans for leaf in items(one.collectLeaves()))
         return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
-    def query_ids(self, batch_id: int) -> frozenset[str]:  # noqa: ARG002  # the thread says it
+    def query_ids(self) -> frozenset[str]:
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         return frozenset([query_id] if query_id else [])
 

@@ -191,10 +191,9 @@ class ConnectSpark:
     def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
         return None
 
-    def query_ids(self, batch_id: int) -> frozenset[str]:
-        """Choose among the queries of the session: one that has ended this batch, or a later one, does not run it."""
-        active = ((str(query.id), query.lastProgress) for query in self._spark.streams.active)
-        return frozenset(query_id for query_id, last in active if last is None or last["batchId"] < batch_id)
+    def query_ids(self) -> frozenset[str]:
+        """Return none: a batch is written in a session of its own, which knows of no query."""
+        return frozenset()
 
     def reads(
         self,

@@ -168,8 +168,8 @@ class SparkGateway(Protocol):
         than a thousand places, or by more than a hundred paths at one.
         """
 
-    def query_ids(self, batch_id: int) -> frozenset[str]:
-        """Return the ids of the streaming queries of which one runs this batch on this thread; none if none is known.
+    def query_ids(self) -> frozenset[str]:
+        """Return the id of the streaming query that runs a batch on this thread; none if it is not known.
 
         An id belongs to a checkpoint: a query that is started anew from it has the same.
         """

@@ -51,7 +51,7 @@ def batch_writer(
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         is_frame = isinstance(batch, DataFrame)  # else the write says what it is
-        query_ids = open_gateway(batch.sparkSession).query_ids(batch_id) if is_frame else frozenset[str]()
+        query_ids = open_gateway(batch.sparkSession).query_ids() if is_frame else frozenset[str]()
         tags = {**every.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
         options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
         result = write(batch, table, Call(mode=chosen, options=options, query_ids=query_ids))

@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType
 
 from table_writer import NewTable, TableWriter, TableWriterError
 from table_writer.check import in_range
+from table_writer.model.table import TableName
 
 BY_DAY = NewTable(partition_by=["dt"])
 
@@ -75,7 +76,7 @@ def test_a_result_without_rows_says_it(spark: SparkSession, df: DataFrame, lakeh
     table = f"{lakehouse_database}.orders"
     result = TableWriter(spark).append(df.limit(0), table, if_missing=BY_DAY, if_empty="ignore")
     note = f"table {table} was made by this call (if_missing), and stays, without a row of this write: call again, or"
-    assert result.notes == (f"{note} DROP TABLE {table}",)
+    assert result.notes == (f"{note} DROP TABLE {TableName.parse(table).sql}",)
     assert TableWriter(spark).append(df, table, if_missing=BY_DAY).notes == ()
 
 
@@ -85,8 +86,9 @@ def test_what_the_error_advises_works(
 ) -> None:
     table, where = f"{lakehouse_database}.orders", f"{lakehouse.warehouse}/elsewhere/{lakehouse_database}"
     new = NewTable(partition_by=["dt"], location=where if is_external else "")
-    with pytest.raises(TableWriterError, match=rf"DROP TABLE {table}"):
+    advised = f"DROP TABLE {TableName.parse(table).sql}"
+    with pytest.raises(TableWriterError, match=advised):
         TableWriter(spark).append(df.limit(0), table, if_missing=new)
-    spark.sql(f"DROP TABLE {table}")
+    spark.sql(advised)
     assert TableWriter(spark).append(df, table, if_missing=new).rows == 2
     assert spark.table(table).count() == 2

@@ -22,6 +22,7 @@ from table_writer import InvalidInputError, Maintenance, TableWriter
 from table_writer.log import table_log
 from table_writer.log.open_table import RepeatedError
 from table_writer.log.rules import QUERY_TAG
+from table_writer.spark import is_connect
 from tests.publish.world import World
 
 Run = Callable[..., Any]
@@ -69,7 +70,8 @@ def test_a_new_checkpoint_under_the_same_query_name_is_an_error_and_not_silence(
     keeper = Maintenance(services=TableWriter(spark)._services)
     tags = [one.tags for one in keeper.history(orders).versions]
     assert [one["job"] for one in tags] == ["nightly", "nightly"]
-    assert len({one[QUERY_TAG] for one in tags}) == 1
+    assert len({one.get(QUERY_TAG, "") for one in tags}) == 1
+    assert all(is_connect(spark) or QUERY_TAG in one for one in tags)
     (tmp_path / "checkpoint" / "commits" / "1").unlink()  # as if it had died before it could note the batch
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
     run(2)
@@ -115,6 +117,8 @@ def test_another_query_is_refused_at_every_batch_and_an_unknown_one_at_none() ->
     assert ask(world, "orders/3", OLD) is not None
     assert ask(world, "orders/3", NEW, OLD) is not None, "it may be either"
     assert ask(world, "orders/3") is not None, "nobody can tell"
+    with pytest.raises(InvalidInputError, match=r"batch 1 of query_name='orders'.*another checkpoint than the one"):
+        ask(world, "orders/1")  # a query that is started again repeats its newest batch alone
     assert ask(world, "others/0", NEW) is not None
 
 
