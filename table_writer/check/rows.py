@@ -83,7 +83,7 @@ def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
         check=check,
         columns=columns,
         verdict=f"have no {' or no '.join(one.shown for one in columns)}",
-        condition=balanced(or_, (one.value.isNull() for one in columns)),
+        condition=balanced(or_, (column.value.isNull() for column in columns)),
     )
 
 

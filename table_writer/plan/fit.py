@@ -139,7 +139,8 @@ def _in_shape(df: DataFrame, columns: Sequence[Column | str], table: str) -> Dat
 def _defaults(df: DataFrame, schema: T.StructType, partitions: Collection[str]) -> dict[str, T.StructField]:
     """Return the columns that the DataFrame lacks and that have a default; partition columns are never guessed."""
     given = {name.lower() for name in df.columns} | set(partitions)
-    return {one.name: one for one in schema if one.name.lower() not in given and CURRENT_DEFAULT in one.metadata}
+    lacking = (field for field in schema if field.name.lower() not in given)
+    return {field.name: field for field in lacking if CURRENT_DEFAULT in field.metadata}
 
 
 def _with_defaults(df: DataFrame, defaults: Mapping[str, T.StructField], table: str) -> DataFrame:
@@ -360,7 +361,7 @@ def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple
     ]
     if any(isinstance(one, T.StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
-    if any(isinstance(one, T.UserDefinedType) for one in all_types(kind)):
+    if any(isinstance(inner, T.UserDefinedType) for inner in all_types(kind)):
         problems.append(
             f"new column {name} has a user-defined type, for which SQL has no name: leave it out, or store what it is"
             " made of, a vector as vector_to_array(…)"

@@ -66,10 +66,16 @@ def _is_not(*values: str) -> Callable[[str], bool]:
 
 
 def _settings() -> Iterator[ParquetSetting]:
-    same, note = Outcome.SAME, Outcome.NOTE
     for prefix in PROTECTING:
         yield ParquetSetting(prefix, Outcome.SPARK, "encryption")
+    yield from _followed()
+    yield from _passed_over()
+    for meaning, names in NOTHING_IN_A_FILE.items():
+        yield from (ParquetSetting(name, Outcome.NOTHING, meaning) for name in names)
 
+
+def _followed() -> Iterator[ParquetSetting]:
+    same = Outcome.SAME
     lz4 = "the codec; `lz4` becomes `lz4_raw`, with a note"
     for name in ("compression", "parquet.compression", "spark.sql.parquet.compression.codec"):
         yield ParquetSetting(name, same, lz4, _is("lz4"))
@@ -88,7 +94,9 @@ def _settings() -> Iterator[ParquetSetting]:
     yield ParquetSetting("spark.sql.parquet.writeLegacyFormat", same, "the form of decimals, not of arrays and maps")
     yield ParquetSetting("spark.sql.parquet.fieldId.write.enabled", same, "ids of columns, from `parquet.field.id`")
 
-    bloom = "Bloom filters"
+
+def _passed_over() -> Iterator[ParquetSetting]:
+    note, bloom = Outcome.NOTE, "Bloom filters"
     yield ParquetSetting("parquet.bloom.filter.enabled", note, bloom, _is_on, per_column=True)
     yield ParquetSetting("parquet.bloom.filter.adaptive.enabled", note, bloom, _is_on)
     for name in ("expected.ndv", "fpp"):
@@ -113,9 +121,6 @@ def _settings() -> Iterator[ParquetSetting]:
     for name in ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite"):
         for prefix in ("spark.sql.parquet.", "spark.sql.legacy.parquet."):
             yield ParquetSetting(f"{prefix}{name}", note, old, _is("legacy"))
-
-    for meaning, names in NOTHING_IN_A_FILE.items():
-        yield from (ParquetSetting(name, Outcome.NOTHING, meaning) for name in names)
 
 
 NOTHING_IN_A_FILE: Final[Mapping[str, tuple[str, ...]]] = {

@@ -190,7 +190,7 @@ def _is_sparks(table: Table, stored: list[Any]) -> bool:
 
 
 def _hives_fields(table: Table) -> list[Any]:
-    return [pa.field(one.name, _of_text(one.type)) for one in (*table.columns, *table.partition_columns)]
+    return [pa.field(column.name, _of_text(column.type)) for column in (*table.columns, *table.partition_columns)]
 
 
 def _described(parameters: Mapping[str, str]) -> Any:

@@ -173,7 +173,7 @@ class ClassicSpark:
     def sources(self, rows: DataFrame) -> tuple[Source, ...]:
         plan = _plan(rows)
         plans = chain([plan], islice(items(plan.subqueriesAll()), MOST_LEAVES))
-        leaves = (leaf for one in plans for leaf in items(one.collectLeaves()))
+        leaves = (leaf for root in plans for leaf in items(root.collectLeaves()))
         return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
     def query_ids(self) -> frozenset[str]:

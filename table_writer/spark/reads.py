@@ -387,7 +387,7 @@ def _file_partitions(rdd: Any) -> Iterator[Any]:
     name = "inputPartitions" if "inputPartitions" in {str(method.getName()) for method in methods} else "inputPartition"
     for partition in partitions:
         given = items(getattr(partition, name)().toList())  # a sequence; since Spark 4.3 an option
-        yield from (one for one in given if str(one.getClass().getSimpleName()) == "FilePartition")
+        yield from (part for part in given if str(part.getClass().getSimpleName()) == "FilePartition")
 
 
 def _lineage(rdd: Any) -> Iterator[Any]:
