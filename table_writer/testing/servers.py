@@ -176,7 +176,9 @@ class S3Server(ServerProcess):
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
         if self.server == "moto":
-            return [sys.executable, "-m", "moto.server", "-H", LOCALHOST, "-p", str(self.port)], dict(os.environ)
+            program = Path(__file__).with_name("moto_server.py")  # by its path: it needs nothing of this package
+            command = [sys.executable, "-P", str(program), "-H", LOCALHOST, "-p", str(self.port)]
+            return command, dict(os.environ)
         memory = Path("/dev/shm")  # noqa: S108 - only a parent of a private directory
         data = self._make_directory("s3-data", parent=memory if memory.is_dir() else None)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("VGW_")}
