@@ -13,12 +13,12 @@ from typing import Final
 from table_writer.errors import InvalidInputError, few
 from table_writer.model.table import Table
 from table_writer.model.upload_spec import MIB, PerColumn
+from table_writer.spark.gateway import PROTECTING
 
 FACTORY: Final = "parquet.crypto.factory.class"
 KEYS: Final = ("footer.key", "column.keys", "uniform.key")
 KEY_NAMES: Final = frozenset(f"parquet.encryption.{name}" for name in KEYS)
 KEYS_INSIDE: Final = "parquet.encryption.key.material.store.internally"
-PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")
 ON_A_RUNNING_SESSION: Final = "spark.hadoop."  # Spark takes it for Hadoop's only when it starts
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NoReturn
 from uuid import uuid4
 
@@ -47,7 +47,7 @@ from table_writer.spark.gateway import (
     tasks,
 )
 from table_writer.spark.past import PastRows
-from table_writer.spark.reads import QueryReads, items, past_versions
+from table_writer.spark.reads import QueryReads, items, leaves, past_versions
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
@@ -171,10 +171,8 @@ class ClassicSpark:
         )
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...]:
-        plan = _plan(rows)
-        plans = chain([plan], islice(items(plan.subqueriesAll()), MOST_LEAVES))
-        leaves = (leaf for root in plans for leaf in items(root.collectLeaves()))
-        return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
+        read = islice(leaves(rows), MOST_LEAVES)
+        return tuple(dict.fromkeys(source for leaf in read for source in _sources(leaf)))
 
     def query_ids(self) -> frozenset[str]:
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")

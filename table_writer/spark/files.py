@@ -24,14 +24,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.write import WritePlan
-from table_writer.spark.gateway import native_provider, provider_of
+from table_writer.spark.gateway import PROTECTING, native_provider, provider_of
 from table_writer.spark.sql import quoted, spark_sentence, why_not_encrypted
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
 HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
-PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how settings of encryption begin
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 ARTIFACT: Final = "org.apache.spark:spark-hadoop-cloud"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -288,7 +288,7 @@ def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
 def leaves(rows: DataFrame) -> Iterator[Any]:
     """Yield what an analyzed plan reads, its subqueries too."""
     plan = _execution(rows).analyzed()
-    for tree in (plan, *items(plan.subqueriesAll())):
+    for tree in chain([plan], items(plan.subqueriesAll())):
         yield from items(tree.collectLeaves())
 
 
