@@ -10,6 +10,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues
 
 MIB: Final = 1024 * 1024
+PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how settings of encryption begin
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3
 

@@ -12,8 +12,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, few
 from table_writer.model.table import Table
-from table_writer.model.upload_spec import MIB, PerColumn
-from table_writer.spark.gateway import PROTECTING
+from table_writer.model.upload_spec import MIB, PROTECTING, PerColumn
 
 FACTORY: Final = "parquet.crypto.factory.class"
 KEYS: Final = ("footer.key", "column.keys", "uniform.key")

@@ -23,8 +23,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
+from table_writer.model.upload_spec import PROTECTING
 from table_writer.model.write import WritePlan
-from table_writer.spark.gateway import PROTECTING, native_provider, provider_of
+from table_writer.spark.gateway import native_provider, provider_of
 from table_writer.spark.sql import quoted, spark_sentence, why_not_encrypted
 
 logger = logging.getLogger(__name__)

@@ -42,9 +42,6 @@ HADOOP_PREFIXES: Final = (
 )
 """Those of Hadoop's settings that this library reads."""
 
-PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")
-"""How settings of encryption begin."""
-
 FILE_PREFIXES: Final = (
     *("parquet.", "compression.", "spark.hadoop.parquet.", "spark.hadoop.compression."),
     *("spark.sql.parquet.", "spark.sql.legacy.parquet."),
