@@ -219,7 +219,7 @@ class History:
     def published_ids(self) -> frozenset[str]:
         """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
         self._require_entries()
-        return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
+        return self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])
 
     @cached_property
     def _live_places(self) -> frozenset[Place | None]:
@@ -607,7 +607,7 @@ class History:
         places = [*map(self._location, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
         return {write_id for one in places if (write_id := self.layout.write_id_of(one)) is not None}
 
-    def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
+    def _ids_of(self, records: Collection[SlotRecord]) -> frozenset[str]:
         """Return the writes that entries name, by their own ``write_id`` and by every location."""
         named = (
             location

@@ -101,7 +101,7 @@ class TableLog:
         self._expected_id = log_id
 
     def read_state(
-        self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Iterable[ObjectInfo] | None = None
+        self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Collection[ObjectInfo] | None = None
     ) -> LogState:
         """List the log: two requests, or one when the caller knows a checkpoint.
 
@@ -125,7 +125,7 @@ class TableLog:
             raise InvalidInputError(self.lost_message(state.lost))
         return state
 
-    def _list(self, start: int, listed: Iterable[ObjectInfo] | None = None) -> LogState:
+    def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> LogState:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
         An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
@@ -561,7 +561,7 @@ class TableLog:
         return claimed
 
     def record_outcome(
-        self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = (), of: str = ""
+        self, version: int, outcome: Outcome, *, write_id: str, superseded: Collection[PartitionValues] = (), of: str = ""
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 
