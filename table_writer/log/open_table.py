@@ -18,7 +18,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.log.history import History, Placement
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
-from table_writer.log.rules import require_same_query
+from table_writer.log.rules import Deadline, require_same_query
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
@@ -112,6 +112,10 @@ class OpenTable:
             writer=self.identity,
         )
         return replace(entry, **fields)
+
+    def deadline(self, entry: LogEntry) -> Deadline:
+        """Return the time that this process has for an entry which it is about to claim."""
+        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.claim_age, entry))
 
     def registration(self, plan: WritePlan) -> Registration:
         """Return the sign of life of a write."""

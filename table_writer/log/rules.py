@@ -14,10 +14,11 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
-from table_writer.model.process import boot_seconds
+from table_writer.model.process import boot_seconds, wall_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, WriteMode, no_partition
 
+CLOCKS_AGREE_SECONDS: Final = 1.0  # two clocks of one machine differ less as long as nobody pauses it or sets one
 QUERY_TAG: Final = "streaming_query_id"
 """Tag of an entry with the id of the streaming query that has written it: it belongs to one checkpoint."""
 
@@ -353,12 +354,29 @@ def counts_twice(history: History) -> bool:
 
 
 class Deadline:
-    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does."""
+    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
+    Its clock goes on while the machine is suspended, but not while a hypervisor has paused it: then only the wall clock
+    has moved. Where the two disagree, ``claim_age`` decides: how old the claim is by the store's clock, by which
+    everybody else judges it. Where nobody knows that, the longer time counts.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = boot_seconds,
+        *,
+        claim_age: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._seconds, self._clock, self._claim_age = seconds, clock, claim_age
+        self._began, self._began_on_wall = clock(), wall_seconds()
+        self._ahead = self._missed = 0.0  # how far the wall clock was ahead when last asked; what the clock had missed
 
     def allows(self, seconds: float) -> bool:
         """Whether something that takes this long still ends in time."""
-        return self._clock() + seconds <= self._end
+        passed = self._clock() - self._began
+        ahead = wall_seconds() - self._began_on_wall - passed
+        if abs(ahead - self._ahead) > CLOCKS_AGREE_SECONDS:
+            age = self._claim_age()
+            self._ahead, self._missed = ahead, max(0.0, ahead if age is None else age - passed)
+        return passed + self._missed + seconds <= self._seconds

@@ -560,8 +560,23 @@ class TableLog:
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
+    def claim_age(self, entry: LogEntry) -> float | None:
+        """Return how old a claim is by the store's clock; ``None`` if it does not stand, or nobody can say."""
+        try:
+            stored = self.store.get(self._layout.entry_key(entry.version))
+        except StorageError as error:
+            logger.warning("write_id=%s the age of its claim is not known: %s", entry.write_id, error)
+            return None
+        return None if stored is None else stored.age_seconds
+
     def record_outcome(
-        self, version: int, outcome: Outcome, *, write_id: str, superseded: Collection[PartitionValues] = (), of: str = ""
+        self,
+        version: int,
+        outcome: Outcome,
+        *,
+        write_id: str,
+        superseded: Collection[PartitionValues] = (),
+        of: str = "",
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 

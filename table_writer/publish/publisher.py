@@ -21,7 +21,7 @@ from table_writer.errors import (
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
+from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
@@ -113,7 +113,7 @@ class Publisher:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
-                deadline = Deadline(self._opened.config.publish_timeout_seconds)
+                deadline = self._opened.deadline(look.entry)
                 with claiming(look.entry) as lost:
                     if self._claimed.claim(look.entry):
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from table_writer.errors import ConflictError
+from table_writer.log import rules
 from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault, World
 
@@ -38,3 +39,49 @@ def test_a_write_that_a_recovery_may_publish_is_not_discarded(world: World, mode
     world.wait_out_claims()
     world.keeper.recover(T)
     assert rows["d3" if mode is WriteMode.CREATE_PARTITIONS else "d1"] <= frozenset().union(*world.rows().values())
+
+
+def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hypervisor stops the boot clock as well: the wall clock alone shows it, and the store's tells how long."""
+    days, wall = 3 * 86_400.0, [0.0]
+    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
+
+    def pause(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put_if_absent", "after") and str(key).endswith("2.json"):
+            world.store.on_call = None
+            wall[0] += days
+            world.skipped_seconds += days
+            world.keeper.recover(T)  # of the others who were awake
+            world.write({"d1": frozenset({100})})
+
+    world.store.on_call = pause
+    world.write(MORE)  # which the others have published in its place
+    assert world.rows() == {"d1": frozenset({100}), "d2": frozenset({20})}
+
+
+def test_a_wall_clock_that_somebody_sets_stops_no_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = [0.0]
+    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
+
+    def set_clock(call: str, phase: str) -> None:
+        wall[0] += 86_400 * ((call, phase) == ("get_partitions", "after"))
+
+    world.metastore.on_call = set_clock
+    world.write(MORE)
+    assert world.rows() == MORE
+
+
+@pytest.mark.parametrize("age", [None, 99.0])
+def test_without_the_stores_word_the_longer_of_two_times_counts(
+    age: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, wall = [0.0], [0.0]
+    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
+    deadline = rules.Deadline(100, clock=lambda: running[0], claim_age=lambda: age)
+    assert deadline.allows(100)
+    wall[0] = 98
+    assert deadline.allows(1.5) is (age is None), "by the store's clock it is 99 s old"
+    running[0] = wall[0] = 101
+    assert not deadline.allows(0)
