@@ -29,7 +29,7 @@ from table_writer.log.stored import (
     packed,
     small_json,
 )
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
@@ -366,18 +366,18 @@ class TableLog:
         count = sum(one.entry.version <= version for one in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 
-    def find_key(self, key: str, recent: Recent | None = None, *, in_order: bool = False) -> LogEntry | None:
+    def find_key(self, key: Key, recent: Recent | None = None) -> SlotRecord | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
         Reads back from the newest entry, more at a time the further it gets, to the fold, which knows all keys up to
-        its version. ``in_order`` says that the key is a stream's ``query/batch``. Batches come in order, so reading
+        its version. Batches of a stream come in order, so reading
         ends at an earlier batch of the stream, which is usually the newest entry. While the log knows a rollback, after
         which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
         made free again.
         """
-        return self._search(recent or self.read_recent_state()).look_up(key, in_order=in_order)[0]
+        return self._search(recent or self.read_recent_state()).look_up(key)[0]
 
-    def find_batch(self, key: str, recent: Recent) -> tuple[LogEntry | None, LogEntry | None]:
+    def find_batch(self, key: Key, recent: Recent) -> tuple[SlotRecord | None, LogEntry | None]:
         """Return the published entry with a stream's key, and the newest one of its stream that counts."""
         return self._search(recent).look_up_batch(key)
 

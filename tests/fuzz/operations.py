@@ -131,7 +131,7 @@ class Operations:
         plan = self._plan(rows, mode, key=key, in_place=in_place)
         write_id = plan.write_id
         try:
-            self._on.world.services().require_new_key(key)
+            self._on.world.services().require_new_key(plan.key)
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id = repeated.entry.write_id

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.errors import ConflictError
+from table_writer.errors import ConflictError, PartlyPublishedError
 from table_writer.log import rules
+from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault, World
 
@@ -85,3 +86,39 @@ def test_without_the_stores_word_the_longer_of_two_times_counts(
     assert deadline.allows(1.5) is (age is None), "by the store's clock it is 99 s old"
     running[0] = wall[0] = 101
     assert not deadline.allows(0)
+
+
+def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_already(world: World) -> None:
+    """The entry is on record as published: of the other partition. The rows of this one are nowhere."""
+    plan = world.plan(WriteMode.APPEND, key="nightly")
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=plan)
+    world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
+    world.wait_out_claims()
+    assert world.keeper.recover(T).superseded == ("dt=d1",)
+    with pytest.raises(PartlyPublishedError, match=r"version 2 .* but for 1 partition: dt=d1\."):
+        world.services().require_new_key(plan.key)
+    with pytest.raises(PartlyPublishedError):
+        world.write(MORE, plan=plan)
+    world.keeper.rollback(T, version=1)
+    assert world.services().require_new_key(plan.key) is not None, "the way out that the message names"
+
+
+def test_a_staged_write_some_of_whose_partitions_were_moved_was_not_published_already(world: World) -> None:
+    write_id = world.stage(MORE)
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
+    world.wait_out_claims()
+    for _ in range(2):
+        with pytest.raises(PartlyPublishedError, match="dt=d1"):
+            world.keeper.publish(T, write_id)
+
+
+def test_a_batch_of_a_stream_is_not_looked_for_among_single_calls(world: World) -> None:
+    for key, stream in (("orders/5", "orders"), ("orders/2", ""), ("orders/2024-01-01", "")):
+        world.write({"d1": frozenset({len(key)})}, plan=world.plan(WriteMode.APPEND, key=key, stream=stream))
+    log = world.services().log
+    assert log.find_key(Key("orders/5", "orders")) is not None
+    assert log.find_key(Key("orders/5")) is None
+    assert log.find_key(Key("orders/2", "orders")) is None
