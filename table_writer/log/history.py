@@ -384,6 +384,8 @@ class History:
         folded = {left.location.place for left in (self.fold.left if self.fold else ())}
         needed |= {version for place, version in self.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())
+        doubtful = {record.entry.version for record in self.in_doubt}
+        needed |= {one.entry.version for one in self.records if one.entry.recovers in doubtful}
         needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
         ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
         free = ({record.entry.version for record in ended} | oldest.ended) - needed
