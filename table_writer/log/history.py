@@ -500,7 +500,10 @@ class History:
             copies = [one for one in own if not data.contains(one)]  # in a fresh directory
         else:
             copies = [one for one in own if data.contains(one)]
-        for location in copies:
+        seen = {self._place(one.old_location) for one in entry.partitions}
+        replaced = (self._location(one.location) for one in entry.replaced)  # by copies elsewhere, too, before the claim
+        unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
+        for location in (*copies, *unseen):
             self._leave(location, record)
 
     def _hold(self, partition: EntryPartition) -> None:

@@ -272,3 +272,28 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
         if left[0] > 0:  # nothing died any more
             assert number > 50
             return
+
+
+def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_refused(world: World) -> None:
+    write_id = world.stage(MORE, plan=world.plan(WriteMode.APPEND))
+    moved = f"{world.root}elsewhere/"
+    world.store.put("mart/orders/elsewhere/part-0.json", b"[77]")
+
+    def move_after_the_copy(call: str, phase: str, _: object) -> None:
+        if (call, phase) == ("copy", "after"):
+            world.store.on_call = None
+            world.pointed_by_another_tool("d1", moved)
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call = None
+            raise MetastoreError("refused")
+
+    world.store.on_call, world.metastore.on_call = move_after_the_copy, refuse
+    with pytest.raises(MetastoreError):
+        world.keeper.publish(T, write_id)
+    world.keeper.discard(T, write_id)
+    world.wait_out_claims()
+    world.vacuum()
+    assert world.leftovers() == []
+    assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({2})}
