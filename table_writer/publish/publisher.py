@@ -99,7 +99,12 @@ class Publisher:
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
-        in_place = InPlace(self._opened.store, staged)
+        in_place = InPlace(
+            self._opened.store,
+            staged,
+            read_all=lambda: self._opened.metastore.get_all_partitions(staged.plan.table),
+            copies=carry_over.copies,
+        )
         state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
@@ -211,7 +216,7 @@ class Publisher:
                 break
         if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
             require_as_read(self._opened, plan, now, values)
-        placed = in_place.added_to(carry_over.placed(draft), staying).partitions
+        placed = in_place.added_to(carry_over.placed(draft, staying), staying).partitions
         if not placed and carry_over.given_up:
             raise GaveWayError
         kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}
