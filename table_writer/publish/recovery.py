@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
+from table_writer.errors import ConflictError, MetastoreError, StorageError, counted, few
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
@@ -29,6 +29,7 @@ from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
+MOST_NAMED = 20  # files, in an error
 MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
 
 
@@ -172,6 +173,11 @@ class Recovery:
         todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
         lost = self._lost_files(todo, found)
         if lost:
+            in_place = [one for one in claimed.partitions if one.added and one.values not in superseded]
+            half = self._half_added(record.entry, in_place)
+            if half is not None:
+                self._claimed.give_up(claimed, deadline, half)
+                raise half
             logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
             return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
@@ -489,6 +495,27 @@ class Recovery:
         }
         _, lost = check_each(ours, lambda _, one: self._require_files(one))
         return lost
+
+    def _half_added(self, entry: LogEntry, partitions: Sequence[EntryPartition]) -> StorageError | None:
+        """Return the error of an append in place that readers see a part of, whose other files are gone.
+
+        No outcome is true of it: its rows are neither all there nor nowhere.
+        """
+        missing = missing_files(self._opened.store, partitions)
+        visible = sorted({key for one in partitions for key in one.targets()} - missing.keys())
+        sources = {target: key for one in partitions for target, key in one.sources().items()}
+        gone = sorted({sources[key] for key in missing} - listed_sources(self._opened.store, partitions).keys())
+        if not visible or not gone:
+            return None
+        name = entry.table
+        return StorageError(
+            f"version {entry.version} of {name}, an append in place, is half there: readers see"
+            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and"
+            f" {counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)}). It stays in"
+            " doubt. Bring the lost files back, from older versions of the bucket's objects or a backup; or delete"
+            f" those that readers see, and write its rows again afterwards. Then run `table-writer recover {name}`.",
+            **entry.named,
+        )
 
     def _require_files(self, named: EntryPartition) -> EntryPartition:
         """Return a partition whose files are all there; of those that are to be added, each in either place."""

@@ -480,7 +480,7 @@ def test_a_partition_whose_location_another_one_reads_too_is_refused_though_the_
     world = World()
     world.written_by_another_tool("d1", frozenset({5}))
     world.pointed_by_another_tool("latest", f"s3a://lake/{place}")
-    with pytest.raises(InvalidInputError, match="shares s3a://lake/mart/orders/dt=d1/ with another .*dt=latest"):
+    with pytest.raises(InvalidInputError, match=r"shares s3a://lake/mart/orders/dt=d1/ with another .*dt=latest"):
         append(world, TWO)
     assert world.history().records == []
     append(world, TWO, in_place=False)
