@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import ssl
 import threading
 import weakref
@@ -35,6 +36,7 @@ SETTING: Final = "metastore_timeout_seconds of the TableWriterConfig"  # how lon
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 logger = logging.getLogger(__name__)
 
+PARAMETERS: Final = re.compile(r"(parameters:\{).*", re.IGNORECASE | re.DOTALL)  # they may hold a login
 NEVER_STARTED: Final = (
     TApplicationException.UNKNOWN_METHOD,
     TApplicationException.INVALID_MESSAGE_TYPE,
@@ -192,9 +194,10 @@ class Connection:
             advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
         else:
             advice = "the cause is in the metastore's log"
+        text = PARAMETERS.sub(r"\1…", without_s3_logins(text))
         if hasattr(error, "message"):
-            error.message = without_s3_logins(text)  # the chain of causes is shown as well
-        reason = without_s3_logins(text).strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
+            error.message = text  # the chain of causes is shown as well
+        reason = text.strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
         return RefusedError(
             f"metastore at {self.uri} refused {method}: {kind}: {reason}; {advice}", table=table, reason=error
         )
