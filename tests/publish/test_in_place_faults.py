@@ -1,4 +1,4 @@
-"""Appends in place that do not come to their end: half of their files, requests after the claim, uploads left behind."""
+"""Appends in place that do not come to their end: half of their files, requests after the claim, uploads that stay."""
 
 from __future__ import annotations
 
