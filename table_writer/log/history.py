@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.log.fold import NOTHING_LISTED, Fold, Left, Oldest, Placed, key_digest
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
@@ -158,6 +158,15 @@ class History:
         location, wanted = Location.parse_any(text), self._place(self.current[values].partition.new_location)
         is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
+
+    def has_older_parameters(self, values: PartitionValues, parameters: Mapping[str, str]) -> bool:
+        """Whether a call of an older version has put the parameters of a partition that is where it should be.
+
+        An alter of an append in place changes no location: only the version that it writes tells that it came late.
+        """
+        version, newest = parameters.get(VERSION_PARAMETER, ""), self.current[values].version
+        entry = next((one.entry for one in reversed(self.records) if one.entry.version == newest), None)
+        return entry is not None and version.isdecimal() and int(version) < (entry.recovers or newest)
 
     @property
     def newest(self) -> int:

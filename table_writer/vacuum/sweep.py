@@ -195,7 +195,14 @@ class Vacuum:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: one.location for values, one in partitions.items()}
         placed = {one: history.placement(one, here.get(one)) for one in history.current}
-        if Placement.BEHIND not in placed.values() and self._opened.correct_statistics(history, placed):
+        is_older = any(
+            history.has_older_parameters(one, partitions[one].parameters) for one in placed if one in partitions
+        )
+        if (
+            Placement.BEHIND not in placed.values()
+            and not is_older
+            and self._opened.correct_statistics(history, placed)
+        ):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:

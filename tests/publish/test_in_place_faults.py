@@ -9,9 +9,10 @@ from functools import partial
 
 import pytest
 
-from table_writer.errors import OutcomeUnknownError, StorageError
+from table_writer.errors import LostResponseError, OutcomeUnknownError, StorageError
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Outcome
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode, WritePlan
 from table_writer.publish import publisher
 from tests.doubles.faults import Late
@@ -187,3 +188,73 @@ def test_a_file_that_has_taken_the_name_of_a_replaced_one_is_kept_and_the_next_v
     world.store.on_call = None
     assert world.vacuum().failures == ()
     assert world.store.head(key) is not None
+
+
+def with_a_late_alter(key: str = "") -> tuple[World, Callable[[], object]]:
+    """An append in place whose alter is not answered, and comes after others have added more; and that call."""
+    world = World()
+    world.write({"d1": frozenset({1}), "d2": frozenset({5})})
+
+    def late(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            raise Late(LostResponseError("no answer"))
+
+    world.metastore.on_call = late
+    with pytest.raises(OutcomeUnknownError):
+        world.write(TWO, plan=world.plan(WriteMode.APPEND, in_place=True, key=key))
+    world.metastore.on_call = None
+    world.wait_out_claims()
+    append(world, THREE)
+    (alter,) = world.metastore.pending
+    return world, alter
+
+
+def figures(world: World) -> tuple[str | None, ...]:
+    parameters = world.partitions()["d1"].parameters
+    names = ("numRows", "numFiles", "totalSize", "spark.sql.statistics.numRows")
+    return tuple(parameters.get(name) for name in names)
+
+
+@pytest.mark.parametrize("comes_next", ["recover", "append", "append by copy"])
+def test_figures_that_a_late_alter_has_set_back_are_put_right(comes_next: str) -> None:
+    world, alter = with_a_late_alter()
+    assert figures(world) == ("3", "3", "9", "3")
+    alter()
+    assert figures(world) == ("2", "2", "6", "2")
+    if comes_next == "recover":
+        report = world.keeper.recover("mart.orders")
+        assert figures(world) == ("3", "3", "9", "3")
+        assert world.keeper.recover("mart.orders").put_right == ()
+        assert len(report.put_right) == 1
+    append(world, {"d1": frozenset({4})}, in_place=comes_next != "append by copy")
+    assert figures(world) == ("4", "4", "12", "4")
+    assert world.rows() == {"d1": frozenset({1, 2, 3, 4}), "d2": frozenset({5})}
+    rows = {one.name: one.rows for one in world.keeper.partitions("mart.orders").partitions}
+    assert rows == {"dt=d1": 4, "dt=d2": 1}
+    world.skipped_seconds += timedelta(days=3).total_seconds()
+    alter()  # a second time: nothing is ever sure of a lost call but its age
+    world.keeper.recover("mart.orders")
+    assert figures(world) == ("4", "4", "12", "4")
+
+
+def test_of_files_that_another_tool_has_added_meanwhile_no_rows_are_claimed() -> None:
+    world, alter = with_a_late_alter()
+    alter()
+    key = Location.parse(world.partitions()["d1"].location).key
+    world.store.put(f"{key}part-of-another-tool.json", b"[7, 8]")
+    world.keeper.recover("mart.orders")
+    assert figures(world) == (None, "4", "15", None)
+    assert world.rows()["d1"] == frozenset({1, 2, 3, 7, 8})
+
+
+def test_a_vacuum_does_not_take_late_figures_for_looked_at() -> None:
+    world, alter = with_a_late_alter()
+    alter()
+    world.skipped_seconds += timedelta(days=3).total_seconds()
+    world.vacuum()
+    append(world, {"d1": frozenset({4})})
+    assert figures(world) == ("4", "4", "12", "4")
+    world.vacuum()
+    before = world.history().newest
+    world.keeper.recover("mart.orders")
+    assert world.history().newest == before
