@@ -6,6 +6,7 @@ At the end, for the doctor: what the bucket itself does to our files, by lifecyc
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
 import re
 import time
@@ -114,7 +115,7 @@ class S3Store:
             self._pause(attempt)
             try:
                 arguments = self._checksum(body) | self._write
-                self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
+                answer = self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
                 is_unknown = error_code(error) == "NotImplemented" or http_status(error) == 501
                 if is_unknown and not is_of_checksums(error):
@@ -127,11 +128,13 @@ class S3Store:
                 failure.__cause__ = error
                 if http_status(error) not in MAY_BE_STORED:
                     raise failure from error
-                present = self.get(key)
-                if present is not None:
-                    return present.body == body
             else:
-                return True
+                if _is_of(answer, body):
+                    return True
+                failure = unreadable(self._where(key), "its ETag and checksum are not those of what was sent")
+            present = self.get(key)
+            if present is not None:
+                return present.body == body
         raise failure
 
     def get(self, key: str) -> StoredObject | None:
@@ -145,6 +148,7 @@ class S3Store:
                 raise storage_error(error, self._settings.bucket, key) from error
             where = self._where(key)
             require_gettable(where, answer.get("ContentLength", 0))
+            _require_end(answer, where)
             try:
                 body = answer["Body"].read(MAX_GET_BYTES + 1 if "ContentLength" not in answer else None)
             except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
@@ -351,7 +355,7 @@ class S3Store:
     def _checksum(self, body: bytes) -> dict[str, Any]:
         if self._settings.checksum is None:
             return {}
-        return {"ChecksumCRC32": base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()}
+        return {"ChecksumCRC32": _crc32(body)}
 
     def _pause(self, attempt: int) -> None:
         if attempt:
@@ -359,6 +363,28 @@ class S3Store:
 
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
+
+
+def _require_end(answer: Mapping[str, Any], where: str) -> None:
+    """Refuse an answer that does not say where it ends: it ends as well where the connection was cut."""
+    is_chunked = "chunked" in answer["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
+    if "ContentLength" not in answer and not is_chunked:
+        raise unreadable(where, "it has neither a Content-Length nor chunks: whether it is whole cannot be told")
+
+
+def _is_of(answer: Mapping[str, Any], body: bytes) -> bool:
+    """Whether the answer to a put is that to this one: no portal's, and none that came twice.
+
+    An ETag is no digest of the bytes where they are encrypted; then, and without checksums, the object is read.
+    """
+    checksum, etag = answer.get("ChecksumCRC32"), str(answer.get("ETag", "")).strip('"')
+    if etag and checksum:
+        return bool(checksum == _crc32(body))
+    return etag == hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+
+def _crc32(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 def _info(where: str, key: str, size_bytes: int, answer: Mapping[str, Any]) -> ObjectInfo:
