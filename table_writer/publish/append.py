@@ -11,7 +11,7 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError, 
 from table_writer.log.files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
 from table_writer.model.location import Location, Place
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, name_in, shown_name
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import (
@@ -301,13 +301,13 @@ class InPlace:
 
     store: ObjectStore
     staged: WrittenFiles
-    read_all: Callable[[], PartitionsNow]
+    read_all: Callable[[Table], PartitionsNow]
     copies: Collection[str]
     files: Mapping[str, ObjectInfo] = field(default_factory=dict, init=False)
     """The write's own, by their keys, as they were listed last."""
     _others: PartitionsNow | None = field(default=None, init=False)
 
-    def staying(self, now: PartitionsNow) -> PartitionsNow:
+    def staying(self, table: Table, now: PartitionsNow) -> PartitionsNow:
         """Return the partitions to whose location files are added, having looked whether all files are there.
 
         A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
@@ -320,7 +320,7 @@ class InPlace:
         staying = {
             values: one for values, one in now.items() if not plan.layout.is_placeholder(Location.parse(one.location))
         }
-        readers = self._readers(now) if staying else {}
+        readers = self._readers(table, now) if staying else {}
         for values, one in staying.items():
             location = Location.parse(one.location)
             in_reach = plan.layout.root.contains(location)
@@ -340,10 +340,10 @@ class InPlace:
             self._refuse_strays(staying)
         return staying
 
-    def _readers(self, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
+    def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
         """Return which partitions are at each place, those that the write does not name too."""
         if self._others is None:
-            self._others = self.read_all() if self.staged.plan.table.partition_columns else {}
+            self._others = self.read_all(table) if table.partition_columns else {}
         readers: dict[Place, list[PartitionValues]] = {}
         for values, partition in ({**self._others, **now}).items():
             location = Location.parse_any(partition.location)

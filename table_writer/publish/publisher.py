@@ -100,10 +100,7 @@ class Publisher:
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
         in_place = InPlace(
-            self._opened.store,
-            staged,
-            read_all=lambda: self._opened.metastore.get_all_partitions(staged.plan.table),
-            copies=carry_over.copies,
+            self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
         )
         state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
@@ -201,7 +198,7 @@ class Publisher:
         while True:
             self._refuse_existing(plan, now)
             delete_after = datetime.now(UTC) + self._opened.retention
-            staying = in_place.staying(now)
+            staying = in_place.staying(table, now)
             leaving = {values: one for values, one in now.items() if values not in staying}
             left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
