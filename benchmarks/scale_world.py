@@ -25,7 +25,7 @@ from table_writer.model.table import Column, Partition, PartitionValues, Table, 
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, new_write_id
 from table_writer.spark.executors import jobs
-from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
+from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, key_of
 from table_writer.write.running_write import RunningWrite
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore, _Upload
@@ -76,8 +76,8 @@ class LateStore(MemoryStore):
                     page.append(self._objects[keys[at]][1])
             return page[:PAGE_KEYS], len(page) > PAGE_KEYS
 
-    def delete(self, keys: Sequence[str]) -> None:
-        for batch in batches(keys, PAGE_KEYS):
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        for batch in batches(map(key_of, objects), PAGE_KEYS):
             with self._call("delete", batch[0]):
                 for key in batch:
                     self._objects.pop(key, None)

@@ -159,7 +159,7 @@ def upload_details(
         UploadDetail(
             key=upload.key,
             upload_id=upload.upload_id,
-            write_id=traces.write_id_of(upload),
+            write_id=traces.write_id_of(upload, history),
             owner=_owner(upload, traces, history, older_than_seconds),
             age_seconds=traces.age_seconds(upload),
         )
@@ -195,7 +195,7 @@ def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run
 
 
 def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seconds: float) -> str:
-    write_id = traces.write_id_of(upload)
+    write_id = traces.write_id_of(upload, history)
     if write_id is None:
         return "another tool"
     if write_id in history.ids_in_doubt:

@@ -22,7 +22,7 @@ class Subject:
     """The table that is examined. What was read once is kept, a failure too: no check waits for it again."""
 
     opened: OpenTable
-    spark_conf: Mapping[str, str] | None = None
+    spark_conf: Mapping[str, str] | None = field(default=None, repr=False)  # holds credentials
     scratch_table: bool = False
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 

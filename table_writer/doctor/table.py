@@ -201,9 +201,9 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
     seconds = opened.retention.total_seconds()
     used = in_use(history, subject.partitions().values())
     dead = traces.dead_writes(opened.store, history, used, seconds)
-    leftover = traces.leftover_uploads(history)
+    leftover = traces.leftover_uploads(history, seconds)
     stale = traces.stale_registrations(history, seconds)
-    foreign = sum(traces.write_id_of(found) is None for found in opened.store.list_uploads(opened.layout.root.key))
+    foreign = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
     uploads = sum(map(len, traces.uploads.values()))
     gone = {key for write in dead for key in write.registered} | set(stale)
     left = [one for one in traces.registered.values() if one.key not in gone]

@@ -109,10 +109,13 @@ def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads:
     return _remove(abort, uploads, threads=threads, at_once=PAGE_KEYS)
 
 
-def delete_keys(store: ObjectStore, keys: Iterable[str]) -> Removed:
-    """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted."""
+def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removed:
+    """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted.
 
-    def delete(batch: list[str]) -> int:
+    Of those that are given as they were listed, others that have taken their keys since stay.
+    """
+
+    def delete(batch: list[str | ObjectInfo]) -> int:
         store.delete(batch)
         return len(batch)
 
@@ -155,9 +158,9 @@ def add_files(
     """Copy what appends in place add; twice is as good as once: source, name and bytes are the same.
 
     ``files`` are the sources as they were listed before the claim, by whoever sends the first copies. By default they
-    are listed now, and what is there already is not copied again. ``before_send`` may raise before each copy: one that
-    leaves after the claim can come to where another tool has put its own rows since. Raises ``StorageError`` if not all
-    could be copied.
+    are listed now, and what is there already is not copied again. ``before_send`` may raise before each request: one
+    that leaves after the claim can come to where another tool has put its own rows since. Raises ``StorageError`` if
+    not all could be copied.
     """
     sources = {target: key for one in partitions for target, key in one.sources().items()}
     if files is None:
@@ -169,8 +172,7 @@ def add_files(
     known = files
 
     def copy(target: str) -> None:
-        before_send()
-        store.copy(known[sources[target]], target)
+        store.copy(known[sources[target]], target, before_send=before_send)
 
     many(copy, sources, COPY_THREADS)
 

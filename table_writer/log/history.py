@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.log.fold import NOTHING_LISTED, Fold, Left, Oldest, Placed, key_digest
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
@@ -158,6 +158,20 @@ class History:
         location, wanted = Location.parse_any(text), self._place(self.current[values].partition.new_location)
         is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
+
+    def has_late_parameters(self, values: PartitionValues, parameters: Mapping[str, str]) -> bool:
+        """Whether a call of another version has put the parameters of a partition that is where it should be.
+
+        An alter of an append in place changes no location: only the version that it writes tells that it came late.
+        """
+        text, newest = parameters.get(VERSION_PARAMETER, ""), self.current[values].version
+        entries = {one.entry.version: one for one in self.records}
+        if newest not in entries or not text.isdecimal():
+            return False
+        version, named = int(text), entries.get(int(text))
+        is_older = version < (entries[newest].entry.recovers or newest)
+        never_came = named is not None and (named.outcome is Outcome.ABANDONED or values in named.superseded)
+        return is_older or never_came
 
     @property
     def newest(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -51,6 +52,9 @@ class Choice:
 
 Visit = Callable[[Services, ChosenTable], Any]
 """What is done to one table, and returns what it found; ``None``: this library has not written it."""
+
+Visited = tuple[str, TableResult[Any] | None]
+"""The name of a table, and what became of it; ``None``: this library has not written it."""
 
 Made = TypeVar("Made", bound=Report)
 MakeReport = Callable[[str, Sequence[TableResult[Any]], int], Made]
@@ -146,7 +150,7 @@ class Round:
         unless it comes again.
         """
         todo: SimpleQueue[ChosenTable] = SimpleQueue()
-        done: SimpleQueue[tuple[str, TableResult[Any] | None]] = SimpleQueue()
+        done: SimpleQueue[Visited] = SimpleQueue()
         results: dict[str, TableResult[Any] | None] = {}
         for one in self.choice.tables:
             todo.put(one)
@@ -162,7 +166,7 @@ class Round:
                 for thread in threads:
                     thread.start()
                 while len(results) < len(self.choice.tables):
-                    label, result = done.get()
+                    label, result = _next(done)
                     results[label] = result
                     current().advance()
                     error = None if result is None else result.error
@@ -192,10 +196,17 @@ class Round:
         )
 
 
+def _next(done: SimpleQueue[Visited]) -> Visited:
+    """Wait for a result; a signal that comes just before the wait does not end it: it is seen at the next look."""
+    while True:
+        with suppress(Empty):
+            return done.get(timeout=STOP_LOOK_SECONDS)
+
+
 def _work(
     services: Services,
     todo: SimpleQueue[ChosenTable],
-    done: SimpleQueue[tuple[str, TableResult[Any] | None]],
+    done: SimpleQueue[Visited],
     visit: Visit,
     stopped: threading.Event,
 ) -> None:

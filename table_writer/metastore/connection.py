@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import ssl
 import threading
 import weakref
@@ -35,6 +36,7 @@ SETTING: Final = "metastore_timeout_seconds of the TableWriterConfig"  # how lon
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 logger = logging.getLogger(__name__)
 
+PARAMETERS: Final = re.compile(r"(parameters:\{).*", re.IGNORECASE | re.DOTALL)  # they may hold a login
 NEVER_STARTED: Final = (
     TApplicationException.UNKNOWN_METHOD,
     TApplicationException.INVALID_MESSAGE_TYPE,
@@ -59,12 +61,36 @@ class _NoAnswerError(Exception):
         self.sent = sent
 
 
+class _NumberedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # Thrift has no types
+    """Numbers the calls of a connection: an answer that came twice is not that of the next call.
+
+    Thrift's own client numbers none and looks at no number; every server sends that of the call back.
+    """
+
+    def __init__(self, transport: object) -> None:
+        super().__init__(transport)
+        self._number = 0
+
+    def writeMessageBegin(self, name: str, kind: int, _number: int) -> None:  # noqa: N802  # Thrift's
+        self._number += 1
+        super().writeMessageBegin(name, kind, self._number)
+
+    def readMessageBegin(self) -> tuple[str, int, int]:  # noqa: N802
+        name, kind, number = super().readMessageBegin()
+        if number != self._number:
+            raise TProtocolException(
+                TProtocolException.INVALID_DATA, f"an answer to call {number} of this connection, and not to this one"
+            )
+        return name, kind, number
+
+
 class _Line:
     """What one process has open: the socket with Thrift's client on it, and the lock of who uses them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.wire: Stream | None = None
+        self.transport: Any = None  # with what was received and not read
         self.client: Any = None
         self.asked = "the login"  # what an answer is waited for
 
@@ -75,7 +101,12 @@ class _Line:
         """Close the socket: this process's copy of it, without a word to the server."""
         if self.wire is not None:
             self.wire.close()
-        self.wire = self.client = None
+        self.wire = self.transport = self.client = None
+
+    def has_more(self) -> bool:
+        """Whether more was received than was read: an answer to no call."""
+        received = None if self.transport is None else self.transport.cstringio_buf
+        return received is not None and received.tell() < len(received.getvalue())
 
 
 class Connection:
@@ -192,9 +223,10 @@ class Connection:
             advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
         else:
             advice = "the cause is in the metastore's log"
+        text = PARAMETERS.sub(r"\1…", without_s3_logins(text))
         if hasattr(error, "message"):
-            error.message = without_s3_logins(text)  # the chain of causes is shown as well
-        reason = without_s3_logins(text).strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
+            error.message = text  # the chain of causes is shown as well
+        reason = text.strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
         return RefusedError(
             f"metastore at {self.uri} refused {method}: {kind}: {reason}; {advice}", table=table, reason=error
         )
@@ -202,7 +234,8 @@ class Connection:
     def _ensure_connected(self, line: _Line, table: str) -> None:
         """Keep the connection if it is open and quiet, else open one to the first address that takes it."""
         wire = line.wire
-        if wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet():
+        is_fresh = wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet()
+        if is_fresh and not line.has_more():
             return
         line.hang_up()
         tried: list[str] = []
@@ -255,7 +288,7 @@ class Connection:
             wire.close()
             raise
         transport = TFramedTransport(line.wire) if settings.framed else TBufferedTransport(line.wire)
-        line.client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
+        line.transport, line.client = transport, ThriftHiveMetastore.Client(_NumberedProtocol(transport))
         if settings.user:
             try:
                 self._call(line, "set_ugi", (settings.user, [settings.user]), "")

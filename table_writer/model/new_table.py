@@ -57,8 +57,8 @@ class NewTable:
     format: str = "parquet"
     compression: str = ""
     comment: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # either may hold a login
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         faults = tuple(self._faults())

@@ -155,11 +155,11 @@ class Table:
     location: str
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...]
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold a login, as those of JDBC do
     input_format: str = ""
     output_format: str = ""
     serde: str = ""
-    serde_parameters: Mapping[str, str] = field(default_factory=dict)
+    serde_parameters: Mapping[str, str] = field(default_factory=dict, repr=False)  # likewise
     bucket_columns: tuple[str, ...] = ()
     has_skewed_directories: bool = False  # Hive's list bucketing: STORED AS DIRECTORIES
     created_at_seconds: int = 0
@@ -190,7 +190,7 @@ class Partition:
 
     values: PartitionValues
     location: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
     differs: str = ""
     native: object = field(default=None, repr=False, compare=False)
 
@@ -236,7 +236,7 @@ class PartitionChange:
 
     partition: Partition
     location: str
-    set_parameters: Mapping[str, str]
+    set_parameters: Mapping[str, str] = field(repr=False)
     removed_parameters: frozenset[str] = frozenset()
 
 

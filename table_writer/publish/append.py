@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
-from table_writer.model.location import Location
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, name_in, shown_name
+from table_writer.model.location import Location, Place
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
+from table_writer.storage.object_store import (
+    ObjectInfo,
+    ObjectStore,
+    SourceChangedError,
+    is_hidden,
+    many,
+    visible_files,
+)
 
 logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
@@ -69,15 +75,17 @@ class CarryOver:
     _attempts: int = field(default=0, init=False)
     given_up: set[PartitionValues] = field(default_factory=set, init=False)
     """Partitions of a compaction that others have changed since: they stay as they are."""
+    copies: set[str] = field(default_factory=set, init=False)
+    """Keys of all copies that any round has asked for."""
 
     @property
     def plan(self) -> WritePlan:
         """The write's."""
         return self.staged.plan
 
-    def placed(self, draft: LogEntry) -> LogEntry:
-        """Return the draft with its partitions where readers will look."""
-        placed = {values: str(one.location) for values, one in self._placed.items()}
+    def placed(self, draft: LogEntry, staying: Collection[PartitionValues] = ()) -> LogEntry:
+        """Return the draft with its partitions where readers will look; those that are ``staying`` as they are."""
+        placed = {values: str(one.location) for values, one in self._placed.items() if values not in staying}
         named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
         return replace(draft, partitions=tuple(one for one in named if one.values not in self.given_up))
 
@@ -114,6 +122,7 @@ class CarryOver:
                 **self.plan.named,
             )
         copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
+        self.copies.update(copies)
         logger.info(
             "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
         )
@@ -283,33 +292,42 @@ class CarryOver:
 
 @dataclass
 class InPlace:
-    """Which partitions of a write stay where they are, and the files that come there; none unless its plan says so."""
+    """Which partitions of a write stay where they are, and the files that come there; none unless its plan says so.
+
+    ``read_all`` reads all partitions of the table: one that the write does not name may look at the same files. It is
+    called once a publish, if any partition stays. ``copies`` are those of the write's :class:`CarryOver`: where a
+    partition was at a placeholder before, they lie beside its new files.
+    """
 
     store: ObjectStore
     staged: WrittenFiles
+    read_all: Callable[[Table], PartitionsNow]
+    copies: Collection[str]
     files: Mapping[str, ObjectInfo] = field(default_factory=dict, init=False)
     """The write's own, by their keys, as they were listed last."""
+    _others: PartitionsNow | None = field(default=None, init=False)
 
-    def staying(self, now: PartitionsNow) -> PartitionsNow:
+    def staying(self, table: Table, now: PartitionsNow) -> PartitionsNow:
         """Return the partitions to whose location files are added, having looked whether all files are there.
 
         A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
-        ``InvalidInputError`` if files of the table cannot be put beside those of a partition, and ``StorageError`` if
-        the write's files are not as they were written.
+        ``InvalidInputError`` if files of the table cannot be put beside those of a partition, or would show in another
+        one too, and ``StorageError`` if the write's files are not as they were written.
         """
         plan = self.staged.plan
         if not plan.in_place:
             return {}
-        found = {
+        staying = {
             values: one for values, one in now.items() if not plan.layout.is_placeholder(Location.parse(one.location))
         }
-        places = Counter(Location.parse(one.location).place for one in found.values())
-        for values, one in found.items():
+        readers = self._readers(table, now) if staying else {}
+        for values, one in staying.items():
             location = Location.parse(one.location)
             in_reach = plan.layout.root.contains(location)
             reason = why_not_copied(plan.layout, one) or ("" if in_reach else "lies outside the table's directory")
-            if places[location.place] > 1:  # files of two partitions may have one name
-                reason = f"shares {location} with another partition"
+            others = [name for name in _readers_of(location, readers) if name != values]
+            if others:
+                reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
             if reason:
                 raise InvalidInputError(
                     f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
@@ -317,28 +335,49 @@ class InPlace:
                     f"{'' if in_reach else ', or append with carry=copy'}.",
                     **plan.named,
                 )
-        if found:
+        if staying:
             self.files = require_as_staged(self.store, self.staged)
-            strays = self.files.keys() - {key for one in self.staged.partitions for key in one.keys}
-            if strays:
-                raise StorageError(
-                    f"the files of write {plan.write_id} are not exactly those that were written:"
-                    f" {counted(len(strays), 'file')} more, for example {min(strays)}. Nothing was published. Run it"
-                    " again.",
-                    **plan.named,
-                )
-        return found
+            self._refuse_strays(staying)
+        return staying
+
+    def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
+        """Return which partitions are at each place, those that the write does not name too."""
+        if self._others is None:
+            self._others = self.read_all(table) if table.partition_columns else {}
+        readers: dict[Place, list[PartitionValues]] = {}
+        for values, partition in ({**self._others, **now}).items():
+            location = Location.parse_any(partition.location)
+            if location is not None:
+                readers.setdefault(location.place, []).append(values)
+        return readers
+
+    def _refuse_strays(self, staying: Collection[PartitionValues]) -> None:
+        """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
+        plan = self.staged.plan
+        own = [one for one in self.staged.partitions if plan.spelled(one.values) in staying]
+        directories = tuple(plan.data_location.child(name_in(plan.table, one.values)).key for one in own)
+        strays = {key for key in self.files if key.startswith(directories)}
+        strays -= {key for one in own for key in one.keys} | set(self.copies)
+        if strays:
+            raise StorageError(
+                f"the files of write {plan.write_id} are not exactly those that were written:"
+                f" {counted(len(strays), 'file')} more, for example {min(strays)}. Nothing was published. Run it"
+                " again.",
+                **plan.named,
+            )
 
     def added_to(self, draft: LogEntry, staying: PartitionsNow) -> LogEntry:
-        """Return the draft with these partitions where they are, and with what is added to them."""
+        """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
+        own = {self.staged.plan.spelled(one.values): one.keys for one in self.staged.partitions}
         named = (
-            self._added(one, staying[one.values].location) if one.values in staying else one for one in draft.partitions
+            self._added(one, own[one.values], staying[one.values].location) if one.values in staying else one
+            for one in draft.partitions
         )
         return replace(draft, partitions=tuple(named))
 
-    def _added(self, drafted: EntryPartition, location: str) -> EntryPartition:
+    def _added(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
         prefix = Location.parse(str(drafted.new_location)).key
-        sizes = {key.removeprefix(prefix): one.size_bytes for key, one in self.files.items() if key.startswith(prefix)}
+        sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
         added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
         return replace(drafted, new_location=location, source=drafted.new_location, added=added)
 
@@ -346,6 +385,20 @@ class InPlace:
         """Return where the files lie that are copied: one directory if all partitions stay where they are."""
         found = tuple(Location.parse(one.source) for one in partitions if one.source is not None)
         return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
+
+
+def _readers_of(location: Location, readers: Mapping[Place, list[PartitionValues]]) -> Iterator[PartitionValues]:
+    """Yield the partitions whose readers see what lies at a location: those that are there, or at a directory around.
+
+    Readers list what is below a location too, and pass over what is hidden.
+    """
+    store, bucket, key = location.place
+    segments = key.split("/")[:-1]
+    for depth in range(len(segments), -1, -1):
+        around = "".join(f"{segment}/" for segment in segments[:depth])
+        yield from readers.get((store, bucket, around), ())
+        if depth and is_hidden(segments[depth - 1]):
+            return
 
 
 def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:

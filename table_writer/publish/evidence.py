@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
-from table_writer.errors import counted
+from table_writer.errors import StorageError, counted, few
 from table_writer.log import rules
 from table_writer.log.files import files_read_at, listed_sources, missing_files, written_placeholders
 from table_writer.log.history import History
@@ -16,6 +17,8 @@ from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionVal
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
 from table_writer.publish.switch import PartitionsNow, locations, states
+
+MOST_NAMED: Final = 20  # files, in an error
 
 
 class Evidence:
@@ -72,6 +75,31 @@ class Evidence:
         }
         _, lost = check_each(ours, lambda _, one: self._require_files(one))
         return lost
+
+    def half_added(
+        self, entry: LogEntry, claimed: LogEntry, found: Mapping[PartitionValues, PartitionState]
+    ) -> StorageError | None:
+        """Return the error of an append in place that readers see a part of, whose other files are gone.
+
+        No outcome is true of it: its rows are neither all there nor nowhere.
+        """
+        superseded = PartitionState.SUPERSEDED
+        partitions = [one for one in claimed.partitions if one.added and found[one.values] is not superseded]
+        missing = missing_files(self._store, partitions)
+        visible = sorted({key for one in partitions for key in one.targets()} - missing.keys())
+        sources = {target: key for one in partitions for target, key in one.sources().items()}
+        gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
+        if not visible or not gone:
+            return None
+        name = entry.table
+        return StorageError(
+            f"version {entry.version} of {name}, an append in place, is half there: readers see"
+            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and"
+            f" {counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)}). It stays in"
+            " doubt. Bring the lost files back, from older versions of the bucket's objects or a backup; or delete"
+            f" those that readers see, and write its rows again afterwards. Then run `table-writer recover {name}`.",
+            **entry.named,
+        )
 
     def _require_files(self, named: EntryPartition) -> EntryPartition:
         """Return a partition whose files are all there; of those that are to be added, each in either place."""

@@ -99,7 +99,9 @@ class Publisher:
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
-        in_place = InPlace(self._opened.store, staged)
+        in_place = InPlace(
+            self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
+        )
         state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
@@ -196,7 +198,7 @@ class Publisher:
         while True:
             self._refuse_existing(plan, now)
             delete_after = datetime.now(UTC) + self._opened.retention
-            staying = in_place.staying(now)
+            staying = in_place.staying(table, now)
             leaving = {values: one for values, one in now.items() if values not in staying}
             left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
@@ -211,7 +213,7 @@ class Publisher:
                 break
         if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
             require_as_read(self._opened, plan, now, values)
-        placed = in_place.added_to(carry_over.placed(draft), staying).partitions
+        placed = in_place.added_to(carry_over.placed(draft, staying), staying).partitions
         if not placed and carry_over.given_up:
             raise GaveWayError
         kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}

@@ -13,10 +13,10 @@ from table_writer.errors import ConflictError, MetastoreError, StorageError, cou
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
-from table_writer.log.files import missing_files, written_placeholders
+from table_writer.log.files import files_read_at, missing_files, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
-from table_writer.log.past import change_of
+from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -24,7 +24,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.publish.evidence import Evidence, is_copied
-from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
+from table_writer.publish.switch import FIGURES, ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05
@@ -212,16 +212,17 @@ class Recovery:
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
-        chosen = rules.to_switch(found)
+        chosen = found.keys() - set(superseded) if behind else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
-        in_the_way = (
-            {}
-            if behind
-            else self._evidence.changed_since(claimed, found, now) or self._evidence.lost_files(todo, found)
-        )
+        in_the_way = {} if behind else self._evidence.changed_since(claimed, found, now)
+        in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
+            half = self._evidence.half_added(record.entry, claimed, found)
+            if half is not None:
+                self._claimed.give_up(claimed, half)
+                raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
             undone = {values for values, state in found.items() if state not in ended}
@@ -417,6 +418,9 @@ class Recovery:
         placed = {one: history.placement(one, here.get(one)) for one in wanted}
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
+        for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
+            if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
+                placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for one in written:
             is_gone = history.current[one].partition.new_location is None
             placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
@@ -509,7 +513,7 @@ class Recovery:
                 location = newest.partition.new_location
                 held = entries.described(values, Location.parse(location)) if location else None
                 moved = replace(held or newest.partition, old_location=here.get(values), new_location=location)
-                moved = replace(moved, source=None, added=())
+                moved = self._as_listed(replace(moved, source=None, added=()))
                 behind.setdefault(newest.version, []).append(moved)
         oldest = min(behind)
         lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
@@ -521,6 +525,17 @@ class Recovery:
                 table=str(table.name),
             )
         return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
+
+    def _as_listed(self, partition: EntryPartition) -> EntryPartition:
+        """Return a partition that only gets its figures again with those of what is there, other tools' files too."""
+        location = Location.parse_any(partition.new_location or "")
+        if location is None or not same_place(partition.old_location, partition.new_location):
+            return partition
+        listed = list(files_read_at(self._opened.store, self._layout, location))
+        size = sum(one.size_bytes for one in listed)
+        if (len(listed), size) == (partition.files, partition.bytes):
+            return partition
+        return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:

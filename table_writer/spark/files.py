@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
 
@@ -53,7 +53,7 @@ class _Format:
     """How Spark writes and reads the files of one table."""
 
     writer: Any  # Spark's FileFormat
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     read: Callable[[Collection[PartitionValues]], DataFrame]
 
 

@@ -48,7 +48,10 @@ from table_writer.storage.object_store import (
     StoredObject,
     UploadInfo,
     gone_upload_message,
+    key_of,
     many,
+    nothing,
+    replaced_message,
     require_directory,
     require_gettable,
     source_changed,
@@ -190,18 +193,19 @@ class AzureStore:
         names = [name for name in self._level(require_directory(directory)) if isinstance(name, str)]
         return sorted((name.removeprefix(directory)[:-1] for name in names), key=str.encode)
 
-    def delete(self, keys: Sequence[str]) -> None:
-        refused = dict(filter(None, many(self._delete, keys)))
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        refused = dict(filter(None, many(self._delete, objects)))
         if refused:
             raise StorageError(
-                f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first:"
+                f"{len(refused)} of {counted(len(objects), 'object')} could not be deleted, first:"
                 f" {next(iter(refused.values()))}"
             )
 
-    def copy(self, source: ObjectInfo, key: str) -> None:
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         if source.size_bytes > self._settings.max_single_copy_bytes:
-            self._copy_in_parts(source, key)
+            self._copy_in_parts(source, key, before_send)
             return
+        before_send()
         address, login = SourceLogin(self._settings, self.client).of(source.key)
         try:
             answer = self._blob(key).start_copy_from_url(
@@ -333,10 +337,14 @@ class AzureStore:
             if isinstance(one, BlobPrefix) or not (_is_no_object(one) or one.name.endswith("/"))
         ]
 
-    def _delete(self, key: str) -> tuple[str, str] | None:
+    def _delete(self, item: str | ObjectInfo) -> tuple[str, str] | None:
         """Delete one object; return it with the reason if it is refused."""
+        key = key_of(item)
+        condition = {} if isinstance(item, str) or not item.etag else _only_if(item, "")
         try:
-            self._blob(key, new=False).delete_blob()
+            self._blob(key, new=False).delete_blob(**condition)
+        except ResourceModifiedError:
+            return key, replaced_message(self._where(key))
         except ResourceNotFoundError as error:
             if error_code(error) != "BlobNotFound":
                 return key, str(storage_error(error, self._where(key)))
@@ -344,7 +352,7 @@ class AzureStore:
             return key, str(storage_error(error, self._where(key)))
         return None
 
-    def _copy_in_parts(self, source: ObjectInfo, key: str) -> None:
+    def _copy_in_parts(self, source: ObjectInfo, key: str, before_send: Callable[[], object]) -> None:
         """Copy a large object block by block, if it is still as listed; user metadata and content settings are kept."""
         found = self._properties(source.key)
         if found is None or _info(source.key, found) != source:
@@ -356,6 +364,7 @@ class AzureStore:
             name = _block_name(upload_id, number, source.etag.encode().hex()[-24:].zfill(24))
             address, login = logins.of(source.key)
             size = min(step, source.size_bytes - first)
+            before_send()
             blob.stage_block_from_url(name, address, first, size, headers=_if_match(source), **login)
             return name
 
@@ -371,7 +380,11 @@ class AzureStore:
                 content_encoding=found.content_settings.content_encoding,
             )
             blocks = [_block(name) for name in names]
+            before_send()
             blob.commit_block_list(blocks, metadata=dict(found.metadata or {}), content_settings=settings)
+        except StorageError:  # it was too late to send more
+            self._abort_quietly(key, upload_id)
+            raise
         except AzureError as error:
             present = self.head(key) if error_code(error) in NO_BLOCKS else None
             if present is not None and present.size_bytes == source.size_bytes:

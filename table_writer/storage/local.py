@@ -30,6 +30,9 @@ from table_writer.storage.object_store import (
     UploadInfo,
     every_page,
     gone_upload_message,
+    key_of,
+    nothing,
+    replaced_message,
     require_directory,
     require_gettable,
     source_changed,
@@ -140,12 +143,14 @@ class LocalStore:
             found = (one.name for one in _entries(path) if one.is_dir(follow_symlinks=False))
             return sorted(name for name in found if name != UPLOADS)
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
         """Delete objects, and directories of table_writer and of partitions that are empty then."""
         refused: list[StorageError] = []
-        for key in keys:
+        for item in objects:
+            key = key_of(item)
             try:
                 with self._call("DeleteObject", key) as path:
+                    _require_listed(item, path)
                     for file in (path, _crc_of(path)):
                         with suppress(*NO_FILE):
                             file.unlink()
@@ -155,7 +160,7 @@ class LocalStore:
         if refused:
             raise refused[0]
 
-    def copy(self, source: ObjectInfo, key: str) -> None:
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         """Make an object with the bytes of another one; the kernel copies, and shares blocks where it can.
 
         Never a hard link: tools that overwrite a file in place (Hadoop's local file system, pandas) would change the
@@ -166,6 +171,7 @@ class LocalStore:
             def fill(target: BinaryIO) -> None:
                 copy_contents(file, target, copy_range=self._copy_range)
                 _require_unchanged(file, source)  # somebody may have written into it meanwhile
+                before_send()
 
             self._install(path, fill, os.replace)
 
@@ -253,6 +259,12 @@ def _head(key: str, path: Path) -> ObjectInfo | None:
         return _info(key, path.stat()) if path.is_file() else None
     except NO_FILE:
         return None
+
+
+def _require_listed(item: str | ObjectInfo, path: Path) -> None:
+    """Refuse to delete another file than the one that was listed."""
+    if isinstance(item, ObjectInfo) and _head(item.key, path) not in (None, item):
+        raise StorageError(replaced_message(f"file:///{item.key}"))
 
 
 @contextmanager

@@ -24,6 +24,10 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
+def nothing() -> None:
+    """Stand for what has to happen before a request is sent: nothing."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObjectInfo:
     """An object as a listing shows it."""
@@ -112,15 +116,20 @@ class ObjectStore(Protocol):
         nothing but marker keys, and on a file system an empty one.
         """
 
-    def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone."""
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone.
 
-    def copy(self, source: ObjectInfo, key: str) -> None:
+        Of one that was listed exactly that goes, by its ETag, however late the request comes, as far as the store
+        knows conditional deletes; another object that has taken its key is refused. A key means whatever is there.
+        """
+
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         """Make an object with the bytes of another one of this store; no byte passes through the client.
 
         The bytes are those of exactly the object that ``source`` shows, by its ETag and size; else
         ``SourceChangedError``. The new object exists whole or not at all, and replaces what is there: repeating the
-        call is safe.
+        call is safe. ``before_send`` is called before each request that changes something, of which a large object
+        takes many, and may raise: then none follows but those that give up what was begun.
         """
 
     def create_upload(self, key: str) -> str:
@@ -140,6 +149,11 @@ class ObjectStore(Protocol):
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
+
+
+def key_of(item: str | ObjectInfo) -> str:
+    """Return the key of what is to be deleted."""
+    return item if isinstance(item, str) else item.key
 
 
 def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int = THREADS) -> list[Answer]:
@@ -210,6 +224,11 @@ def gone_upload_message(where: str) -> str:
         "'hadoop s3guard uploads -abort', or a lifecycle rule AbortIncompleteMultipartUpload that is shorter than the "
         "write. Take it out of the way and write again"
     )
+
+
+def replaced_message(where: str) -> str:
+    """Say why an object was not deleted."""
+    return f"{where} is another object than the one that was listed: another tool has written there. It stays"
 
 
 class RequestCounter:

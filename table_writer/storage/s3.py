@@ -6,6 +6,7 @@ At the end, for the doctor: what the bucket itself does to our files, by lifecyc
 from __future__ import annotations
 
 import base64
+import hashlib
 import logging
 import re
 import time
@@ -33,6 +34,9 @@ from table_writer.storage.object_store import (
     UploadInfo,
     every_page,
     gone_upload_message,
+    key_of,
+    nothing,
+    replaced_message,
     require_directory,
     require_gettable,
     require_order,
@@ -111,7 +115,7 @@ class S3Store:
             self._pause(attempt)
             try:
                 arguments = self._checksum(body) | self._write
-                self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
+                answer = self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
                 is_unknown = error_code(error) == "NotImplemented" or http_status(error) == 501
                 if is_unknown and not is_of_checksums(error):
@@ -124,11 +128,13 @@ class S3Store:
                 failure.__cause__ = error
                 if http_status(error) not in MAY_BE_STORED:
                     raise failure from error
-                present = self.get(key)
-                if present is not None:
-                    return present.body == body
             else:
-                return True
+                if _is_of(answer, body):
+                    return True
+                failure = unreadable(self._where(key), "its ETag and checksum are not those of what was sent")
+            present = self.get(key)
+            if present is not None:
+                return present.body == body
         raise failure
 
     def get(self, key: str) -> StoredObject | None:
@@ -142,6 +148,7 @@ class S3Store:
                 raise storage_error(error, self._settings.bucket, key) from error
             where = self._where(key)
             require_gettable(where, answer.get("ContentLength", 0))
+            _require_end(answer, where)
             try:
                 body = answer["Body"].read(MAX_GET_BYTES + 1 if "ContentLength" not in answer else None)
             except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
@@ -234,18 +241,20 @@ class S3Store:
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
             )
 
-    def delete(self, keys: Sequence[str]) -> None:
-        delete_objects(self.client, self._bucket, keys, pause=self._pause)
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        delete_objects(self.client, self._bucket, objects, pause=self._pause)
 
-    def copy(self, source: ObjectInfo, key: str) -> None:
-        copy = _Copy(self.client, self._settings, self._bucket, source, key)
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
+        copy = _Copy(self.client, self._settings, self._bucket, source, key, before_send)
         if source.size_bytes <= self._settings.max_single_copy_bytes:
             copy.send_whole()
             return
         with ExitStack() as undo:
             upload_id = copy.create_upload()
             undo.callback(self._abort_quietly, key, upload_id)
-            self.complete_upload(key, upload_id, copy.send_parts(upload_id))
+            parts = copy.send_parts(upload_id)
+            before_send()
+            self.complete_upload(key, upload_id, parts)
             undo.pop_all()
 
     def create_upload(self, key: str) -> str:
@@ -346,7 +355,7 @@ class S3Store:
     def _checksum(self, body: bytes) -> dict[str, Any]:
         if self._settings.checksum is None:
             return {}
-        return {"ChecksumCRC32": base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()}
+        return {"ChecksumCRC32": _crc32(body)}
 
     def _pause(self, attempt: int) -> None:
         if attempt:
@@ -354,6 +363,28 @@ class S3Store:
 
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
+
+
+def _require_end(answer: Mapping[str, Any], where: str) -> None:
+    """Refuse an answer that does not say where it ends: it ends as well where the connection was cut."""
+    is_chunked = "chunked" in answer["ResponseMetadata"]["HTTPHeaders"].get("transfer-encoding", "")
+    if "ContentLength" not in answer and not is_chunked:
+        raise unreadable(where, "it has neither a Content-Length nor chunks: whether it is whole cannot be told")
+
+
+def _is_of(answer: Mapping[str, Any], body: bytes) -> bool:
+    """Whether the answer to a put is that to this one: no portal's, and none that came twice.
+
+    An ETag is no digest of the bytes where they are encrypted; then, and without checksums, the object is read.
+    """
+    checksum, etag = answer.get("ChecksumCRC32"), str(answer.get("ETag", "")).strip('"')
+    if etag and checksum:
+        return bool(checksum == _crc32(body))
+    return etag == hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+
+def _crc32(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 def _info(where: str, key: str, size_bytes: int, answer: Mapping[str, Any]) -> ObjectInfo:
@@ -370,55 +401,78 @@ def _completed(part: UploadedPart) -> CompletedPartTypeDef:
 
 
 DELETE_ATTEMPTS: Final = 5
+CHANGED: Final = frozenset({"PreconditionFailed", "412"})
+CONFLICTS: Final = frozenset({"ConditionalRequestConflict", "409"})  # with another request at the same key just then
+UNKNOWN_CONDITIONS: Final = frozenset({"MalformedXML", "NotImplemented", "501"})  # of a store that knows no ETag there
+GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
 def delete_objects(
-    client: S3Client, bucket: dict[str, Any], keys: Sequence[str], *, pause: Callable[[int], None]
+    client: S3Client, bucket: dict[str, Any], objects: Sequence[str | ObjectInfo], *, pause: Callable[[int], None]
 ) -> None:
-    """Delete all keys; a refused one keeps no other from being deleted and is raised in the end."""
-    batched = [key for key in keys if not NOT_IN_XML.search(key)]
+    """Delete all of them; a refused one keeps no other from being deleted and is raised in the end.
+
+    AWS and Ceph look at the ETag of each key of a batch; versitygw and moto pass over it.
+    """
+    etags = {key_of(one): one.etag if isinstance(one, ObjectInfo) else "" for one in objects}
+    batched = [key for key in etags if not NOT_IN_XML.search(key)]
     refused: dict[str, str] = {}
     for start in range(0, len(batched), PAGE_KEYS):
-        refused |= _delete_batch(client, bucket, batched[start : start + PAGE_KEYS], pause)
-    for key in (key for key in keys if NOT_IN_XML.search(key)):  # a batch is an XML document and can't name these
-        with translated(bucket["Bucket"], key):
-            client.delete_object(**bucket, Key=key)
+        refused |= _delete_batch(client, bucket, {key: etags[key] for key in batched[start : start + PAGE_KEYS]}, pause)
+    for key in (key for key in etags if NOT_IN_XML.search(key)):  # a batch is an XML document and can't name these
+        condition: dict[str, Any] = {"IfMatch": f'"{etags[key]}"'} if etags[key] else {}
+        try:
+            client.delete_object(**bucket, Key=key, **condition)
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) in GONE and condition:
+                continue
+            if error_code(error) not in CHANGED:
+                raise storage_error(error, bucket["Bucket"], key) from error
+            refused[key] = "PreconditionFailed"
     if refused:
         key, reason = next(iter(refused.items()))
         hint = "; the credentials need s3:DeleteObject there" if reason.startswith("AccessDenied") else ""
         first = f"s3://{bucket['Bucket']}/{key}"
+        why = replaced_message("it") if reason.startswith(tuple(CHANGED)) else f"{reason}{hint}"
         raise StorageError(
-            f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first {first}: {reason}{hint}"
+            f"{len(refused)} of {counted(len(objects), 'object')} could not be deleted, first {first}: {why}"
         )
 
 
 def _delete_batch(
-    client: S3Client, bucket: dict[str, Any], keys: Sequence[str], pause: Callable[[int], None]
+    client: S3Client, bucket: dict[str, Any], etags: Mapping[str, str], pause: Callable[[int], None]
 ) -> dict[str, str]:
     """Delete one batch; return the keys that were refused, with the reason."""
     refused: dict[str, str] = {}
-    unfinished = dict.fromkeys(keys, "")
+    unfinished = dict.fromkeys(etags, "")
     for attempt in range(DELETE_ATTEMPTS):
         pause(attempt)
-        with translated(bucket["Bucket"], next(iter(unfinished))):
-            objects: list[ObjectIdentifierTypeDef] = [{"Key": key} for key in unfinished]
+        try:
+            objects = [_to_delete(key, etags[key]) for key in unfinished]
             answer = client.delete_objects(**bucket, Delete={"Objects": objects, "Quiet": True})
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) in UNKNOWN_CONDITIONS and any(etags.values()):  # all objects are there still
+                return _delete_batch(client, bucket, dict.fromkeys(etags, ""), pause)
+            raise storage_error(error, bucket["Bucket"], next(iter(unfinished))) from error
         unfinished = {}
         for item in answer.get("Errors", []):
             code = item.get("Code", "")
             if code != "NoSuchKey":
                 key = item.get("Key", "")  # some stores name none
-                (unfinished if is_transient(code) and key else refused)[key] = f"{code}: {item.get('Message', '')}"
+                is_unfinished = key and (is_transient(code) or code in CONFLICTS)
+                (unfinished if is_unfinished else refused)[key] = f"{code}: {item.get('Message', '')}"
         if not unfinished:
             break
     return refused | unfinished
 
 
+def _to_delete(key: str, etag: str) -> ObjectIdentifierTypeDef:
+    return {"Key": key, "ETag": f'"{etag}"'} if etag else {"Key": key}
+
+
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
-CHANGED: Final = frozenset({"PreconditionFailed", "412"})
-GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,9 +493,11 @@ class _Copy:
     bucket: dict[str, Any]
     source: ObjectInfo
     key: str
+    before_send: Callable[[], object]
 
     def send_whole(self) -> None:
         """Copy the object with one request."""
+        self.before_send()
         arguments = self._arguments | _algorithm(self.settings) | write_arguments(self.settings)
         with self._errors():
             self.client.copy_object(**arguments, TaggingDirective="REPLACE")
@@ -459,6 +515,7 @@ class _Copy:
                 name: found[name] for name in ("Metadata", "ContentEncoding", "ContentType") if found.get(name)
             }
             kept |= write_arguments(self.settings)
+            self.before_send()
             answer = self.client.create_multipart_upload(**self.bucket, Key=self.key, **kept)
         return str(field_of(answer, "UploadId", self._where(self.key)))
 
@@ -471,6 +528,7 @@ class _Copy:
                 "PartNumber": number,
                 "CopySourceRange": f"bytes={first}-{last}",
             }
+            self.before_send()
             with self._errors():
                 answer = self.client.upload_part_copy(**self._arguments, **place)
             etag = field_of(answer.get("CopyPartResult", {}), "ETag", self._where(self.key))

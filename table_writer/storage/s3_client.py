@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import random
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -28,6 +29,15 @@ from table_writer.storage.settings import S3Settings
 logger = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 20.0  # as of botocore's own retries
 MOST_WORDS: Final = 200  # bytes of a refusal that is no document
+PAGE: Final = re.compile(rb"\s*(<!--.*?-->\s*)*<(!doctype\s+)?html", re.IGNORECASE | re.DOTALL)
+PAGES_OF_PORTALS: Final = frozenset({200, 204, 206, 404})  # what would pass for an answer that S3 has given
+DOCUMENT: Final = re.compile(rb"<(\w+:)?(\w+Result|Error)\b")  # the root of an answer; 200 may come before an error
+ANSWERED_BY_DOCUMENTS: Final = frozenset(
+    {
+        *("ListObjectsV2", "ListMultipartUploads", "DeleteObjects", "CopyObject"),
+        *("CreateMultipartUpload", "UploadPartCopy", "CompleteMultipartUpload"),
+    }
+)
 UNREADABLE: Final = (  # of botocore's parser, for what it does not expect
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     ResponseParserError,
@@ -136,10 +146,25 @@ def _retry_throttled(settings: S3Settings, *, response: Any, attempts: int, **_:
     return min(LONGEST_PAUSE_SECONDS, random.random() * 2 ** (attempts - 1))  # noqa: S311 - no secret; seconds
 
 
-def _tidy_answer(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """Tidy the headers, and keep a refusal that is no document of S3: botocore would leave only its status."""
+def _tidy_answer(
+    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    """Tidy the headers, and keep a refusal that is no document of S3: botocore would leave only its status.
+
+    Refuse what no store has sent: a page of a proxy that says 200, or 404, and an answer whose head was cut short.
+    botocore takes such a listing for an empty one, and such a change for done.
+    """
     tidy_headers(response_dict["headers"])
-    body = response_dict.get("body")
+    body, status, headers = response_dict.get("body"), response_dict["status_code"], response_dict["headers"]
+    is_page = isinstance(body, bytes) and PAGE.match(body) is not None
+    if operation_model.name == "HeadObject":  # which shows no page but its length; moto's own has none
+        is_page = "text/html" in headers.get("Content-Type", "") and headers.get("Content-Length", "0") != "0"
+    if is_page and status in PAGES_OF_PORTALS:
+        raise ResponseParserError(f"a page of HTML, with status {status}: a proxy or a portal has sent it")
+    if operation_model.name == "PutObject" and status == 200 and body and "ETag" not in headers:
+        raise ResponseParserError("it says more than S3 does, and gives no ETag: a proxy or a portal has sent it")
+    if operation_model.name in ANSWERED_BY_DOCUMENTS and status == 200 and not DOCUMENT.search(body or b""):
+        raise ResponseParserError("it is no document of S3, or was cut short")
     if response_dict["status_code"] >= 400 and isinstance(body, bytes) and b"<" not in body[:MOST_WORDS]:
         customized_response_dict[PLAIN_WORDS] = body[:MOST_WORDS].decode(errors="replace").strip()
 

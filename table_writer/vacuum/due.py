@@ -14,6 +14,7 @@ from typing import Final
 
 from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.files import WRITE_ID_IN_NAME
 from table_writer.log.fold import Left
 from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
@@ -262,19 +263,39 @@ class Traces:
     registered: dict[str, FoundRegistration]
     checks: tuple[str, ...]  # keys of results of checks
     now: datetime  # by the store's clock
+    elsewhere: tuple[UploadInfo, ...] = ()  # below the root, and not under data/
 
-    def write_id_of(self, upload: UploadInfo) -> str | None:
-        """Return which write an upload belongs to, ``None`` if it is another tool's."""
-        return self.layout.write_id_of(self.layout.root.beside(upload.key))
+    def write_id_of(self, upload: UploadInfo, history: History) -> str | None:
+        """Return which write an upload belongs to, ``None`` if it is another tool's.
+
+        An append in place copies large files in parts to where another tool has put a partition: their names tell.
+        """
+        own = self.layout.write_id_of(self.layout.root.beside(upload.key))
+        name = upload.key.rpartition("/")[2]
+        usual = WRITE_ID_IN_NAME.search(name)
+        return own or (usual[0] if usual else next((one for one in history.claimed_ids if one in name), None))
 
     def age_seconds(self, upload: UploadInfo) -> float:
         """Return the age of an upload by the store's clock."""
         return max(0.0, (self.now - upload.initiated_at).total_seconds())
 
-    def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
-        """Return uploads that late attempts of ended writes have left: no claim of theirs is in doubt any more."""
+    def leftover_uploads(self, history: History, older_than_seconds: float) -> tuple[UploadInfo, ...]:
+        """Return uploads that late attempts of ended writes have left: no claim of theirs is in doubt any more.
+
+        Copies to locations of other tools must be as old as dead writes: others may bring a file of ours back there.
+        """
         ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        return tuple(upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
+        alive = {write_id for write_id, one in self.registered.items() if not one.is_dead(older_than_seconds)}
+        running = history.ids_in_doubt | alive
+        of_appends = (
+            upload
+            for upload in self.elsewhere
+            if (write_id := self.write_id_of(upload, history)) is not None
+            and write_id not in running
+            and self.age_seconds(upload) >= older_than_seconds
+        )
+        own = (upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
+        return (*own, *of_appends)
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
@@ -333,9 +354,12 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
     """
     write_ids = frozenset(filter(WRITE_ID.fullmatch, store.list_directories(layout.all_data.key)))
     uploads: dict[str, list[UploadInfo]] = {}
-    for upload in store.list_uploads(layout.all_data.key):
+    elsewhere: list[UploadInfo] = []
+    for upload in store.list_uploads(layout.root.key):
         write_id = layout.write_id_of(layout.root.beside(upload.key))
-        if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
+        if not upload.key.startswith(layout.own.key) and not layout.is_of_inner_root(upload.key, layout.root):
+            elsewhere.append(upload)
+        elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
     registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
@@ -344,7 +368,15 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         now = datetime.fromtimestamp(0, tz=UTC)
     else:
         now = owner.info.modified_at + timedelta(seconds=owner.age_seconds)
-    return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, checks=checks, now=now)
+    return Traces(
+        layout=layout,
+        write_ids=write_ids,
+        uploads=uploads,
+        registered=registered,
+        checks=checks,
+        now=now,
+        elsewhere=tuple(elsewhere),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +391,8 @@ class Look:
         """Return how long nothing will be due unless something happens; 0 if something is, or may be at any time."""
         history, traces = self.history, self.traces
         traced = traces.uploads or traces.registered or traces.checks or traces.write_ids - history.claimed_ids
-        if history.in_doubt or history.unverified or traced:
+        copies = any(traces.write_id_of(upload, history) for upload in traces.elsewhere)
+        if history.in_doubt or history.unverified or traced or copies:
             return 0.0
         layout = history.layout
         ours = [one for one in history.left.values() if layout.write_id_of(one.location)]

@@ -98,7 +98,7 @@ class Vacuum:
             plan = Vacuumed(
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
-                leftover_uploads=traces.leftover_uploads(history),
+                leftover_uploads=traces.leftover_uploads(history, ages.dead_write_seconds),
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
                 trimmed=self._trimmable(history, ages, oldest),
                 kept=chosen.kept,
@@ -196,7 +196,14 @@ class Vacuum:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: one.location for values, one in partitions.items()}
         placed = {one: history.placement(one, here.get(one)) for one in history.current}
-        if Placement.BEHIND not in placed.values() and self._opened.correct_statistics(history, placed):
+        is_older = any(
+            history.has_late_parameters(one, partitions[one].parameters) for one in placed if one in partitions
+        )
+        if (
+            Placement.BEHIND not in placed.values()
+            and not is_older
+            and self._opened.correct_statistics(history, placed)
+        ):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
@@ -270,7 +277,7 @@ class Vacuum:
             free = self._spare_others(chosen.keeping(in_the_way))
             spared += free.kept
             found = self._found(history, free.locations)
-            failures += self._delete(entry, (item.key for one in found for item in one.objects))
+            failures += self._delete(entry, (item for one in found for item in one.objects))
             done += found
         used = self._in_use(history)
         dead: list[DeadWrite] = []
@@ -295,7 +302,7 @@ class Vacuum:
         """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
         data = self._layout.data(write.write_id)
         failed = abort_uploads(self._store, self._store.list_uploads(data.key)).failures
-        failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
+        failed += self._delete(entry, self._store.list(data.key))
         if not failed:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
@@ -323,7 +330,7 @@ class Vacuum:
         folded = self._log.save_fold(history, oldest, plan.trimmed)
         return replace(plan, folded=folded, failures=tuple(failures))
 
-    def _delete(self, entry: LogEntry | None, keys: Iterable[str]) -> list[str]:
+    def _delete(self, entry: LogEntry | None, keys: Iterable[str | ObjectInfo]) -> list[str]:
         failures = delete_keys(self._store, keys).failures
         for failure in failures:
             logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)

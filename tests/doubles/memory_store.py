@@ -23,6 +23,9 @@ from table_writer.storage.object_store import (
     UploadInfo,
     every_page,
     gone_upload_message,
+    key_of,
+    nothing,
+    replaced_message,
     require_directory,
     source_changed,
 )
@@ -79,6 +82,10 @@ class MemoryStore:
     def __init__(self, *, clock: Callable[[], float] = time.time, page_keys: int = PAGE_KEYS) -> None:
         self.clock = clock
         self._page_keys = page_keys
+        self.max_single_copy_bytes = 5 * 1024**3
+        """Larger objects are copied in parts, by an upload; can be set."""
+        self.deletes_conditionally = True
+        """Whether it looks at the ETag of what is to be deleted, which not every store does; can be set."""
         self.on_call: Callable[[str, Phase, str], object] | None = None
         self._lock = PerProcess(threading.RLock)
         self.pending: list[Callable[[], object]] = []
@@ -139,18 +146,48 @@ class MemoryStore:
             return sorted({key.partition("/")[0] for key in below if "/" in key})
 
     @may_come_late
-    def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        replaced: list[str] = []
+        for item in objects:
+            key = key_of(item)
             with self._call("delete", key):
-                self._objects.pop(key, None)
+                _, info = self._objects.get(key, (b"", None))
+                if info is None or isinstance(item, str) or info.etag == item.etag or not self.deletes_conditionally:
+                    self._objects.pop(key, None)
+                else:
+                    replaced.append(key)
+        if replaced:
+            raise StorageError(replaced_message(replaced[0]))
 
     @may_come_late
-    def copy(self, source: ObjectInfo, key: str) -> None:
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
+        if source.size_bytes > self.max_single_copy_bytes:
+            self._copy_in_parts(source, key, before_send)
+            return
+        before_send()
         with self._call("copy", key):
-            body, info = self._objects.get(source.key, (b"", None))
-            if info is None or (info.etag, info.size_bytes) != (source.etag, source.size_bytes):
-                raise source_changed(source.key)
-            self._store(key, body)
+            self._store(key, self._body_of(source))
+
+    def _copy_in_parts(self, source: ObjectInfo, key: str, before_send: Callable[[], object]) -> None:
+        """Copy in two parts; on an error the upload is aborted, as long as the process lives."""
+        before_send()
+        upload_id, parts = self.create_upload(key), []
+        try:
+            for number, size in enumerate((MIN_PART_BYTES, None), 1):
+                before_send()
+                first = (number - 1) * MIN_PART_BYTES
+                parts.append(self.upload_part(key, upload_id, number, self._body_of(source)[first:][:size]))
+            before_send()
+            self.complete_upload(key, upload_id, [part for part in parts if part.size_bytes])
+        except Exception:
+            self.abort_upload(key, upload_id)
+            raise
+
+    def _body_of(self, source: ObjectInfo) -> bytes:
+        body, info = self._objects.get(source.key, (b"", None))
+        if info is None or (info.etag, info.size_bytes) != (source.etag, source.size_bytes):
+            raise source_changed(source.key)
+        return body
 
     def create_upload(self, key: str) -> str:
         with self._call("create_upload", key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import signal
 import threading
@@ -307,29 +308,41 @@ def test_after_ctrl_c_no_further_table_is_begun_and_the_report_says_which(world:
 
 @pytest.mark.parametrize("presses", [1, 2])
 def test_the_first_ctrl_c_waits_for_those_at_work_and_the_second_does_not(world: World, presses: int) -> None:
+    """Nothing here depends on time: each step waits for the event that makes it due."""
     fleet(world, 6)
-    at_work, go_on = threading.Event(), threading.Event()
+    tables: set[str] = set()
+    all_at_work, is_noticed, go_on = threading.Event(), threading.Event(), threading.Event()
 
-    def block(_call: str, _phase: str, _key: str) -> None:
-        at_work.set()
-        go_on.wait(20)
+    def block(_call: str, _phase: str, key: str) -> None:
+        tables.add(key.split("/")[1])
+        if len(tables) >= 2:
+            all_at_work.set()
+        go_on.wait(60)
+
+    class Noticed(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage().startswith("interrupted: "):
+                is_noticed.set()
 
     def press() -> None:
-        at_work.wait(20)
-        for _ in range(presses):
-            time.sleep(0.3)
+        for event in (all_at_work, is_noticed)[:presses]:
+            event.wait(60)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         if presses == 1:
-            time.sleep(0.3)
+            is_noticed.wait(60)
             go_on.set()
 
     world.store.on_call = block
-    pressing = threading.Thread(target=press)
+    pressing, noticed = threading.Thread(target=press), Noticed()
+    logging.getLogger("table_writer").addHandler(noticed)
     pressing.start()
-    with pytest.raises(KeyboardInterrupt) as caught:
-        world.keeper.vacuum_many(database="mart", workers=2)
-    go_on.set()
-    pressing.join()
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            world.keeper.vacuum_many(database="mart", workers=2)
+    finally:
+        logging.getLogger("table_writer").removeHandler(noticed)
+        go_on.set()
+        pressing.join()
     assert isinstance(caught.value, ManyInterruptedError) == (presses == 1)
     if isinstance(caught.value, ManyInterruptedError):
         assert isinstance(caught.value.report, ManyReport)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
+from table_writer.publish import publisher
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import DeathError, Fault, World, plain
 
@@ -283,7 +285,8 @@ def test_partitions_that_share_a_location_are_refused_since_their_files_may_have
     with pytest.raises(InvalidInputError, match="shares s3a://lake/mart/orders/shared/ with another partition"):
         append(world, {**ONE, "d2": frozenset({2})})
     assert world.history().records == []
-    append(world, ONE)
+    with pytest.raises(InvalidInputError, match="with another partition, dt=d2"):
+        append(world, ONE)
 
 
 def test_a_partition_stored_differently_is_refused() -> None:
@@ -421,3 +424,77 @@ def test_a_rollback_that_loses_its_slot_copies_once() -> None:
         world.keeper.rollback("mart.orders", version=1, partitions=["dt=d1"])
     assert world.rows()["d1"] == frozenset({1})
     assert copies(world) - before == 1
+
+
+def at_a_placeholder(world: World, value: str, rows: frozenset[int]) -> str:
+    """A partition that a refused publish has added, and to which another tool has written since."""
+    location = str(world.layout.empty("20240101T000000-0123456789abcdef", (value,)))
+    world.pointed_by_another_tool(value, location)
+    world.store.put(f"{Location.parse(location).key}part-0.json", json.dumps(sorted(rows)).encode())
+    return location
+
+
+def test_a_placeholder_with_another_tools_rows_moves_beside_partitions_that_stay() -> None:
+    world = World()
+    world.write(ONE)
+    at_a_placeholder(world, "d2", frozenset({5}))
+    append(world, {**TWO, "d2": frozenset({6})})
+    assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6})}
+    (d1, d2) = sorted(world.history().records[-1].entry.partitions, key=lambda one: one.values)
+    assert (len(d1.added), len(d2.added), d2.files) == (1, 0, 2)
+    world.vacuum()
+    assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6})}
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("files_change", [False, True])
+def test_one_that_has_copied_from_a_placeholder_stays_where_others_have_put_the_partition_since(
+    files_change: bool,
+) -> None:
+    world = World()
+    location = at_a_placeholder(world, "d1", frozenset({5}))
+    moves = [lambda: world.write(THREE)]
+    if files_change:  # the copies of the first round are no more those of what is there: another directory takes them
+        key = f"{Location.parse(location).key}part-0.json"
+        moves.insert(0, lambda: world.store.put(key, b"[7]"))
+    bring = publisher.CarryOver.bring
+
+    def moved_after_it(self: publisher.CarryOver, *arguments: Any) -> bool:
+        is_changed = bring(self, *arguments)
+        if is_changed and moves:
+            moves.pop(0)()
+        return is_changed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publisher.CarryOver, "bring", moved_after_it)
+        append(world, TWO)
+    assert world.rows() == {"d1": frozenset({2, 3})}
+    assert world.partitions()["d1"].parameters["numRows"] == "2"
+    world.vacuum()
+    assert world.rows() == {"d1": frozenset({2, 3})}
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("place", ["mart/orders/dt=d1/", "mart/orders/", "mart/"])
+def test_a_partition_whose_location_another_one_reads_too_is_refused_though_the_write_does_not_name_that(
+    place: str,
+) -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({5}))
+    world.pointed_by_another_tool("latest", f"s3a://lake/{place}")
+    with pytest.raises(InvalidInputError, match=r"shares s3a://lake/mart/orders/dt=d1/ with another .*dt=latest"):
+        append(world, TWO)
+    assert world.history().records == []
+    append(world, TWO, in_place=False)
+    assert world.partitions()["latest"].location == f"s3a://lake/{place}"
+    append(world, THREE)  # what is below our own directory nobody sees from around it
+    assert world.rows()["d1"] == frozenset({2, 3, 5})
+
+
+def test_a_location_of_ours_that_another_tool_has_given_another_partition_too_is_refused() -> None:
+    world = World()
+    world.write(ONE)
+    world.pointed_by_another_tool("latest", world.partitions()["d1"].location)
+    with pytest.raises(InvalidInputError, match="with another partition, dt=latest"):
+        append(world, TWO)
+    assert world.rows() == {**ONE, "latest": frozenset({1})}

@@ -8,7 +8,15 @@ from typing import Any
 
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.message import UploadedPart
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, StoredObject, UploadInfo, every_page
+from table_writer.storage.object_store import (
+    ObjectInfo,
+    ObjectStore,
+    StoredObject,
+    UploadInfo,
+    every_page,
+    key_of,
+    nothing,
+)
 
 
 @dataclass
@@ -63,11 +71,12 @@ class HookedStore:
     def list_directories(self, directory: str) -> Sequence[str]:
         return self._do("list_directories", directory, directory)  # type: ignore[no-any-return]
 
-    def delete(self, keys: Sequence[str]) -> None:
-        if keys:
-            self._do("delete", keys[0], keys)
+    def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        if objects:
+            self._do("delete", key_of(objects[0]), objects)
 
-    def copy(self, source: ObjectInfo, key: str) -> None:
+    def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
+        before_send()
         self._do("copy", key, source, key)
 
     def create_upload(self, key: str) -> str:

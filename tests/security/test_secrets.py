@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import logging
 import pickle
+import re
 import socket
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
 from pyspark.errors import PySparkException
 
+import table_writer
 from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
@@ -26,7 +29,8 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import Wire
 from table_writer.model.location import Location
-from table_writer.model.table import Column
+from table_writer.model.new_table import NewTable
+from table_writer.model.table import Column, PartitionChange
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import ObjectStore
@@ -123,7 +127,9 @@ def shown(report: Any) -> list[str]:
 
 def in_the_metastore(services: Any) -> list[str]:
     table = services.metastore.get_table(services.table.name)
-    return [str(table), *map(str, services.metastore.get_all_partitions(table).values())]
+    partitions = services.metastore.get_all_partitions(table).values()
+    parameters = [table.parameters, table.serde_parameters, *(one.parameters for one in partitions)]
+    return [str(table), *map(str, partitions), *map(str, parameters)]
 
 
 def test_a_tables_whole_life_leaves_no_secret_anywhere(logged: Callable[[], list[str]]) -> None:
@@ -167,6 +173,68 @@ def test_a_tables_whole_life_leaves_no_secret_anywhere(logged: Callable[[], list
     assert_holds_no_secret([str(one) + repr(one) for one in made])
     assert_holds_no_secret([*bodies(world.store), *bodies(world.store).values()])
     assert_holds_no_secret(in_the_metastore(services))
+
+
+SHOWN_MAPPINGS: Final = frozenset(
+    {"tags", "writer", "headers", "unreadable", "not_there", "skipped", "error", "examples", "LINES"}
+)
+"""What a user gives to be seen, and what this library says itself; all other texts by name may hold a login."""
+
+
+def test_a_nouns_repr_shows_no_properties_parameters_options_or_settings() -> None:
+    package = Path(table_writer.__file__).parent
+    shown_fields: list[str] = []
+    for path in sorted(package.rglob("*.py")):
+        for noun in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.ClassDef)):
+            if not any("dataclass" in ast.unparse(one) for one in noun.decorator_list):
+                continue
+            for line in (one for one in noun.body if isinstance(one, ast.AnnAssign)):
+                kind, value = ast.unparse(line.annotation), ast.unparse(line.value) if line.value else ""
+                is_text = re.search(r"(Mapping|dict)\[str, str\]", kind) and "Callable" not in kind
+                name = ast.unparse(line.target)
+                if is_text and name not in SHOWN_MAPPINGS and "repr=False" not in value:
+                    shown_fields.append(f"{path.relative_to(package)}: {noun.name}.{name}")
+    assert shown_fields == []
+
+
+@pytest.mark.parametrize("columns", [("dt",), ()], ids=["partitioned", "unpartitioned"])
+def test_a_login_in_a_property_is_shown_nowhere(columns: tuple[str, ...], logged: Callable[[], list[str]]) -> None:
+    """A table over JDBC, or options of a source, have one; whoever may read the metastore sees it there."""
+    world, errors, secret = (
+        World(),
+        [],
+        {"hive.sql.dbcp.password": LOGIN_SECRET, "copied": f"jdbc:x://u:{SECRET_KEY}@h"},
+    )
+    changed = {"parameters": secret, "serde_parameters": secret}
+    table = dataclasses.replace(
+        world.table, **changed, partition_columns=tuple(Column(name, "string") for name in columns)
+    )
+    world.metastore.create_table(table)
+    value = "d1" if columns else ""
+    world.write({value: frozenset({1})})
+    if columns:
+        world.metastore.put_partition(TABLE, dataclasses.replace(world.partitions()[value], parameters=secret))
+    staged = world.stage({value: frozenset({2})})
+    keeper = world.keeper
+    for fault in (
+        Fault("metastore", "alter_partitions", 1, "before", Exception),
+        Fault("metastore", "alter_partitions", 1, "before", LostResponseError),
+    ):
+        with remembering(errors), world.inject(fault):
+            world.write({value: frozenset({3})})
+        world.wait_out_claims()
+    texts = shown(keeper.recover(T))
+    with remembering(errors):
+        keeper.publish(T, staged)
+    (partition,) = world.partitions().values()
+    change = PartitionChange(partition=partition, location="s3a://lake/x", set_parameters=secret)
+    new = NewTable(properties=secret, options=secret)
+    texts += [repr(one) for one in (world.table, partition, change, new, world.plan(), world.services(), new)]
+    for report in (keeper.history(T), keeper.doctor(T), keeper.report(T), keeper.partitions(T), keeper.staged(T)):
+        texts += shown(report)
+    texts += [*errors, *logged(), *bodies(world.store), *bodies(world.store).values()]
+    assert len(errors) >= 6
+    assert_holds_no_secret(texts)
 
 
 def test_settings_say_what_they_are_without_their_secrets() -> None:
@@ -286,7 +354,10 @@ def test_an_endpoint_is_used_without_its_login() -> None:
 
 def test_what_a_metastore_says_of_a_location_is_told_without_its_login() -> None:
     """Hive quotes whole partitions in its messages."""
-    said = ttypes.MetaException(f"Partition(location:s3a://{ACCESS_KEY}:{LOGIN_SECRET}@lake/mart, values:[d1])")
+    said = ttypes.MetaException(
+        f"Partition(values:[d1], sd:StorageDescriptor(location:s3a://{ACCESS_KEY}:{LOGIN_SECRET}@lake/mart,"
+        f" serdeInfo:SerDeInfo(parameters:{{a=}}, password={SECRET_KEY}}})), parameters:{{token={SESSION_TOKEN}}})"
+    )
 
     class Client:
         def get_table_req(self, _: object) -> None:

@@ -8,7 +8,9 @@ import io
 import re
 import socket
 import traceback
+from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +18,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import Provider, S3Settings
 
@@ -62,7 +65,7 @@ def test_a_claim_that_is_not_there_is_sent_again(fake_s3: FakeS3, fake_store: S3
     else:
         fake_s3.answer(drop=True)
     fake_s3.error(404, "NoSuchKey")
-    fake_s3.answer()
+    fake_s3.answer(headers={"ETag": hashlib.md5(b"ours", usedforsecurity=False).hexdigest()})
     assert fake_store.put_if_absent("log/1", b"ours")
     assert [request.headers.get("if-none-match") for request in fake_s3.requests] == ["*", None, "*"]
 
@@ -229,6 +232,41 @@ def test_refusals_in_the_first_batch_keep_no_second_from_being_sent(fake_s3: Fak
     assert [request.body.count(b"<Key>") for request in fake_s3.requests] == [1_000, 500]
 
 
+LISTED = [
+    ObjectInfo(key=key, size_bytes=1, etag=f"of-{key}", modified_at=datetime(2024, 1, 1, tzinfo=UTC)) for key in "ab"
+]
+
+
+def test_what_was_listed_is_deleted_by_its_etag(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, deleted(("a", "PreconditionFailed"), ("b", "ConditionalRequestConflict")))
+    fake_s3.answer(200, deleted())
+    with pytest.raises(StorageError, match=r"1 of 3 objects could not be deleted, first s3://mart/a: .* It stays"):
+        fake_store.delete([*LISTED, "c"])
+    both, again = (one.body.decode() for one in fake_s3.requests)
+    assert re.findall("<ETag>(.*?)</ETag>", both) == ['"of-a"', '"of-b"']
+    assert re.findall("<Key>(.*?)</Key>", again) == ["b"]
+
+
+def test_a_store_that_takes_no_etag_of_what_is_to_be_deleted_is_asked_without(
+    fake_s3: FakeS3, fake_store: S3Store
+) -> None:
+    fake_s3.error(400, "MalformedXML")
+    fake_s3.answer(200, deleted())
+    fake_store.delete(LISTED)
+    assert ["<ETag>" in one.body.decode() for one in fake_s3.requests] == [True, False]
+
+
+@pytest.mark.parametrize(("status", "code"), [(412, "PreconditionFailed"), (404, "NoSuchKey"), (403, "AccessDenied")])
+def test_a_listed_key_that_xml_cannot_hold_is_deleted_by_its_etag_too(
+    status: int, code: str, fake_s3: FakeS3, fake_store: S3Store
+) -> None:
+    fake_s3.error(status, code)
+    refused = {412: pytest.raises(StorageError, match="It stays"), 403: pytest.raises(StorageError, match="denied")}
+    with refused.get(status, nullcontext()):
+        fake_store.delete([replace(LISTED[0], key="a\x01")])
+    assert fake_s3.requests[0].headers["if-match"] == '"of-a"'
+
+
 def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.answer(200, deleted())
     fake_s3.answer(204)
@@ -342,7 +380,7 @@ def test_encryption_acl_and_storage_class_go_with_every_new_object(fake_s3: Fake
     fake_s3.answer()
     store.put("a", b"")
     assert expected.items() <= sent_headers(fake_s3).items()
-    fake_s3.answer()
+    fake_s3.answer(headers={"ETag": hashlib.md5(b"", usedforsecurity=False).hexdigest()})
     store.put_if_absent("a", b"")
     assert expected.items() <= sent_headers(fake_s3).items()
 
