@@ -19,7 +19,7 @@ def table_from(raw: Mapping[str, Any]) -> Table:
     return replace(hive_objects.table_from(thrift_table(raw)), native=raw)
 
 
-def partition_from(raw: dict[str, Any], table: Table, described: Table) -> Partition:
+def partition_from(raw: Mapping[str, Any], table: Table, described: Table) -> Partition:
     """Describe a partition; from here on it is kept without columns of its own, as one of Hive's is."""
     native = ttypes.Partition(
         values=raw["Values"], sd=_thrift_storage(raw.get("StorageDescriptor", {})), parameters=raw.get("Parameters", {})

@@ -23,6 +23,7 @@ from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
+from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
@@ -254,6 +255,8 @@ class Publisher:
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._opened.metastore.get_table(plan.table.name)
+        if table is not None:
+            require_named(plan.table.name, table, self._opened.metastore.uri)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             what = "dropped while it was being written"
         elif _description(table) != _description(plan.table):
