@@ -158,7 +158,7 @@ SHARED: Final[Mapping[str, Options]] = {
             "help": "how long one metastore call may take (default: %(default)g)",
         },
         "--sees-everything": switch(
-            "the role sees all tables, partitions and columns: with AWS Glue a vacuum deletes other tools' files only then"
+            "the role sees all tables, partitions and columns: on AWS Glue a vacuum deletes other tools' files only so"
         ),
         "--metastore-ca-file": {"metavar": "PEM", "default": "", "help": "what to trust, for a metastore with TLS"},
         "--conf-dir": {

@@ -131,8 +131,8 @@ class OpenTable:
         reason = "" if self.config.sees_everything else self.metastore.why_unproven(self.table)
         if reason:
             raise InvalidInputError(
-                f"{self.table.name} may have columns that this role does not see: {reason}. A write would take them from"
-                " everybody. Nothing was changed. If the role sees all columns, say so:"
+                f"{self.table.name} may have columns that this role does not see: {reason}. A write would take them"
+                " from everybody. Nothing was changed. If the role sees all columns, say so:"
                 " TableWriterConfig(sees_everything=True), or --sees-everything.",
                 table=str(self.table.name),
             )

@@ -219,9 +219,7 @@ class Planner:
     def _read_log(self, seen: LogState | None) -> tuple[str, LogState] | None:
         """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
         complete = self._opened.require_all_columns
-        log_id = require_owner(
-            self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True
-        )
+        log_id = require_owner(self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True)
         if not log_id:
             return None
         refuse_sink(self._store, self._layout.root, self._table)

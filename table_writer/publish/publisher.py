@@ -30,6 +30,7 @@ from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
+from table_writer.publish.base import add_unseen, confirmed, unlisted
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
 from table_writer.publish.reads import require_as_read
 from table_writer.publish.recovery import Recovery
@@ -164,7 +165,8 @@ class Publisher:
         plan = staged.plan
         if plan.reads and plan.mode is not WriteMode.APPEND:
             table = self._table(plan)
-            values = [one.values for one in self._with_emptied(plan, entry_of(staged, self._opened), table).partitions]
+            draft = self._with_emptied(plan, entry_of(staged, self._opened), table, 0)
+            values = [one.values for one in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
@@ -189,12 +191,18 @@ class Publisher:
         """
         plan = carry_over.plan
         table = self._table(plan)
-        draft = self._with_emptied(plan, draft, table)
+        draft = self._with_emptied(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
+        unseen = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
+        if unseen:
+            add_unseen(self._opened, table, plan.write_id, unseen)
+            now = self._opened.metastore.get_partitions(table, values)
+        is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
         if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):
             return None
         while True:
+            now = confirmed(self._opened, table, now, state.newest) if is_building else now
             self._refuse_existing(plan, now)
             delete_after = datetime.now(UTC) + self._opened.retention
             staying = in_place.staying(now)
@@ -225,7 +233,7 @@ class Publisher:
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, replaced.notes)
 
-    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
+    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
         An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
@@ -235,7 +243,8 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
-        emptied = plan.scope(names) - draft.partition_values
+        left_out = unlisted(self._opened, newest, names) if table.partition_columns else ()
+        emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")

@@ -134,9 +134,15 @@ class InUse:
 
 
 def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
-    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt."""
-    live = set()
+    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt.
+
+    Of a partition that the log has, and the metastore does not show, it may be any place where it ever was: it may have
+    been dropped, or be hidden from this role.
+    """
+    live: set[Place] = set()
+    shown: set[PartitionValues] = set()
     for partition in partitions:
+        shown.add(partition.values)
         try:
             live.add(Location.parse(partition.location).place)
         except InvalidInputError as error:
@@ -144,7 +150,8 @@ def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
                 f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
-    return InUse(history.layout, live | history.in_use())
+    lacking = {values for values, one in history.current.items() if one.partition.new_location is not None} - shown
+    return InUse(history.layout, live | history.in_use() | history.former_places(lacking))
 
 
 def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
@@ -210,12 +211,20 @@ class Vacuum:
         """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
         if not any(left.objects for left in chosen.locations):
             return chosen
+        if partial := self._partial:
+            reason = f"other tables may have files there that this role does not see: {partial}; see sees_everything"
+            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
         try:
             self._others = self._others or Others(self._opened.metastore, self._layout, self._opened.table)
         except MetastoreError as error:
             reason = f"which other tables may have files there is not known: {error.message}"
             return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
         return chosen.keeping(self._others.reasons(self._store, chosen.locations))
+
+    @cached_property
+    def _partial(self) -> str:
+        """Why other tables, or partitions, may be there that the metastore does not show to this role; asked once."""
+        return self._opened.why_partial()
 
     def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
