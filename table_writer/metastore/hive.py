@@ -139,7 +139,7 @@ class HiveMetastore:
             self._change("drop_table", name, False, before_send=protocol.nothing)
 
     def why_partial(self, table: Table) -> str:  # noqa: ARG002  # all are alike
-        """Ask for the server's filter, by which Ranger and Sentry leave out what a user may not see: one or two reads."""
+        """Ask for the filter by which Ranger and Sentry leave out what a user may not see: one read or two."""
         names = ("hive.metastore.filter.hook", "metastore.filter.hook")  # Hive 3 and 4 know both, Hive 2 the first
         hook = next(filter(None, map(self._setting, names)), "")
         if hook.rpartition(".")[2] in DEFAULT_HOOKS:

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
-from table_writer.log.history import LATE_CALL_SECONDS, SlotRecord
+from table_writer.log.files import files_at
+from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, shown_name
+from table_writer.model.write import new_write_id
 from table_writer.publish.switch import NO_FILES, PartitionsNow
 from table_writer.storage.object_store import many
 
@@ -73,12 +75,13 @@ def unlisted(opened: OpenTable, newest: int, listed: Collection[PartitionValues]
     return frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
 
 
-def add_unseen(opened: OpenTable, table: Table, write_id: str, values: Collection[PartitionValues]) -> None:
+def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValues]) -> None:
     """Add partitions that the log has, and that the metastore does not show, without rows: who can, has proven it.
 
     What is hidden from a role, or missing from an old answer, is there nevertheless, and cannot be added. The caller
     drops them once its claim stands: a drop that comes late would take what others have published since.
     """
+    write_id = new_write_id()  # of nobody: whose the placeholder is, owns its files by the log
     for one in sorted(values):
         empty = Partition(values=one, location=str(opened.layout.empty(write_id, one)), parameters=NO_FILES)
         try:
@@ -147,7 +150,7 @@ class _Log:
         """Return the version that has moved a partition away from where it is shown, ``None`` if none has.
 
         Where nobody but this library puts partitions, any but the newest place was left; elsewhere the log names it, or
-        the partition's own parameters do. What another tool has put back there a day ago is no old answer.
+        the partition's own parameters do. There, files that came since tell that another tool has returned.
         """
         location, moved = Location.parse_any(shown.location), self.moved(shown.values, seen, entries)
         if location is None or moved is None:
@@ -155,14 +158,29 @@ class _Log:
         record, named = moved
         if named.new_location is not None and location.same_place(Location.parse(named.new_location)):
             return None
-        former = {
-            Location.parse(one.old_location).place
-            for entry in entries
-            for one in entry.partitions
-            if one.values == shown.values and one.old_location is not None
-        }
-        is_old = record.outcome_age_seconds < LATE_CALL_SECONDS and (location.place in former or seen > 0)
-        return record.entry.version if is_old or self.opened.layout.own.contains(location) else None
+        if self.opened.layout.is_placeholder(location) and not self._is_of_published(location, shown.values, entries):
+            return None  # a publish that was refused has added it, where another tool had dropped the partition
+        if self.opened.layout.own.contains(location):
+            return None if named.new_location is None and self._is_written(location) else record.entry.version
+        named_before = (one for entry in entries for one in entry.partitions if one.values == shown.values)
+        former = {Location.parse(one.old_location).place for one in named_before if one.old_location is not None}
+        is_former = location.place in former or seen > 0
+        return record.entry.version if is_former and not self._is_written_since(location, entries) else None
+
+    def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
+        """Whether a publish has added a partition at this placeholder, and then moved it to its rows."""
+        own = [entry for entry in entries if location.same_place(self.opened.layout.empty(entry.write_id, values))]
+        return any(self.moved(values, entry.version - 1, [entry]) for entry in own)
+
+    def _is_written(self, location: Location) -> bool:
+        return any(files_at(self.opened.store, self.opened.layout, location))
+
+    def _is_written_since(self, location: Location, entries: Collection[LogEntry]) -> bool:
+        """Whether other files lie at a place of other tools' than those that the log has listed as it was left."""
+        left = (one for entry in entries for one in entry.replaced if Location.parse(one.location).same_place(location))
+        listed = {(found.key, found.size_bytes, found.etag) for one in left for found in one.objects}
+        files = files_at(self.opened.store, self.opened.layout, location)
+        return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
 
 
 def _version(partition: Partition) -> int:

@@ -194,9 +194,9 @@ class Publisher:
         draft = self._with_emptied(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        unseen = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
-        if unseen:
-            add_unseen(self._opened, table, plan.write_id, unseen)
+        not_shown = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
+        if not_shown:
+            add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
         is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
         if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):

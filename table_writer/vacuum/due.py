@@ -6,7 +6,7 @@ The decision about locations is pure: the log, the metastore's locations and age
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -133,11 +133,11 @@ class InUse:
         return self._inside if self._own.holds(place) else self._all
 
 
-def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
+def in_use(history: History, partitions: Iterable[Partition], why_partial: Callable[[], str] = str) -> InUse:
     """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt.
 
-    Of a partition that the log has, and the metastore does not show, it may be any place where it ever was: it may have
-    been dropped, or be hidden from this role.
+    Of a partition that the log has, and that the metastore does not show, it may be any place where it ever was, if
+    ``why_partial`` says why the partition may be hidden.
     """
     live: set[Place] = set()
     shown: set[PartitionValues] = set()
@@ -151,7 +151,8 @@ def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
     lacking = {values for values, one in history.current.items() if one.partition.new_location is not None} - shown
-    return InUse(history.layout, live | history.in_use() | history.former_places(lacking))
+    hidden = history.former_places(lacking) if lacking and why_partial() else frozenset()
+    return InUse(history.layout, live | history.in_use() | hidden)
 
 
 def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:
