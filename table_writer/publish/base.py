@@ -9,13 +9,13 @@ what came after that.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
 from table_writer.log.files import files_at
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import LATE_CALL_SECONDS, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
@@ -38,7 +38,7 @@ def confirmed(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) 
     """
     log = _Log(opened, newest)
     left = log.left(now)
-    for wait in WAIT_SECONDS:
+    for wait in WAIT_SECONDS if log.may_be_old else (0.0,):
         if not left:
             return now
         logger.warning("partitions of %s are shown where the log has left them, asking again: %s", table.name, left)
@@ -90,12 +90,44 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
             raise hidden(opened, table, one) from error
 
 
+def require_superseded(
+    opened: OpenTable, table: Table, record: SlotRecord, now: PartitionsNow, superseded: Collection[PartitionValues]
+) -> PartitionsNow:
+    """Return where partitions are that another tool seems to have moved since an entry was claimed.
+
+    A recovery leaves them alone, and says that the entry has not done them: on an old answer it would say so of rows
+    that readers see. ``ConflictError``: that may be; nothing changed.
+    """
+    shown = {values: now[values] for values in superseded if values in now}
+    log = _Log(opened, record.entry.version - 1)
+    if log.may_be_old and record.age_seconds < LATE_CALL_SECONDS:
+        shown = dict(confirmed(opened, table, shown, log.newest))
+    return {**now, **shown}
+
+
+def require_dropped(
+    opened: OpenTable, table: Table, claimed: LogEntry, values: Collection[PartitionValues], in_time: Callable[[], None]
+) -> None:
+    """Prove, within a claim, that another tool has dropped partitions: each is added without rows, and dropped again.
+
+    ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
+    """
+    for one in sorted(values):
+        empty = Partition(values=one, location=str(opened.layout.empty(claimed.write_id, one)), parameters=NO_FILES)
+        try:
+            opened.metastore.add_partitions(table, [empty], before_send=in_time)
+        except PartitionExistsError as error:
+            raise hidden(opened, table, one) from error
+        opened.metastore.drop_partition(table, one, before_send=in_time)
+
+
 def hidden(opened: OpenTable, table: Table, values: PartitionValues) -> ConflictError:
     """Return the error for a partition that is there, and that the metastore does not show."""
     reason = opened.why_partial() or "its answers depend on who asks, or are old"
     return ConflictError(
-        f"the metastore at {opened.metastore.uri} does not show {shown_name(table, values)} of {table.name}, which is"
-        f" there: {reason}. Nothing was published. Use a role that sees all partitions, or run it again later.",
+        f"the metastore at {opened.metastore.uri} does not show {shown_name(table, values)} of {table.name}, which by"
+        f" the log is there: {reason}. Nothing was published. Use a role that sees all partitions, and say so"
+        " (TableWriterConfig(sees_everything=True), or --sees-everything), or run it again later.",
         table=str(table.name),
     )
 
@@ -107,14 +139,18 @@ class _Log:
     opened: OpenTable
     newest: int
 
+    @property
+    def may_be_old(self) -> bool:
+        """Whether an answer may be older than a change that was answered before: Hive's are as new as its database."""
+        return self.opened.metastore.uri.startswith(GLUE_SCHEME)
+
     def left(self, now: PartitionsNow) -> dict[PartitionValues, int]:
         """Return the partitions that are shown where they were before, each with the version that has moved it."""
         seen = {values: _version(partition) for values, partition in now.items()}
-        may_be_old = self.opened.metastore.uri.startswith(GLUE_SCHEME)  # what Hive answers is as new as its database
         older = {
             values: version
             for values, version in seen.items()
-            if version < self.newest and (may_be_old or self.newest - version <= MOST_ENTRIES)
+            if version < self.newest and (self.may_be_old or self.newest - version <= MOST_ENTRIES)
         }
         first = min(older.values(), default=self.newest) + 1
         entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._by_fold(older)

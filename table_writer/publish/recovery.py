@@ -23,6 +23,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
+from table_writer.publish.base import require_dropped, require_superseded
 from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
@@ -164,6 +165,10 @@ class Recovery:
             raise
         found = self._states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
+        if superseded and not behind:
+            now = self._confirmed(table, record, claimed, now, superseded, deadline)
+            found = self._states(claimed, now)
+            superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
         chosen = rules.to_switch(found)
@@ -178,6 +183,28 @@ class Recovery:
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if one.values not in superseded))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _confirmed(
+        self,
+        table: Table,
+        record: SlotRecord,
+        claimed: LogEntry,
+        now: PartitionsNow,
+        superseded: Collection[PartitionValues],
+        deadline: Deadline,
+    ) -> PartitionsNow:
+        """Make sure that another tool has moved or dropped partitions, before the entry is said not to have done them.
+
+        Raises ``ConflictError``, and the entry stays in doubt, if the metastore's answers may be old, or hide some.
+        """
+        try:
+            now = require_superseded(self._opened, table, record, now, superseded)
+            absent = [values for values in superseded if values not in now]
+            require_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
+        except ConflictError as error:
+            self._claimed.give_up(claimed, deadline, error)
+            raise
+        return now
 
     def _carry_out(
         self,
