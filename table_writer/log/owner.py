@@ -12,7 +12,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError, counted, few
 from table_writer.log.files import files_read_at
-from table_writer.log.stored import small_json
+from table_writer.log.stored import READABLE_BYTES, small_json
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Table
@@ -22,7 +22,7 @@ from table_writer.storage.proof import require_proven
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
-MOST_BYTES: Final = 8 * 1024 * 1024  # of owner.json: some 300,000 names of columns
+MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # of columns, some 2,000
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
@@ -59,17 +59,23 @@ class Owner:
 
     def hidden(self, shown: Owner) -> tuple[str, ...]:
         """Return the columns that the metastore has shown before, and does not show now."""
-        return tuple(name for name in self.columns if name not in frozenset(shown.columns))
+        names = frozenset(shown.columns)
+        return tuple(name for name in self.columns if name not in names)
+
+    @property
+    def kept_columns(self) -> tuple[str, ...]:
+        """The columns that are stored: none of a table that has too many."""
+        return self.columns if len(json.dumps(self.columns)) <= MOST_NAMES_BYTES else ()
 
     def to_json(self) -> bytes:
         """Return what is stored."""
-        return json.dumps({"format": OWNER_FORMAT, **asdict(self)}).encode()
+        return json.dumps({"format": OWNER_FORMAT, **asdict(self), "columns": self.kept_columns}).encode()
 
     @classmethod
     def from_json(cls, body: bytes, where: str) -> Owner:
         """Read and validate."""
         try:
-            stored = small_json(body, MOST_BYTES)
+            stored = small_json(body)
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
             return cls(**{**stored, "columns": tuple(map(str, stored.get("columns", ())))})
@@ -108,7 +114,7 @@ def take_root(
 
 def note_columns(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> None:
     """Write down which columns the metastore shows, if there are more than before: one request then, else none."""
-    if not frozenset(owner.columns) <= frozenset(found.columns):
+    if not frozenset(owner.kept_columns) <= frozenset(found.columns):
         store.put(layout.owner_key, replace(found, columns=owner.columns).to_json())
 
 

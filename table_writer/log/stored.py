@@ -70,10 +70,10 @@ class Allowance:
                 return parse(body)
 
 
-def small_json(body: bytes, most_bytes: int = READABLE_BYTES) -> Any:
+def small_json(body: bytes) -> Any:
     """Parse an object that holds no list of partitions; ``ValueError`` if it is no JSON, or too long for one."""
-    if len(body) > most_bytes:
-        raise ValueError(f"it has {len(body):,} bytes, and no more than {most_bytes:,} are expected")
+    if len(body) > READABLE_BYTES:
+        raise ValueError(f"it has {len(body):,} bytes, and no more than {READABLE_BYTES:,} are expected")
     return json.loads(body)
 
 
