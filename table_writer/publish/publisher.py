@@ -28,7 +28,7 @@ from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operatio
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.base import add_unseen, confirmed, unlisted
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
@@ -231,7 +231,15 @@ class Publisher:
         unseen = (*carry_over.unseen, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
-        return _Look(table, now, entry, replaced.notes)
+        return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+
+    def _hidden_note(self, plan: WritePlan, table: Table) -> tuple[str, ...]:
+        """Say that what a catalog hides from a role, and the log does not know, is not replaced."""
+        is_asked = plan.scope is every_partition and not self._opened.metastore.switches_at_once(table)
+        partial = self._opened.why_partial() if is_asked else ""
+        return (f"partitions of other tools that are not shown to this role keep their rows: {partial}",) * bool(
+            partial
+        )
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
