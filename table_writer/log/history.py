@@ -237,24 +237,6 @@ class History:
             named += [partition.old_location, partition.new_location, partition.source]
         return frozenset(self._location(location).place for location in named if location is not None)
 
-    def former_places(self, wanted: Collection[PartitionValues]) -> frozenset[Place]:
-        """Return all places where the log says that these partitions were, as far as entries, or a fold, still say so.
-
-        A fold does not say whose a place is that was left; of this library's own the last directories do.
-        """
-        named = [one for values in wanted for _, one in self._naming.get(values, ())]
-        named += [self.current[values].partition for values in wanted]
-        texts = {text for one in named for text in (one.old_location, one.new_location, one.source) if text is not None}
-        places = [self._location(text) for text in texts]
-        own = {self._below_write(location) for location in places} - {""}
-        left = (left.location for left in self.left.values() if own and self._below_write(left.location) in own)
-        return frozenset(location.place for location in (*places, *left))
-
-    def _below_write(self, location: Location) -> str:
-        """Return the directories of a partition below its write's own, empty where it is not this library's."""
-        below = location.key.removeprefix(self.layout.all_data.key)
-        return below.partition("/")[2] if below != location.key else ""
-
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
 

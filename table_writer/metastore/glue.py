@@ -245,7 +245,7 @@ class GlueMetastore:
         target = raw.get("TargetTable")
         named = f"{raw.get('DatabaseName')}.{raw['Name']} of catalog {raw.get('CatalogId')}"
         is_elsewhere = catalog_id and raw.get("CatalogId", catalog_id) != catalog_id
-        of = _shown_target(target) if target else named if is_elsewhere else ""
+        of = glue_objects.shown_target(target) if target else named if is_elsewhere else ""
         return protocol.require_named(name, glue_objects.table_from(raw), self.uri, of)
 
     def get_databases(self) -> Sequence[str]:
@@ -261,7 +261,7 @@ class GlueMetastore:
             return [hive_objects.WHOLE_TABLE]
         named = {"DatabaseName": name.database, "TableName": name.name, "ExcludeColumnSchema": True}
         pages = self._pages("get_partitions", "Partitions", table=str(name), **named)
-        return [tuple(_require_of(table, one)["Values"]) for one in pages]
+        return [tuple(glue_objects.require_of(table, one)["Values"]) for one in pages]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         protocol.validate_values(table, values)
@@ -272,7 +272,7 @@ class GlueMetastore:
             return {(): Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)}
         described = replace(table, native=glue_objects.thrift_table(glue_objects.raw_of(table)))
         found = {
-            tuple(one["Values"]): glue_objects.partition_from(_require_of(table, one), table, described)
+            tuple(one["Values"]): glue_objects.partition_from(glue_objects.require_of(table, one), table, described)
             for one in self._partitions(table, values)
         }
         protocol.require_asked(table, values, found, self.uri)
@@ -578,24 +578,6 @@ def _require_whole(client: Any, event_name: str, response_dict: Mapping[str, Any
         is_whole = False
     if not is_whole:
         raise _CutShortError
-
-
-def _shown_target(target: Mapping[str, str]) -> str:
-    where = ", ".join(f"{kind} {target[kind]}" for kind in ("CatalogId", "Region") if target.get(kind))
-    return f"{target.get('DatabaseName')}.{target.get('Name')} ({where})"
-
-
-def _require_of(table: Table, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a partition; refuse one that names another table, or another catalog's."""
-    asked = {"CatalogId": glue_objects.raw_of(table).get("CatalogId"), **_named(table)}
-    of = [f"{name} {found[name]}" for name, wanted in asked.items() if wanted and found.get(name, wanted) != wanted]
-    if of:
-        raise MetastoreError(
-            f"a partition of {table.name} was asked for, and one of {', '.join(of)} was answered: nothing is decided by"
-            " answers of another table",
-            table=str(table.name),
-        )
-    return found
 
 
 def _named(table: Table) -> dict[str, str]:
