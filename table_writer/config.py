@@ -61,6 +61,10 @@ class TableWriterConfig:
     metastore_timeout_seconds
         How long one metastore call may take. Not Spark's ``hive.metastore.client.socket.timeout`` of ten minutes: a
         claim lasts twice as long, and that of a writer that died before its switch is waited for.
+    sees_everything
+        Whether the metastore hides no database, table, partition or column from this role. AWS Glue, and Hive with
+        Ranger or Sentry, answer with what the role may see: a vacuum deletes what no table seems to use only if this is
+        ``True``, or the metastore is known to answer alike for all.
     publish_timeout_seconds
         How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
         five seconds, since a publish that adds and replaces partitions sends two calls.
@@ -131,6 +135,7 @@ class TableWriterConfig:
     metastore_password: str = field(default="", repr=False)
     metastore_password_in_clear: bool = False
     metastore_timeout_seconds: float = 120.0
+    sees_everything: bool = False
     publish_timeout_seconds: float = 300.0
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
     s3: S3Overrides = field(default_factory=S3Overrides)

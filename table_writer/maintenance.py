@@ -581,6 +581,8 @@ class Maintenance:
     ) -> RestoreReport:
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
+        if is_new:
+            opened.require_all_columns()
         with told.watch.step("publish"):
             done = restore_partitions(opened, chosen, dry_run=dry_run)
         notes = done.notes

@@ -157,6 +157,9 @@ SHARED: Final[Mapping[str, Options]] = {
             "default": TableWriterConfig().metastore_timeout_seconds,
             "help": "how long one metastore call may take (default: %(default)g)",
         },
+        "--sees-everything": switch(
+            "the role sees all tables, partitions and columns: on AWS Glue a vacuum deletes other tools' files only so"
+        ),
         "--metastore-ca-file": {"metavar": "PEM", "default": "", "help": "what to trust, for a metastore with TLS"},
         "--conf-dir": {
             "action": "append",

@@ -46,6 +46,7 @@ def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) ->
         metastore_ca_file=arguments.metastore_ca_file,
         metastore_password=os.environ.get(PASSWORD_VARIABLE, ""),
         metastore_timeout_seconds=timeout,
+        sees_everything=arguments.sees_everything,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,
         listeners=listeners_named(os.environ.get(LISTENERS_VARIABLE, ""), where=LISTENERS_VARIABLE),

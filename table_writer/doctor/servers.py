@@ -312,6 +312,22 @@ def _glue(subject: Subject) -> Finding:
     )
 
 
+def sight(subject: Subject) -> Iterable[Finding]:
+    """Say whether the metastore may leave out of its answers what this role may not see, Lake Formation above all."""
+    opened = subject.opened
+    reason = opened.why_partial()
+    if not reason:
+        yield ok(f"{opened.metastore.uri} shows all tables, partitions and columns, as far as is known")
+        return
+    keeps = "a vacuum keeps files of other tools, and where partitions were that are not shown"
+    advice = "With a role that sees everything, say so: TableWriterConfig(sees_everything=True), or --sees-everything"
+    unproven = opened.metastore.why_unproven(opened.table)
+    if unproven:
+        yield warning(f"{subject.name} may have columns that this role does not see: {unproven}; {keeps}", advice)
+    else:
+        yield note(f"{reason}: {keeps}. {advice}")
+
+
 def addresses(subject: Subject) -> Iterable[Finding]:
     """Remind of what several addresses must have in common."""
     named = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")

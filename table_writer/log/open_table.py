@@ -22,7 +22,7 @@ from table_writer.log.rules import Deadline, require_same_query
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
-from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.protocol import Metastore, require_named
 from table_writer.metastore.settings import GLUE_SCHEME, Credentials, GlueSettings, MetastoreSettings, as_hive_2
 from table_writer.model.entry import Key, LogEntry, Operation
 from table_writer.model.location import Location, without_login
@@ -143,8 +143,23 @@ class OpenTable:
 
     def require_owner(self) -> None:
         """Raise ``InvalidInputError`` if the files below the root are another table's, or the table is not there."""
-        self.log.expect(require_owner(self.store, self.layout, self.owner))
+        self.log.expect(require_owner(self.store, self.layout, self.owner, complete=self.require_all_columns))
         require_in_place(self.store, self.layout, self.table)
+
+    def why_partial(self) -> str:
+        """Say why the metastore may leave out of its answers what is there; empty if it does not."""
+        return "" if self.config.sees_everything else self.metastore.why_partial(self.table)
+
+    def require_all_columns(self) -> None:
+        """Refuse a table that may have columns which its log does not know yet and this role does not see."""
+        reason = "" if self.config.sees_everything else self.metastore.why_unproven(self.table)
+        if reason:
+            raise InvalidInputError(
+                f"{self.table.name} may have columns that this role does not see: {reason}. A write would take them"
+                " from everybody. Nothing was changed. If the role sees all columns, say so:"
+                " TableWriterConfig(sees_everything=True), or --sees-everything.",
+                table=str(self.table.name),
+            )
 
     @property
     def owner(self) -> Owner:
@@ -360,7 +375,8 @@ class Services:
         """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
         found = self.metastore.get_table(name)
         meant = "" if found else meant_instead(self.metastore, name)
-        return self.opened(require(found, name, self.metastore.uri, meant))
+        known = found and require_named(name, found, self.metastore.uri)
+        return self.opened(require(known, name, self.metastore.uri, meant))
 
     def beside(self) -> Services:
         """Return the same with a connection to the metastore of its own, and the same stores."""

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, StorageError
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError, counted, few
 from table_writer.log.files import files_read_at
-from table_writer.log.stored import small_json
+from table_writer.log.stored import READABLE_BYTES, small_json
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Table
@@ -22,6 +22,7 @@ from table_writer.storage.proof import require_proven
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
+MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # of columns, some 2,000
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
@@ -38,21 +39,37 @@ class Owner:
     created_at_seconds: int
     metastore: str
     log_id: str = ""  # of the table's log: one that was deleted and begun again has another
+    columns: tuple[str, ...] = ()  # names that the metastore has shown, with Spark's own schema; none in older files
 
     @classmethod
     def of(cls, table: Table, metastore_uri: str) -> Owner:
         """Describe a table."""
-        database, name = table.name.database, table.name.name
-        return cls(database=database, name=name, created_at_seconds=table.created_at_seconds, metastore=metastore_uri)
+        return cls(
+            database=table.name.database,
+            name=table.name.name,
+            created_at_seconds=table.created_at_seconds,
+            metastore=metastore_uri,
+            columns=table.shown_names,
+        )
 
     @property
     def identity(self) -> tuple[str, str, int]:
         """The fields by which tables are compared."""
         return (self.database, self.name, self.created_at_seconds)
 
+    def hidden(self, shown: Owner) -> tuple[str, ...]:
+        """Return the columns that the metastore has shown before, and does not show now."""
+        names = frozenset(shown.columns)
+        return tuple(name for name in self.columns if name not in names)
+
+    @property
+    def kept_columns(self) -> tuple[str, ...]:
+        """The columns that are stored: none of a table that has too many."""
+        return self.columns if len(json.dumps(self.columns)) <= MOST_NAMES_BYTES else ()
+
     def to_json(self) -> bytes:
         """Return what is stored."""
-        return json.dumps({"format": OWNER_FORMAT, **asdict(self)}).encode()
+        return json.dumps({"format": OWNER_FORMAT, **asdict(self), "columns": self.kept_columns}).encode()
 
     @classmethod
     def from_json(cls, body: bytes, where: str) -> Owner:
@@ -61,7 +78,7 @@ class Owner:
             stored = small_json(body)
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
-            return cls(**stored)
+            return cls(**{**stored, "columns": tuple(map(str, stored.get("columns", ())))})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
@@ -90,7 +107,15 @@ def take_root(
     found = _refuse_other(store, stored, layout, owner)
     if found.identity != owner.identity:
         store.put(layout.owner_key, replace(owner, log_id=found.log_id).to_json())
+    else:
+        note_columns(store, layout, found, owner)
     return found.log_id
+
+
+def note_columns(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> None:
+    """Write down which columns the metastore shows, if there are more than before: one request then, else none."""
+    if not frozenset(owner.kept_columns) <= frozenset(found.columns):
+        store.put(layout.owner_key, replace(found, columns=owner.columns).to_json())
 
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
@@ -119,9 +144,43 @@ def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
     return log_id
 
 
-def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> str:
-    """Return the id of the table's log, empty if there is none yet; refuse files of another table."""
-    return _refuse_other(store, store.get(layout.owner_key), layout, owner).log_id
+def require_owner(
+    store: ObjectStore,
+    layout: TableLayout,
+    owner: Owner,
+    *,
+    complete: Callable[[], None] = lambda: None,
+    notes_columns: bool = False,
+) -> str:
+    """Return the id of the table's log, empty if there is none yet; refuse files of another table.
+
+    So is an answer of the metastore that lacks columns which it has shown before. ``complete`` refuses one that may be
+    the first to lack some; ``notes_columns`` writes new ones down.
+    """
+    stored = store.get(layout.owner_key)
+    found = _refuse_other(store, stored, layout, owner)
+    if stored is not None and not found.columns:
+        complete()
+    if stored is not None and notes_columns and found.identity == owner.identity:
+        note_columns(store, layout, found, owner)
+    return found.log_id
+
+
+def require_columns(found: Owner, shown: Owner) -> None:
+    """Refuse an answer without columns that the table had: what is written back by it would drop them for everybody.
+
+    A table that was made again may have others.
+    """
+    hidden = found.hidden(shown)
+    if hidden and found.identity == shown.identity:
+        table = f"{shown.database}.{shown.name}"
+        raise InvalidInputError(
+            f"the metastore at {shown.metastore} does not show {counted(len(hidden), 'column')} that it has shown of"
+            f" {table}: {few(hidden)}. It shows a role what it may see (Lake Formation), or the answer is old; a write"
+            " would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if they were"
+            f" dropped on purpose: `table-writer adopt {table} --accept-loss`.",
+            table=table,
+        )
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
@@ -133,6 +192,7 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
     found = Owner.from_json(stored.body, layout.owner_key) if stored else owner
     if (found.database, found.name) != (owner.database, owner.name):
         _refuse_other(store, stored, layout, owner)
+    require_columns(found, owner)
     return found.identity != owner.identity
 
 
@@ -163,6 +223,7 @@ def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: Table
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
+    require_columns(found, owner)
     return found
 
 

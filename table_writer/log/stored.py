@@ -71,7 +71,7 @@ class Allowance:
 
 
 def small_json(body: bytes) -> Any:
-    """Parse an object that holds no list that grows; ``ValueError`` if it is no JSON, or too long for one."""
+    """Parse an object that holds no list of partitions; ``ValueError`` if it is no JSON, or too long for one."""
     if len(body) > READABLE_BYTES:
         raise ValueError(f"it has {len(body):,} bytes, and no more than {READABLE_BYTES:,} are expected")
     return json.loads(body)

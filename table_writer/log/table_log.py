@@ -96,6 +96,7 @@ class TableLog:
         self._layout = layout
         self._memory_bytes = memory_bytes
         self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
+        self._entries: dict[int, LogEntry] = {}  # that were read without their outcomes
         self._ids: frozenset[str] = frozenset()
         self._folds: dict[int, Fold] = {}  # nor does a fold
         self._passed_over: set[int] = set()  # folds that cannot be believed
@@ -432,6 +433,17 @@ class TableLog:
         self._ended_records[version] = record
         return record
 
+    def find_entry(self, version: int) -> LogEntry | None:
+        """Read one entry without its outcome, ``None`` if it is not there any more: one request, and once."""
+        if version in self._ended_records:
+            return self._ended_records[version].entry
+        if version not in self._entries:
+            stored = self.store.get(self._layout.entry_key(version))
+            if stored is None:
+                return None
+            self._entries[version] = self._entry(version, stored.body, Allowance(self._memory_bytes))
+        return self._entries[version]
+
     def seen_row_bytes(self, state: LogState, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.
 
@@ -439,9 +451,8 @@ class TableLog:
         those who need it.
         """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
-            stored = self.store.get(self._layout.entry_key(version))
             try:
-                entry = None if stored is None else self._entry(version, stored.body, Allowance(self._memory_bytes))
+                entry = self.find_entry(version)
             except InvalidInputError as error:
                 logger.warning("how wide rows are is not known: %s", error)
                 return 0

@@ -40,7 +40,16 @@ from table_writer.metastore import glue_objects, hive_objects, protocol
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.process import PerProcess
-from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName, shown_name
+from table_writer.model.table import (
+    SPARK_SCHEMA,
+    Column,
+    Partition,
+    PartitionChange,
+    PartitionValues,
+    Table,
+    TableName,
+    shown_name,
+)
 
 logger = logging.getLogger(__name__)
 READ_BATCH: Final = 1_000  # Glue: partitions in one BatchGetPartition
@@ -212,6 +221,15 @@ class GlueMetastore:
         change = _Change(operation=operation, table=table, entries=whole, arguments=lambda _: arguments)
         self._carry_out(change, protocol.nothing, Counter())
 
+    def why_partial(self, table: Table) -> str:  # noqa: ARG002  # of no table it is known
+        return f"AWS Glue ({self.uri}) shows a role what it may see, and says nothing of the rest"
+
+    def why_unproven(self, table: Table) -> str:
+        is_registered = glue_objects.raw_of(table).get("IsRegisteredWithLakeFormation", False)
+        if not is_registered or SPARK_SCHEMA in table.shown_names:  # which is not shown beside columns that are hidden
+            return ""
+        return "it is registered with Lake Formation, which shows a role its own columns only"
+
     def switches_at_once(self, table: Table) -> bool:
         return not table.partition_columns
 
@@ -221,7 +239,14 @@ class GlueMetastore:
 
     def get_table(self, name: TableName) -> Table | None:
         answer = self._read("get_table", table=str(name), DatabaseName=name.database, Name=name.name)
-        return None if answer is None else glue_objects.table_from(answer["Table"])
+        if answer is None:
+            return None
+        raw, catalog_id = answer["Table"], self._settings.catalog_id
+        target = raw.get("TargetTable")
+        named = f"{raw.get('DatabaseName')}.{raw['Name']} of catalog {raw.get('CatalogId')}"
+        is_elsewhere = catalog_id and raw.get("CatalogId", catalog_id) != catalog_id
+        of = glue_objects.shown_target(target) if target else named if is_elsewhere else ""
+        return protocol.require_named(name, glue_objects.table_from(raw), self.uri, of)
 
     def get_databases(self) -> Sequence[str]:
         return [one["Name"] for one in self._pages("get_databases", "DatabaseList", table="")]
@@ -235,7 +260,8 @@ class GlueMetastore:
         if not table.partition_columns:
             return [hive_objects.WHOLE_TABLE]
         named = {"DatabaseName": name.database, "TableName": name.name, "ExcludeColumnSchema": True}
-        return [tuple(one["Values"]) for one in self._pages("get_partitions", "Partitions", table=str(name), **named)]
+        pages = self._pages("get_partitions", "Partitions", table=str(name), **named)
+        return [tuple(glue_objects.require_of(table, one)["Values"]) for one in pages]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         protocol.validate_values(table, values)
@@ -246,7 +272,7 @@ class GlueMetastore:
             return {(): Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)}
         described = replace(table, native=glue_objects.thrift_table(glue_objects.raw_of(table)))
         found = {
-            tuple(one["Values"]): glue_objects.partition_from(one, table, described)
+            tuple(one["Values"]): glue_objects.partition_from(glue_objects.require_of(table, one), table, described)
             for one in self._partitions(table, values)
         }
         protocol.require_asked(table, values, found, self.uri)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.metastore import hive_objects
 from table_writer.model.table import Partition, PartitionChange, Table
 
@@ -19,7 +19,7 @@ def table_from(raw: Mapping[str, Any]) -> Table:
     return replace(hive_objects.table_from(thrift_table(raw)), native=raw)
 
 
-def partition_from(raw: dict[str, Any], table: Table, described: Table) -> Partition:
+def partition_from(raw: Mapping[str, Any], table: Table, described: Table) -> Partition:
     """Describe a partition; from here on it is kept without columns of its own, as one of Hive's is."""
     native = ttypes.Partition(
         values=raw["Values"], sd=_thrift_storage(raw.get("StorageDescriptor", {})), parameters=raw.get("Parameters", {})
@@ -106,3 +106,26 @@ def raw_of(noun: Table | Partition) -> dict[str, Any]:
     if not isinstance(noun.native, dict):
         raise InvalidInputError(f"{noun!r} was not read from this catalog; read it first")
     return noun.native
+
+
+def shown_target(target: Mapping[str, str]) -> str:
+    """Name the table that a resource link points to."""
+    where = ", ".join(f"{kind} {target[kind]}" for kind in ("CatalogId", "Region") if target.get(kind))
+    return f"{target.get('DatabaseName')}.{target.get('Name')} ({where})"
+
+
+def require_of(table: Table, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a partition; refuse one that names another table, or another catalog's."""
+    asked = {
+        "CatalogId": raw_of(table).get("CatalogId"),
+        "DatabaseName": table.name.database,
+        "TableName": table.name.name,
+    }
+    of = [f"{name} {found[name]}" for name, wanted in asked.items() if wanted and found.get(name, wanted) != wanted]
+    if of:
+        raise MetastoreError(
+            f"a partition of {table.name} was asked for, and one of {', '.join(of)} was answered: nothing is decided by"
+            " answers of another table",
+            table=str(table.name),
+        )
+    return found

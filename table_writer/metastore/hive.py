@@ -39,6 +39,7 @@ TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
 TRANSFORMER: Final = "metastore.metadata.transformer.class"  # of Hive 4: checks where tables lie
+DEFAULT_HOOKS: Final = ("", "DefaultMetaStoreFilterHookImpl")  # which show everything to everybody
 ALL_COLUMNS: Final = None  # of delete_…_column_statistics
 T = TypeVar("T")
 
@@ -137,6 +138,17 @@ class HiveMetastore:
         finally:
             self._change("drop_table", name, False, before_send=protocol.nothing)
 
+    def why_partial(self, table: Table) -> str:  # noqa: ARG002  # all are alike
+        """Ask for the filter by which Ranger and Sentry leave out what a user may not see: one read or two."""
+        names = ("hive.metastore.filter.hook", "metastore.filter.hook")  # Hive 3 and 4 know both, Hive 2 the first
+        hook = next(filter(None, map(self._setting, names)), "")
+        if hook.rpartition(".")[2] in DEFAULT_HOOKS:
+            return ""
+        return f"the metastore at {self.uri} leaves out what a user may not see (metastore.filter.hook={hook})"
+
+    def why_unproven(self, table: Table) -> str:  # noqa: ARG002  # a table that is shown is shown whole
+        return ""
+
     def _setting(self, name: str) -> str:
         """Return a setting of the server; empty if it has none, or Hive 2 knows no names that begin like this."""
         try:
@@ -153,7 +165,8 @@ class HiveMetastore:
     def get_table(self, name: TableName) -> Table | None:
         request = ttypes.GetTableRequest(dbName=name.database, tblName=name.name, capabilities=_CAPABILITIES)
         try:
-            return hive_objects.table_from(self._connection.read("get_table_req", request, table=str(name)).table)
+            answer = self._connection.read("get_table_req", request, table=str(name))
+            return protocol.require_named(name, hive_objects.table_from(answer.table), self.uri)
         except RefusedError as refused:
             if isinstance(refused.reason, ttypes.NoSuchObjectException):
                 return None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted, few
 from table_writer.metastore.hive_objects import WHOLE_TABLE
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
@@ -77,6 +77,15 @@ class Metastore(Protocol):
         ``MetastoreError``: the metastore's database does not keep them or their difference, or the table could not be
         made or dropped.
         """
+
+    def why_partial(self, table: Table) -> str:
+        """Say why an answer about a table, or a list, may leave out what is there; empty where it is known not to.
+
+        A catalog that knows permissions shows each role what it may see, and says nothing of the rest.
+        """
+
+    def why_unproven(self, table: Table) -> str:
+        """Say why a table may have columns that it was read without; empty where nothing speaks for that. No call."""
 
     def switches_at_once(self, table: Table) -> bool:
         """Whether one call moves all partitions of a table, or none; what may be relied on where it does not.
@@ -264,6 +273,13 @@ def require_same(asked: Table, now: Table | None, uri: str) -> Table:
             " by answers of another table. Run it again.",
             table=str(asked.name),
         )
+    shown = frozenset(there.shown_names)
+    if hidden := [name for name in asked.shown_names if name not in shown]:  # what was read may be written back whole
+        raise MetastoreError(
+            f"{asked.name} was read from the metastore at {uri} with {few(hidden)}, and then without: it shows a role"
+            " what it may see, or one of the answers is old, or somebody has just altered the table. Run it again.",
+            table=str(asked.name),
+        )
     return there
 
 
@@ -274,7 +290,25 @@ def require_there(name: TableName, now: Table | None, uri: str) -> Table:
             f"there is no table {name} in the metastore at {uri}; what it says of its partitions counts nothing",
             table=str(name),
         )
-    return now
+    return require_named(name, now, uri)
+
+
+def require_named(asked: TableName, answered: Table, uri: str, of: str = "") -> Table:
+    """Return the table; refuse one of another name or, as ``of`` says, of another catalog: that was not asked for.
+
+    A resource link of Lake Formation answers so. A change that takes its names from such an answer would be made to the
+    caller's own table of that name.
+    """
+    name = answered.name
+    if of or (name.database.lower(), name.name.lower()) != (asked.database, asked.name):
+        raise InvalidInputError(
+            f"the metastore at {uri} was asked for {asked}, and answered {of or name}: {asked} is a link to that table,"
+            " or its database is one (a resource link of Lake Formation). A link has no log of its own. Nothing was"
+            " changed. Name the table that it points to, and its catalog: GlueSettings(catalog_id=…), or"
+            " glue://REGION/CATALOG_ID.",
+            table=str(asked),
+        )
+    return answered
 
 
 def scratch_name(table: Table) -> TableName:

@@ -24,6 +24,9 @@ HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table proper
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
+SPARK_SCHEMA: Final = "spark.sql.sources.schema"
+"""Table parameter with Spark's own list of columns, or how the names of its parts begin."""
+
 IGNORE_PROJECTION: Final = "table_writer.ignore_projection"
 """Table property of a user who knows that no reader computes where partitions are: ``true``."""
 
@@ -165,6 +168,15 @@ class Table:
     created_at_seconds: int = 0
     hive_location: str = ""  # where Hive looks, if Spark looks elsewhere: at ``location``
     native: object = field(default=None, repr=False, compare=False)
+
+    @property
+    def shown_names(self) -> tuple[str, ...]:
+        """All columns in lower case, and :data:`SPARK_SCHEMA` if Spark keeps its own list of them in parameters.
+
+        A catalog that hides columns from a role leaves that list out: it would show them.
+        """
+        names = tuple(column.name.lower() for column in (*self.columns, *self.partition_columns))
+        return (*names, SPARK_SCHEMA) if any(name.startswith(SPARK_SCHEMA) for name in self.parameters) else names
 
     @property
     def root(self) -> str:

@@ -210,6 +210,7 @@ class Planner:
 
         Raises ``InvalidInputError`` if another table's files are in the way, or the metastore would not move the table.
         """
+        self._opened.require_all_columns()
         refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
         refuse_left_log(self._metastore, self._layout, self._table)
         refuse_marked_root(self._store, self._layout.root, self._table)
@@ -220,7 +221,8 @@ class Planner:
 
     def _read_log(self, seen: LogState | None) -> tuple[str, LogState] | None:
         """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
-        log_id = require_owner(self._store, self._layout, self._opened.owner)
+        complete = self._opened.require_all_columns
+        log_id = require_owner(self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True)
         if not log_id:
             return None
         refuse_sink(self._store, self._layout.root, self._table)

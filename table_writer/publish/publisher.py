@@ -23,12 +23,14 @@ from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, repeated
 from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
+from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
+from table_writer.publish.base import add_unseen, confirmed, unlisted
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
 from table_writer.publish.reads import require_as_read
 from table_writer.publish.recovery import Recovery
@@ -165,7 +167,8 @@ class Publisher:
         plan = staged.plan
         if plan.reads and plan.mode is not WriteMode.APPEND:
             table = self._table(plan)
-            values = [one.values for one in self._with_emptied(plan, entry_of(staged, self._opened), table).partitions]
+            draft = self._with_emptied(plan, entry_of(staged, self._opened), table, 0)
+            values = [one.values for one in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
@@ -190,12 +193,18 @@ class Publisher:
         """
         plan = carry_over.plan
         table = self._table(plan)
-        draft = self._with_emptied(plan, draft, table)
+        draft = self._with_emptied(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
+        not_shown = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
+        if not_shown:
+            add_unseen(self._opened, table, not_shown)
+            now = self._opened.metastore.get_partitions(table, values)
+        is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
         if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):
             return None
         while True:
+            now = confirmed(self._opened, table, now, state.newest) if is_building else now
             self._refuse_existing(plan, now)
             delete_after = datetime.now(UTC) + self._opened.retention
             staying = in_place.staying(table, now)
@@ -224,9 +233,17 @@ class Publisher:
         unseen = (*carry_over.unseen, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
-        return _Look(table, now, entry, replaced.notes)
+        return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
-    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
+    def _hidden_note(self, plan: WritePlan, table: Table) -> tuple[str, ...]:
+        """Say that what a catalog hides from a role, and the log does not know, is not replaced."""
+        is_asked = plan.scope is every_partition and not self._opened.metastore.switches_at_once(table)
+        partial = self._opened.why_partial() if is_asked else ""
+        return (f"partitions of other tools that are not shown to this role keep their rows: {partial}",) * bool(
+            partial
+        )
+
+    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
         An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
@@ -236,7 +253,8 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
-        emptied = plan.scope(names) - draft.partition_values
+        left_out = unlisted(self._opened, newest, names) if table.partition_columns else ()
+        emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
@@ -256,6 +274,8 @@ class Publisher:
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._opened.metastore.get_table(plan.table.name)
+        if table is not None:
+            require_named(plan.table.name, table, self._opened.metastore.uri)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             what = "dropped while it was being written"
         elif _description(table) != _description(plan.table):

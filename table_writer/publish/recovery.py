@@ -23,6 +23,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
+from table_writer.publish.base import require_dropped, require_superseded
 from table_writer.publish.evidence import Evidence, is_copied
 from table_writer.publish.switch import FIGURES, ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 
@@ -210,6 +211,10 @@ class Recovery:
             raise
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
+        if superseded and not behind:
+            now = self._confirmed(table, record, claimed, now, superseded, deadline)
+            found = self._evidence.states(claimed, now)
+            superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
         chosen = found.keys() - set(superseded) if behind else rules.to_switch(found)
@@ -242,6 +247,28 @@ class Recovery:
             return True
         self._log.record_outcome(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id)
         return False
+
+    def _confirmed(
+        self,
+        table: Table,
+        record: SlotRecord,
+        claimed: LogEntry,
+        now: PartitionsNow,
+        superseded: Collection[PartitionValues],
+        deadline: Deadline,
+    ) -> PartitionsNow:
+        """Make sure that another tool has moved or dropped partitions, before the entry is said not to have done them.
+
+        Raises ``ConflictError``, and the entry stays in doubt, if the metastore's answers may be old, or hide some.
+        """
+        try:
+            now = require_superseded(self._opened, table, record, now, superseded)
+            absent = [values for values in superseded if values not in now]
+            require_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
+        except ConflictError as error:
+            self._claimed.give_up(claimed, error)
+            raise
+        return now
 
     def _carry_out(
         self,

@@ -10,7 +10,16 @@ from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, readable_owner, require_in_place
+from table_writer.log.owner import (
+    Owner,
+    adopt_root,
+    home_of,
+    is_moved,
+    places_of,
+    readable_owner,
+    require_columns,
+    require_in_place,
+)
 from table_writer.log.root_markers import refuse_marked_root
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
@@ -135,6 +144,10 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
     found = readable_owner(opened.store, layout)
     _refuse_files_of_another(opened, layout, found, owner)
+    if found is not None and not accept_loss:
+        require_columns(found, owner)
+    if found is None or found.identity != owner.identity:
+        opened.require_all_columns()
     if table.partition_columns:
         require_in_place(opened.store, layout, table)
         if found is not None and not accept_loss:
@@ -150,6 +163,13 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
     if found is None or (found.database, found.name) == (owner.database, owner.name):
         return
     other = opened.metastore.get_table(TableName(found.database, found.name))
+    if other is None and (partial := opened.why_partial()):
+        raise InvalidInputError(
+            f"{layout.own}owner.json belongs to {found.database}.{found.name}, which the metastore does not show:"
+            f" {partial}, and the table may be there. Nothing was changed. Use a role that sees everything, and say so"
+            f" (TableWriterConfig(sees_everything=True), or --sees-everything).",
+            table=f"{owner.database}.{owner.name}",
+        )
     lives = other is not None and other.created_at_seconds == found.created_at_seconds
     if other is not None and lives and any(place.same_place(layout.root) for place in places_of(other)):
         raise InvalidInputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from table_writer.errors import (
@@ -90,15 +91,7 @@ class Switch:
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost, and the change cannot be seen: it may yet be
         applied. ``MetastoreError``: the metastore refused; nothing changed.
         """
-
-        def in_time() -> None:
-            if not deadline.allows(self.call_timeout_seconds):
-                raise MetastoreError(
-                    f"{entry.publish_timeout_seconds:g} s were not enough to publish; nothing was sent after them."
-                    " Look at the metastore's load, or raise publish_timeout_seconds, and retry.",
-                    **entry.named,
-                )
-
+        in_time = partial(self.require_time, entry, deadline)
         try:
             if now:
                 self._alter(table, entry, now, in_time)
@@ -116,6 +109,15 @@ class Switch:
         except MetastoreError as error:
             self._read_back(table, entry, error)
         return self._drop(table, entry, in_time)
+
+    def require_time(self, entry: LogEntry, deadline: Deadline) -> None:
+        """Raise ``MetastoreError`` if a call could end after the claim's time."""
+        if not deadline.allows(self.call_timeout_seconds):
+            raise MetastoreError(
+                f"{entry.publish_timeout_seconds:g} s were not enough to publish; nothing was sent after them."
+                " Look at the metastore's load, or raise publish_timeout_seconds, and retry.",
+                **entry.named,
+            )
 
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
         present = dict(now)
@@ -287,6 +289,10 @@ class ClaimedEntries:
         self._switch = Switch(
             opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout, counts=self._counts
         )
+
+    def in_time(self, entry: LogEntry, deadline: Deadline) -> None:
+        """Raise ``MetastoreError`` if no call of this entry may be sent any more."""
+        self._switch.require_time(entry, deadline)
 
     def claim(self, entry: LogEntry) -> bool:
         """Put the entry into its slot; ``False`` if somebody else was first.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
 from typing import Any, Final, NoReturn
+from weakref import WeakSet
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +36,11 @@ FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
 }
 SERDES: Final = {"parquethiveserde": "parquet", "orcserde": "orc"}
 WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
+
+CHAR: Final = re.compile(r"(?<!var)char\(")
+WRITTEN_BY_SPARK: Final = b"org.apache.spark.version"  # of a footer: CHAR was padded as it was written
+LONGEST_WAIT_SECONDS: Final = 1.0  # at the end of the process, for scans that were not read to their end
+_open_files: WeakSet[_OpenFile] = WeakSet()
 
 Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
 """Files by their URI."""
@@ -199,6 +208,13 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
             " by their order. Write the partition again",
             table=str(table.name),
         )
+    blanks = [column.name for column in table.columns if CHAR.search(column.type.lower())]
+    if blanks and fragment.format.default_extname == "parquet" and WRITTEN_BY_SPARK not in (there.metadata or {}):
+        raise InvalidInputError(
+            f"{fragment.path} of {table.name} was not written by Spark: column {blanks[0]} is a CHAR, which Spark pads"
+            " with blanks as it reads, and pyarrow does not. Read it with Spark, or write the partition again",
+            table=str(table.name),
+        )
     if found := _other_spelling(wanted, there):
         raise InvalidInputError(
             f"{fragment.path} of {table.name} spells column {found[0]} as {found[1]}: Spark and Hive read it, pyarrow"
@@ -230,7 +246,18 @@ def _fields(kind: Any) -> list[Any]:
     return list(kind) if pa.types.is_struct(kind) else []
 
 
-@dataclass
+def _wait_for_readers() -> None:
+    """Let pyarrow's threads drop the files that they hold: one that does so while Python ends aborts the process."""
+    gc.collect()
+    end = time.monotonic() + LONGEST_WAIT_SECONDS
+    while len(_open_files) and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+atexit.register(_wait_for_readers)
+
+
+@dataclass(eq=False)
 class _OpenFile:
     """A file as pyarrow reads it: each read is one request for a range, of exactly the file that was listed."""
 
@@ -238,6 +265,9 @@ class _OpenFile:
     info: ObjectInfo
     position: int = 0
     closed: bool = False
+
+    def __post_init__(self) -> None:
+        _open_files.add(self)
 
     def read(self, size: int = -1) -> bytes:
         body = self.store.read_range(self.info, self.position, self.info.size_bytes if size < 0 else size)

@@ -6,7 +6,7 @@ The decision about locations is pure: the log, the metastore's locations and age
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -134,10 +134,16 @@ class InUse:
         return self._inside if self._own.holds(place) else self._all
 
 
-def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
-    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt."""
-    live = set()
+def in_use(history: History, partitions: Iterable[Partition], why_partial: Callable[[], str] = str) -> InUse:
+    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt.
+
+    Of a partition that the log has, and that the metastore does not show, it may be any place where it ever was, if
+    ``why_partial`` says why the partition may be hidden.
+    """
+    live: set[Place] = set()
+    shown: set[PartitionValues] = set()
     for partition in partitions:
+        shown.add(partition.values)
         try:
             live.add(Location.parse(partition.location).place)
         except InvalidInputError as error:
@@ -145,7 +151,29 @@ def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
                 f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
-    return InUse(history.layout, live | history.in_use())
+    lacking = {values for values, one in history.current.items() if one.partition.new_location is not None} - shown
+    hidden = _former_places(history, lacking) if lacking and why_partial() else frozenset()
+    return InUse(history.layout, live | history.in_use() | hidden)
+
+
+def _former_places(history: History, wanted: Collection[PartitionValues]) -> frozenset[Place]:
+    """Return all places where the log says that these partitions were, as far as entries, or a fold, still say so.
+
+    A fold does not say whose a place is that was left; of this library's own the last directories do.
+    """
+    named = [one for record in history.records for one in record.entry.partitions if one.values in wanted]
+    named += [history.current[values].partition for values in wanted]
+    texts = {text for one in named for text in (one.old_location, one.new_location, one.source) if text is not None}
+    places = [location for text in texts if (location := Location.parse_any(text)) is not None]
+    own = {_below_write(history.layout, location) for location in places} - {""}
+    left = [one.location for one in history.left.values() if _below_write(history.layout, one.location) in own]
+    return frozenset(location.place for location in (*places, *left))
+
+
+def _below_write(layout: TableLayout, location: Location) -> str:
+    """Return the directories of a partition below its write's own, empty where it is not this library's."""
+    below = location.key.removeprefix(layout.all_data.key)
+    return below.partition("/")[2] if below != location.key else ""
 
 
 def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:

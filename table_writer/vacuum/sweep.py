@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
@@ -79,6 +79,7 @@ class Vacuum:
         self._layout = opened.layout
         self._clock = clock
         self._others: Others | None = None
+        self._why_partial = cache(opened.why_partial)  # asked once, if at all
         self.look: Look | None = None  # what the last run has seen
 
     def run(self, ages: Ages, *, dry_run: bool) -> Vacuumed:
@@ -92,7 +93,7 @@ class Vacuum:
             if looks_again and self._is_overtaken(self.look):
                 looks_again -= 1
                 continue
-            used = in_use(history, partitions.values())
+            used = in_use(history, partitions.values(), self._why_partial)
             staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
             chosen = self._spare_others(due(history, used, ages, staged))
             plan = Vacuumed(
@@ -212,12 +213,16 @@ class Vacuum:
         return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
 
     def _in_use(self, history: History) -> InUse:
-        return in_use(history, self._opened.metastore.get_all_partitions(self._opened.table).values())
+        shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
+        return in_use(history, shown, self._why_partial)
 
     def _spare_others(self, chosen: Due) -> Due:
         """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
         if not any(left.objects for left in chosen.locations):
             return chosen
+        if partial := self._why_partial():
+            reason = f"other tables may have files there that this role does not see: {partial}; see sees_everything"
+            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
         try:
             self._others = self._others or Others(self._opened.metastore, self._layout, self._opened.table)
         except MetastoreError as error:

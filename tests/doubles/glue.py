@@ -64,6 +64,64 @@ class StoredTable:
     archived: int = 0
 
 
+@dataclass
+class Answers:
+    """What reads are answered with: filtered, redirected, old. Nothing of it is the truth, and changes go there."""
+
+    hidden_columns: frozenset[str] = frozenset()
+    """As of Lake Formation: not shown, and Spark's own schema neither."""
+    hidden_partitions: frozenset[PartitionValues] = frozenset()
+    hidden_tables: frozenset[TableName] = frozenset()
+    links: dict[TableName, tuple[str, TableName]] = field(default_factory=dict)
+    """Resource links: which catalog's table is answered for a name."""
+    keeps_link_names: bool = False
+    """Whether an answer keeps the link's own names, with its ``TargetTable``, or has the target's."""
+    is_registered: bool = False  # with Lake Formation
+    keeps_past: bool = False  # from now on, so that answers can be old
+    past: list[dict[TableName, StoredTable]] = field(default_factory=list)
+    age: Callable[[str], int] = lambda _: 0
+    """By how many changes an answer to an operation is old."""
+
+    def shown(self, operation: str, arguments: dict[str, Any], read: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        """Read, and leave out what the role does not see."""
+        asked = TableName(arguments.get("DatabaseName", ""), arguments.get("TableName", arguments.get("Name", "")))
+        if asked in self.hidden_tables:
+            raise RefusedError(*MISSING)
+        catalog, target = self.links.get(asked, ("", asked))
+        renamed = {"DatabaseName": target.database}
+        renamed |= {key: target.name for key in ("TableName", "Name") if key in arguments}
+        answer = read(**(arguments | (renamed if asked in self.links else {})))
+        if "Table" in answer:
+            answer["Table"] = self._table(answer["Table"], catalog, asked, target)
+        for table in answer.get("TableList", ()):
+            table.update(self._table(table, "", asked, asked))
+        if "TableList" in answer:
+            names = {name.name for name in self.hidden_tables if name.database == asked.database}
+            answer["TableList"] = [one for one in answer["TableList"] if one["Name"] not in names]
+        if "Partitions" in answer:
+            hidden = self.hidden_partitions
+            answer["Partitions"] = [one for one in answer["Partitions"] if tuple(one["Values"]) not in hidden]
+        return answer
+
+    def _table(self, table: dict[str, Any], catalog: str, asked: TableName, target: TableName) -> dict[str, Any]:
+        table = {
+            **table,
+            "IsRegisteredWithLakeFormation": self.is_registered,
+            "StorageDescriptor": dict(table["StorageDescriptor"]),
+        }
+        if self.hidden_columns:
+            columns = table["StorageDescriptor"].get("Columns", [])
+            table["StorageDescriptor"]["Columns"] = [one for one in columns if one["Name"] not in self.hidden_columns]
+            given = table.get("Parameters", {})
+            table["Parameters"] = {k: v for k, v in given.items() if not k.startswith("spark.sql.sources.schema")}
+        if catalog:
+            table["CatalogId"] = catalog
+        if catalog and self.keeps_link_names:
+            named = {"CatalogId": catalog, "DatabaseName": target.database, "Name": target.name}
+            table |= {"DatabaseName": asked.database, "Name": asked.name, "TargetTable": named}
+        return table
+
+
 class GlueServer:
     """What Glue keeps, and how it answers.
 
@@ -74,6 +132,8 @@ class GlueServer:
         :class:`~tests.doubles.faults.Late` before it keeps it in :attr:`pending`.
     refuse_entry
         Asked about each entry of a changing batch: returns a code to refuse it with, or nothing.
+    answers
+        What a role is shown, and how old it is: changes nothing of what is kept.
     """
 
     def __init__(self) -> None:
@@ -81,6 +141,7 @@ class GlueServer:
         self.on_call: Callable[[str, str], None] | None = None
         self.refuse_entry: Callable[[PartitionValues], str | None] = lambda _: None
         self.pending: list[Callable[[], object]] = []
+        self.answers = Answers()
         self.column_statistics: set[tuple[PartitionValues, str]] = set()
         """Of which partitions, and which of their columns, there are some."""
         self._lock = threading.RLock()
@@ -110,12 +171,32 @@ class GlueServer:
             raise late.error or RuntimeError("a client that never repeats a request") from None
         try:
             with self._lock:
-                status, body = 200, getattr(self, operation)(**arguments)
+                status, body = 200, self._answered(operation, arguments)
         except RefusedError as refused:
             status, body = refused.status, {"__type": refused.code, "message": refused.text}
         self._tell(operation, "after")
         raw = json.dumps(body).encode()
         return AWSResponse(request.url, status, HeadersDict({"x-amzn-RequestId": "1"}), _Raw(raw))  # type: ignore[arg-type]
+
+    def _answered(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Change what is kept, or read it as the role is shown it, or as it was."""
+        if operation.startswith(("Get", "BatchGet")):
+            with self._as_it_was(operation):
+                return self.answers.shown(operation, arguments, getattr(self, operation))
+        if self.answers.keeps_past:
+            self.answers.past.append(deepcopy(self.tables))
+        done: dict[str, Any] = getattr(self, operation)(**arguments)
+        return done
+
+    @contextmanager
+    def _as_it_was(self, operation: str) -> Any:
+        now, age = self.tables, self.answers.age(operation)
+        past = self.answers.past
+        self.tables = past[max(0, len(past) - age)] if age and past else now
+        try:
+            yield
+        finally:
+            self.tables = now
 
     def _tell(self, operation: str, phase: str) -> None:
         if self.on_call is not None:
@@ -261,10 +342,10 @@ class GlueDouble(GlueMetastore):
     ``on_call`` takes the protocol's names of calls; ``before``, nothing has changed. It is called for each request.
     """
 
-    def __init__(self, *, change_batch: int = 100) -> None:
+    def __init__(self, *, change_batch: int = 100, catalog_id: str = "") -> None:
         self.server = GlueServer()
         self.waited: list[float] = []
-        settings = GlueSettings(region="us-east-1", change_batch=change_batch)
+        settings = GlueSettings(region="us-east-1", change_batch=change_batch, catalog_id=catalog_id)
         super().__init__(settings, connect=self.server.connect, sleep=self.waited.append)
 
     @property

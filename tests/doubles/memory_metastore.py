@@ -68,6 +68,8 @@ class MemoryMetastore:
         """What :meth:`server_version` answers; can be set."""
         self.immovable: dict[TableName, str] = {}
         """What :meth:`why_immovable` answers of a table; can be set."""
+        self.partial = ""
+        """What :meth:`why_partial` answers; can be set."""
         self.answers_for_missing_tables = "error"
         """``"empty"``: a table that is gone has no partitions, as in Hive 4; can be set."""
         self.character_set = ""
@@ -139,6 +141,13 @@ class MemoryMetastore:
             self.add_partitions(scratch, [Partition(values=(value,), location=location) for value in values])
         finally:
             self.drop_table(scratch.name)
+
+    def why_partial(self, table: Table) -> str:
+        with self._call("why_partial", "get_config_value"):
+            return self.partial
+
+    def why_unproven(self, table: Table) -> str:
+        return ""
 
     def switches_at_once(self, table: Table) -> bool:
         return True

@@ -241,3 +241,26 @@ def test_an_owner_that_cannot_be_read_is_named() -> None:
     store.put(LAYOUT.owner_key, b"{")
     with pytest.raises(InvalidInputError, match=r"s3a://lake/mart/orders/_table_writer/owner\.json"):
         require_owner(store, LAYOUT, OWNER)
+
+
+def test_what_the_metastore_has_shown_is_kept_and_grows_and_what_it_hides_later_is_refused() -> None:
+    store, two = MemoryStore(), replace(OWNER, columns=("a", "b"))
+    take_root(store, LAYOUT, replace(OWNER, columns=("a",)))
+    require_owner(store, LAYOUT, two)  # a call that is no write notes nothing
+    require_owner(store, LAYOUT, replace(OWNER, columns=("a",)))
+    require_owner(store, LAYOUT, two, notes_columns=True)
+    for call in (take_root, require_owner, is_of_earlier_table):
+        with pytest.raises(InvalidInputError, match=r"does not show 1 column .*: b\..*adopt .*--accept-loss"):
+            call(store, LAYOUT, replace(OWNER, columns=("a", "c")))
+    adopt_root(store, LAYOUT, replace(OWNER, columns=("a",)))
+    assert require_owner(store, LAYOUT, replace(OWNER, columns=("a",)))
+
+
+def test_a_table_of_too_many_columns_keeps_none_and_is_asked_about_each_time() -> None:
+    store, wide = MemoryStore(), replace(OWNER, columns=tuple(f"column_{number:05d}" for number in range(5_000)))
+    take_root(store, LAYOUT, wide)
+    asked: list[int] = []
+    for _ in range(2):
+        require_owner(store, LAYOUT, wide, complete=lambda: asked.append(1), notes_columns=True)
+    stored = store.get(LAYOUT.owner_key)
+    assert (len(asked), stored is not None and len(stored.body) < 1_000) == (2, True)

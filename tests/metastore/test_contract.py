@@ -430,3 +430,25 @@ def test_threads_share_one_metastore(world: World) -> None:
         locations = list(pool.map(switch, range(8)))
     assert locations == [f"{world.root}/{number}-4/" for number in range(8)]
     assert world.metastore.call_counts()[ALTER] == 40
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        ("org.apache.hadoop.hive.metastore.DefaultMetaStoreFilterHookImpl", ""),
+        ("org.apache.hadoop.hive.ql.security.authorization.plugin.metastore.HiveMetaStoreAuthorizer", "leaves out"),
+        (None, ""),  # it does not say
+    ],
+)
+def test_a_server_with_a_filter_may_hide_what_is_there(hook: str | None, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = Server("4.0.1", has_indexes=False, timeout=hook)
+        thread = threading.Thread(target=server.serve_one_connection, args=(listener,), daemon=True)
+        thread.start()
+        uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        name = TableName("mart", "orders")
+        table = Table(name=name, kind="EXTERNAL_TABLE", location="s3a://a/b/", columns=(), partition_columns=())
+        with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:
+            assert said in metastore.why_partial(table)
+            assert bool(metastore.why_partial(table)) is bool(said)
+        thread.join()

@@ -21,6 +21,7 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.open_table import Services
 from table_writer.model.table import NULL_PARTITION, Column, Partition, Table, TableName
+from table_writer.read import dataset
 from table_writer.read.dataset import open_dataset
 from table_writer.read.types import arrow_schema
 from tests.doubles.memory_metastore import MemoryMetastore
@@ -321,3 +322,22 @@ def test_a_dataset_is_read_only(orders: Orders) -> None:
 def test_without_a_metastore_the_call_says_what_is_missing() -> None:
     with pytest.raises(InvalidInputError, match=r"hive\.metastore\.uris"):
         read_arrow("mart.orders")
+
+
+@pytest.mark.parametrize("kind", ["char(4)", "array<char(4)>"])
+def test_a_char_that_spark_would_pad_is_refused_where_it_may_be_unpadded(kind: str) -> None:
+    orders = Orders(columns=f"id bigint, code {kind}, note varchar(4)")
+    rows = pa.table({"id": [1], "code": ["ab"]})
+    orders.add(("1",), rows)
+    with pytest.raises(InvalidInputError, match="column code is a CHAR"):
+        orders.read()
+    of_spark = Orders(columns="id bigint, code char(4)")
+    padded = pa.table({"id": [1], "code": ["ab  "]})
+    of_spark.add(("1",), padded.replace_schema_metadata({"org.apache.spark.version": "4.1.2"}))
+    assert of_spark.read().to_table()["code"].to_pylist() == ["ab  "]
+
+
+def test_no_thread_of_pyarrow_holds_a_file_when_the_process_ends(orders: Orders) -> None:
+    assert orders.read().to_table().num_rows == 8
+    dataset._wait_for_readers()
+    assert len(dataset._open_files) == 0
