@@ -126,17 +126,34 @@ class Operations:
         return self._once(random, WriteMode.APPEND, in_place=True)
 
     def _once(self, random: Random, mode: WriteMode, *, in_place: bool = False) -> str:
-        key = random.choice(("query/1", "query/2", "other"))
+        return self._with_key(self._key(random), random, mode, in_place=in_place)
+
+    def _with_key(
+        self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, in_place: bool = False
+    ) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
         plan = self._plan(rows, mode, key=key, in_place=in_place)
         write_id = plan.write_id
         try:
-            self._on.world.services().require_new_key(key)
+            self._on.world.services().require_new_key(key, self._query_ids(key))
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id = repeated.entry.write_id
         self._on.oracle.acknowledged(write_id)
         return f"published by {write_id[-3:]}"
+
+    def _key(self, random: Random) -> str:
+        return random.choice(("query/1", "query/2", "other"))
+
+    def _query_ids(self, _: str) -> frozenset[str] | None:
+        """Return the queries that a stream's batch may be of; ``None`` for a single call."""
+        return None
+
+    def _staged_id(self, random: Random) -> str:
+        """Return one of the writes that were staged last."""
+        write_id = random.choice(self._on.staged[-3:])
+        self._on.waiting.pop(write_id, None)
+        return write_id
 
     def stage(self, random: Random) -> str:
         mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
@@ -156,8 +173,7 @@ class Operations:
     def publish(self, random: Random) -> str:
         if not self._on.staged:
             return "nothing is staged"
-        write_id = random.choice(self._on.staged[-3:])
-        self._on.waiting.pop(write_id, None)
+        write_id = self._staged_id(random)
         self._on.tell(f"  of {write_id[-3:]}")
         result: Any = self._on.world.keeper.publish(self._on.table, write_id)
         self._on.oracle.acknowledged(write_id)
@@ -166,9 +182,9 @@ class Operations:
     def discard(self, random: Random) -> str:
         if not self._on.staged:
             return "nothing is staged"
-        write_id = random.choice(self._on.staged[-3:])
-        self._on.waiting.pop(write_id, None)
+        write_id = self._staged_id(random)
         self._on.world.keeper.discard(self._on.table, write_id)
+        self._on.oracle.discarded(write_id)
         return f"discarded {write_id[-3:]}"
 
     def recover(self, _: Random) -> str:

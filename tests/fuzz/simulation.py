@@ -92,6 +92,9 @@ class Pending:
 class Simulation:
     """A table and all who work on it."""
 
+    atomic: Collection[str] = WITHOUT_CALLS
+    """Operations in whose calls nothing happens."""
+
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = START
@@ -158,7 +161,7 @@ class Simulation:
     def do(self, step: Step, *, must_succeed: bool = False) -> bool:
         """Carry one operation out, as a process of its own; returns whether it came to its end."""
         operation = getattr(self._operations, step.operation.replace(" ", "_"))
-        if step.operation in WITHOUT_CALLS:
+        if step.operation in self.atomic:
             with self.unhooked():
                 operation(Random(step.seed))
             self._look()
@@ -324,13 +327,17 @@ class Simulation:
             self._took_effect(process, service, call, key)
         started = self.now
         process.calls[service, call, phase] += 1
+        self._meet(process, service, call, phase, key)
+        if phase == "before":
+            self._begins(process, service, call, key, self.now - started)
+
+    def _meet(self, process: Process, service: str, call: str, phase: str, key: str) -> None:
+        """Let happen what the history has for this call."""
         for event in process.step.events:
             if (event.service, event.call, event.phase) == (service, call, phase) and process.calls[
                 service, call, phase
             ] == event.number:
                 self._happen(process, event, key)
-        if phase == "before":
-            self._begins(process, service, call, key, self.now - started)
 
     def _require_in_time(self, process: Process, call: str, key: str) -> None:
         """What is added to a location once others may have gone on can come when it was left long ago."""
