@@ -103,6 +103,7 @@ class Run(Simulation):
         self._operations = ChosenOperations(self)
         self.schedule = schedule
         self.steps: list[Reached] = []
+        self.begun_at = 0
         self._said_rows: dict[str, list[int]] = {}
         self._running: Worker | None = None
         self._preempted: list[int] = []
@@ -197,6 +198,7 @@ class Run(Simulation):
 
     def go(self) -> None:
         """Carry the schedule out, until all its actors have ended."""
+        self.begun_at = len(self.trace)
         with self.strings(), self._hooked():
             while (worker := self._next()) is not None:
                 point = worker.greenlet.switch(self._reply(worker))
@@ -217,7 +219,7 @@ class Run(Simulation):
             with self.unhooked():
                 self.world.keeper.adopt(self.table, accept_loss=True)
             last = ("recover", "append_all") if self._builds_first else ("append_all", "recover")
-            for operation in (*last, "days_pass", "days_pass", "vacuum", "recover"):
+            for operation in (*last, "days_pass", "days_pass", "vacuum"):
                 if self.oracle.wrong:
                     return
                 unclear = frozenset(self.oracle.unclear)

@@ -1,0 +1,50 @@
+"""Who meets whom: all pairs, and the triples of those that resolve each other."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, product
+from typing import Final
+
+from .actors import ACTORS, OURS
+
+PAIRS: Final = tuple(
+    (one, other)
+    for one, other in combinations_with_replacement(ACTORS, 2)
+    if one in OURS  # other tools among themselves are nothing of ours
+)
+
+DYING: Final = (
+    "append",
+    "append in place",
+    "append once",
+    "append in place once",
+    "overwrite table",
+    "overwrite once",
+    "create",
+    "compact",
+    "batch",
+    "batch in place",
+    "publish",
+    "publish in place",
+    "rollback",
+    "restore",
+    "overwrite where",
+)
+"""Entries that others may find in doubt."""
+RESOLVING: Final = ("recover", "append", "discard", "rollback", "vacuum", "move", "insert")
+TRIPLES: Final = tuple(
+    dict.fromkeys(
+        (
+            *((one, "recover", other) for one, other in product(DYING, ("append", "rollback", "move", "insert", "vacuum"))),
+            *((one, "recover", one) for one in DYING),
+            *((one, "append", "rollback") for one in DYING if one != "append"),
+            *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
+            *((one, "discard", "append") for one in ("publish", "publish in place")),
+            *((one, "move", one) for one in ("append once", "append in place once", "overwrite once", "batch", "publish")),
+            ("batch", "append once", "batch"),
+            ("batch", "later batch", "batch"),
+            ("append once", "batch", "append once"),
+        )
+    )
+)
+"""A write that dies, who resolves it, and who builds on that."""
