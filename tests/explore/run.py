@@ -104,6 +104,7 @@ class Run(Simulation):
         self.schedule = schedule
         self.steps: list[Reached] = []
         self.begun_at = 0
+        self._has_ended = False
         self._said_rows: dict[str, list[int]] = {}
         self._running: Worker | None = None
         self._preempted: list[int] = []
@@ -119,8 +120,7 @@ class Run(Simulation):
     @property
     def worker(self) -> Worker | None:
         """Return whose greenlet runs; none for what is done before and after."""
-        now = greenlet.getcurrent()
-        return next((one for one in self._workers if one.greenlet is now), None)
+        return getattr(greenlet.getcurrent(), "worker", None)
 
     @property
     def actor(self) -> Actor:
@@ -215,6 +215,7 @@ class Run(Simulation):
         """Let everything late arrive, recover, and clean up weeks later: nothing is left behind."""
         with self.strings(), self._hooked():
             self._running = None
+            self._has_ended = True
             self.advance(2 * DAY_SECONDS)
             with self.unhooked():
                 self.world.keeper.adopt(self.table, accept_loss=True)
@@ -224,7 +225,8 @@ class Run(Simulation):
                     return
                 unclear = frozenset(self.oracle.unclear)
                 self.do(Step(operation, 0), must_succeed=True)
-                self._look(at_rest=True, decided=unclear if operation == "recover" else ())
+                if operation in {"recover", "vacuum"}:
+                    self._look(at_rest=True, decided=unclear if operation == "recover" else ())
             if self.oracle.stale and not self.oracle.wrong:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
             with self.unhooked():
@@ -270,6 +272,7 @@ class Run(Simulation):
         worker = self._workers[number]
         if worker.greenlet is None:
             worker.greenlet = greenlet.greenlet(lambda _: self.do(Step(worker.actor.operation, 0)))
+            worker.greenlet.worker = worker
         if worker.stands_since is not None:
             worker.stood_still += self.now - worker.stands_since
             worker.stands_since = None
@@ -300,6 +303,10 @@ class Run(Simulation):
             self._happen(process, replace(event, service=service, call=call, phase=phase), key)
 
     # What readers see
+
+    def _read_older_versions(self) -> None:
+        if self._running is None and self._has_ended:
+            super()._read_older_versions()
 
     def _say_rows(self) -> None:
         if not self.is_told:
