@@ -205,6 +205,7 @@ class Run(Simulation):
                 self._say_rows()
                 if worker.greenlet.dead:
                     self._running = None
+                    self._note_sights()
                 else:
                     self._reached(worker, point)
                 if self.oracle.wrong:
@@ -303,6 +304,14 @@ class Run(Simulation):
             self._happen(process, replace(event, service=service, call=call, phase=phase), key)
 
     # What readers see
+
+    def _note_sights(self) -> None:
+        """Note what readers see once an actor has ended, if that is what the newest version says."""
+        with self.unhooked():
+            if self.are_others_at_work:
+                self._open.add(self.oracle.newest())
+            else:
+                self._remember()
 
     def _read_older_versions(self) -> None:
         if self._running is None and self._has_ended:

@@ -133,13 +133,13 @@ class Operations:
     ) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
         plan = self._plan(rows, mode, key=key, in_place=in_place)
-        write_id = plan.write_id
+        write_id, is_repeated = plan.write_id, False
         try:
             self._on.world.services().require_new_key(key, self._query_ids(key))
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
-            write_id = repeated.entry.write_id
-        self._on.oracle.acknowledged(write_id)
+            write_id, is_repeated = repeated.entry.write_id, True
+        self._on.oracle.acknowledged(write_id, repeated=is_repeated)
         return f"published by {write_id[-3:]}"
 
     def _key(self, random: Random) -> str:
@@ -176,7 +176,7 @@ class Operations:
         write_id = self._staged_id(random)
         self._on.tell(f"  of {write_id[-3:]}")
         result: Any = self._on.world.keeper.publish(self._on.table, write_id)
-        self._on.oracle.acknowledged(write_id)
+        self._on.oracle.acknowledged(write_id, repeated=result.repeated)
         return f"published as {result.version}{' before' if result.repeated else ''}"
 
     def discard(self, random: Random) -> str:

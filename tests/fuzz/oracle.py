@@ -266,10 +266,12 @@ class Oracle:
 
     def require_whole(self) -> None:
         """Compare outcomes with what callers were told, and with what came of appends in place."""
-        for record in self.world.history().records:
+        records = self.world.history().records
+        published = {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
+        for record in records:
             entry = record.entry
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
-                self._require_unseen(entry)
+                self._require_unseen(entry, is_told=entry.write_id in self.told - published)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
                 if value in self.once_wild or one.values in record.superseded:
@@ -311,9 +313,9 @@ class Oracle:
         if original.write_id in self.withdrawn and original.operation is Operation.WRITE:
             self.blame(f"write {original.write_id} shows, though it was discarded")
 
-    def _require_unseen(self, entry: LogEntry) -> None:
+    def _require_unseen(self, entry: LogEntry, *, is_told: bool) -> None:
         """What is on record as abandoned was never told to be published, nor seen."""
-        if entry.write_id in self.told:
+        if is_told:
             self.blame(f"write {entry.write_id} is said to be published, and on record as abandoned")
         values = {one.value for one in self.effects if one.original.version == entry.version} - self.once_wild
         if values:
@@ -325,10 +327,12 @@ class Oracle:
         if any(one.original.write_id == write_id for one in self.effects):
             self.blame(f"write {write_id} is said to be discarded, and it was published")
 
-    def acknowledged(self, write_id: str) -> None:
-        """A caller was told that a write is published."""
+    def acknowledged(self, write_id: str, *, repeated: bool = False) -> None:
+        """A caller was told that a write is published, or was before; where another tool came between, it may be last."""
         self.told.add(write_id)
         for value, ids in self.writes[write_id].rows.items():
+            if value in self.once_wild and not repeated:
+                continue
             if never := ids - self.shown.get(value, set()):
                 self.blame(f"write {write_id} is said to be published, and nobody ever saw {sorted(never)} in {value}")
         effects = [one for one in self.effects if one.original.write_id == write_id]
