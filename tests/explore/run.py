@@ -29,6 +29,9 @@ from tests.publish.world import plain
 from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, Actor, ChosenOperations
 from .schedule import Deviation, Schedule
 
+PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS * 86_400.0}
+"""How long an actor is paused before another goes on: longer than a claim lasts, and than anything does."""
+POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wants to: fewer calls say the same
 LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
 TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
 FIRST: Final = ("overwrite", "append", "days pass", "overwrite")
@@ -45,6 +48,7 @@ class Point:
     call: str
     phase: str
     key: str
+    is_fixed: bool = False  # it reads an entry or an outcome that is there: nobody changes one
 
     @property
     def changes(self) -> bool:
@@ -69,6 +73,7 @@ class Worker:
     todo: deque[Deviation] = field(default_factory=deque)
     stands_since: float | None = None
     stood_still: float = 0.0
+    result: str = ""
 
 
 class ActorWorld(SimulatedWorld):
@@ -104,6 +109,7 @@ class Run(Simulation):
         self.schedule = schedule
         self.steps: list[Reached] = []
         self.begun_at = 0
+        self.went = ""
         self._has_ended = False
         self._said_rows: dict[str, list[int]] = {}
         self._running: Worker | None = None
@@ -112,7 +118,7 @@ class Run(Simulation):
         if begin is not None:
             begin.set_up(self)
         for number, name in enumerate(schedule.actors):
-            world = ActorWorld(store=self._base.store, metastore=self._base.metastore, sleep=self.advance)
+            world = ActorWorld(store=self._base.store, metastore=self._base.metastore, sleep=self._sleep)
             self._workers.append(Worker(number, ACTORS[name], world, row_id=1_000 * (number + 1)))
 
     # Who is at work
@@ -159,6 +165,9 @@ class Run(Simulation):
     def are_others_at_work(self) -> bool:
         """Whether anybody of ours has begun and not ended, dead ones left out."""
         return any(one.processes for one in self._workers)
+
+    def _sleep(self, seconds: float) -> None:
+        self.advance(max(seconds, POLL_SECONDS))
 
     def tell(self, text: str) -> None:
         worker = self.worker
@@ -254,8 +263,7 @@ class Run(Simulation):
                 self.tell_of(worker, f"is paused; {self.schedule.actors[deviation.to]} goes on")
                 worker.stands_since = self.now if deviation.what == "stand still" else None
                 self._preempted.append(worker.number)
-                if deviation.what != "switch":
-                    self.advance(DAYS * DAY_SECONDS)
+                self.advance(PAUSES.get(deviation.what, 0))
                 worker = self._take(deviation.to)
         if worker is None and (self._preempted or self._waiting):
             worker = self._take(self._preempted[-1] if self._preempted else self._waiting[0])
@@ -265,6 +273,14 @@ class Run(Simulation):
     def tell_of(self, worker: Worker, text: str) -> None:
         """Say what happens to an actor."""
         self.tell(f"[{worker.number} {self.schedule.actors[worker.number]}] {text}")
+
+    def do(self, step: Step, *, must_succeed: bool = False) -> bool:
+        before = len(self.trace)
+        ended = super().do(step, must_succeed=must_succeed)
+        if worker := self.worker:
+            said = [line.partition("= ")[2] for line in self.trace[before:] if "= " in line]
+            worker.result = said[-1][:25] if said else ""
+        return ended
 
     def _take(self, number: int) -> Worker:
         for numbers in (self._preempted, self._waiting):
@@ -298,7 +314,8 @@ class Run(Simulation):
         if worker is None or (phase == "after" and call not in CHANGING):
             return
         worker.points += 1
-        point = Point(worker.number, worker.points, service, call, phase, key)
+        is_fixed = call in {"get", "head"} and "/log/0" in key and key in self._base.store._objects
+        point = Point(worker.number, worker.points, service, call, phase, key, is_fixed)
         event = self._hub.switch(point)
         if event is not None:
             self._happen(process, replace(event, service=service, call=call, phase=phase), key)
@@ -336,6 +353,19 @@ class Run(Simulation):
             seen = [sorted(one.get(value, [])) for one in self._sights[version]]
             if rows not in seen:
                 self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+
+    def outline(self) -> str:
+        """Return what became of everything, in few words: a run with another outline than all before is worth following."""
+        partitions = self._base.metastore._partitions[self._base.name]
+        places = [(v, write_id_of(one.location)) for v, one in sorted(partitions.items())]
+        with self.unhooked():
+            records = [
+                (one.entry.version, one.entry.operation, one.outcome, one.recorded_by, sorted(one.superseded))
+                for one in self._base.history().records[-5:]
+            ]
+        results = [one.result for one in self._workers]
+        rows = sorted((value, len(ids)) for value, ids in self.oracle.expected.items())
+        return repr((places, records, results, rows, len(self.pending)))
 
     def state(self) -> str:
         """Return a digest of all there is, without times: two runs that end in one state go on alike."""
@@ -377,6 +407,12 @@ class Begin:
                 setattr(run.oracle, one.name, copied(getattr(old.oracle, one.name)))
 
 
+def write_id_of(location: str) -> str:
+    """Return whose files lie at a location."""
+    _, _, rest = location.partition("/_table_writer/")
+    return rest.split("/")[1][-5:] if rest else "elsewhere"
+
+
 def copied(value: Any) -> Any:
     """Copy containers, and leave in them what does not change."""
     if isinstance(value, dict):
@@ -397,6 +433,7 @@ def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: b
     run = Run(schedule, begin_of(tuple(sorted(schedule.actors))), is_told=is_told)
     run.go()
     if not run.oracle.wrong:
+        run.went = run.outline()
         state = run.state()
         if ended is None or state not in ended:
             run.end()

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 What = Literal[
-    "switch", "later", "stand still", "arrive", "death", "error", "answer lost", "late", "late and death", "twice"
+    "switch", "hour", "later", "stand still", "arrive", "death", "error", "answer lost", "late", "late and death", "twice"
 ]
 SIGNS: Final[dict[What, str]] = {
     "switch": ">",
-    "later": ">>",
-    "stand still": ">>!",
+    "hour": ">>",
+    "later": ">>>",
+    "stand still": ">>>!",
     "arrive": "~",
     "death": "!death",
     "error": "!error",
@@ -21,9 +22,9 @@ SIGNS: Final[dict[What, str]] = {
     "late and death": "!late-death",
     "twice": "!twice",
 }
-SWITCHES: Final[frozenset[What]] = frozenset({"switch", "later", "stand still"})
+SWITCHES: Final[frozenset[What]] = frozenset({"switch", "hour", "later", "stand still"})
 FAULTS: Final[frozenset[What]] = frozenset(SIGNS.keys() - SWITCHES - {"arrive"}) | {"stand still"}
-_DEVIATION: Final = re.compile(r"(\d+)@(\d+)(>>!|>>|>|~|![a-z-]+)(\d*)")
+_DEVIATION: Final = re.compile(r"(\d+)@(\d+)(>>>!|>>>|>>|>|~|![a-z-]+)(\d*)")
 
 
 @dataclass(frozen=True, order=True)

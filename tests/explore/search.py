@@ -24,21 +24,22 @@ from .schedule import SWITCHES, Deviation, Schedule, What
 ROOT: Final = "mart/orders/_table_writer/"
 WEIGHTS: Final[dict[What, float]] = {
     "switch": 6,
-    "later": 2,
+    "hour": 6,
+    "later": 1,
     "stand still": 0.5,
-    "arrive": 6,
+    "arrive": 8,
     "death": 3,
-    "error": 3,
+    "error": 4,
     "answer lost": 2,
     "late": 3,
     "late and death": 2,
     "twice": 1,
 }
 """How often each is drawn."""
-BUSY: Final = 4
+BUSY: Final = 10
 """How much more often something happens at the log or in the metastore than elsewhere."""
 Place = tuple[str, bool]
-ANYWHERE: Final = frozenset({("metastore", True), ("data", True), ("log", False)})
+ANYWHERE: Final = frozenset({("metastore", True), ("table", True), ("data", True), ("log", False)})
 """What another tool may touch."""
 
 
@@ -56,6 +57,8 @@ SLOW: Final = Bound(3, 2)
 
 def place_of(point: Point) -> Place:
     """Return what a call touches, and whether it changes it; data of writes is told apart by the write."""
+    if point.call == "get_table":
+        return "table", False
     if point.service == "metastore":
         return "metastore", point.changes
     below = point.key.removeprefix(ROOT)
@@ -114,6 +117,15 @@ class Failure:
     wrong: str
 
 
+@dataclass
+class Node:
+    """A schedule that was carried out, how it can depart further, and what did."""
+
+    schedule: Schedule
+    extensions: dict[Deviation, float]
+    children: dict[Deviation, Node] = field(default_factory=dict)
+
+
 class Exploration:
     """Explores what a few actors do to one table."""
 
@@ -121,7 +133,8 @@ class Exploration:
         self._actors = tuple(actors)
         self._bound = bound
         self._random = Random(f"{seed} {actors}")
-        self._steps: dict[Schedule, Sequence[Reached] | None] = {}
+        self._outlines: set[tuple[str, str]] = set()
+        self._is_whole = False
         self.figures = Figures()
         self.failures: list[Failure] = []
 
@@ -131,52 +144,66 @@ class Exploration:
         orders = [Schedule(one) for one in dict.fromkeys(permutations(self._actors))]
         if 3 * len(orders) > schedules:
             orders = self._random.sample(orders, max(1, schedules // 3))
-        for one in orders:
-            self._carried_out(one)
-        tries = 0
-        while self.figures.schedules < schedules and tries < 20 * schedules:
-            tries += 1
-            self._walk(self._random.choice(orders), schedules)
+        roots = [node for node in map(self._carried_out, orders) if node]
+        while self.figures.schedules < schedules and any(node.extensions for node in roots):
+            self._walk(self._random.choice(roots))
         self.figures.seconds += process_time() - begun
 
     def explore_all(self, most: int = 1_000_000) -> None:
         """Carry out every schedule within the bound."""
         begun = process_time()
-        waiting = [Schedule(one) for one in dict.fromkeys(permutations(self._actors))]
+        self._is_whole = True
+        waiting = [self._carried_out(Schedule(one)) for one in dict.fromkeys(permutations(self._actors))]
         while waiting and self.figures.schedules < most:
-            schedule = waiting.pop(0)
-            steps = self._carried_out(schedule)
-            if steps is not None:
-                waiting += [schedule.with_deviation(one) for one, _ in self._extensions(schedule, steps)]
+            node = waiting.pop(0)
+            if node:
+                waiting += [self._carried_out(node.schedule.with_deviation(one)) for one in node.extensions]
         self.figures.seconds += process_time() - begun
 
-    def _walk(self, schedule: Schedule, most: int) -> None:
-        depth = self._random.randint(1, self._bound.preemptions + self._bound.faults)
-        for _ in range(depth):
-            steps = self._carried_out(schedule)
-            if steps is None or self.figures.schedules >= most:
+    def _walk(self, node: Node) -> None:
+        """Depart from a schedule more and more, as far as the bound goes."""
+        while extension := self._drawn(node):
+            child = node.children.get(extension) or self._carried_out(node.schedule.with_deviation(extension))
+            if child is None:  # it has failed, or come to nothing new
+                del node.extensions[extension]
                 return
-            extensions = list(self._extensions(schedule, steps))
-            if not extensions:
+            node.children[extension] = child
+            if not child.extensions:
+                del node.extensions[extension]
                 return
-            kinds = sorted({one.what for one, _ in extensions})
-            kind = self._random.choices(kinds, [WEIGHTS[one] for one in kinds])[0]
-            chosen = [(one, weight) for one, weight in extensions if one.what == kind]
-            (deviation,) = self._random.choices([one for one, _ in chosen], [weight for _, weight in chosen])
-            schedule = schedule.with_deviation(deviation)
-        self._carried_out(schedule)
+            node = child
 
-    def _carried_out(self, schedule: Schedule) -> Sequence[Reached] | None:
-        """Return the points of a schedule, ``None`` if something was wrong."""
-        if schedule not in self._steps:
-            run = carried_out(schedule, self.figures.ended)
-            self.figures.schedules += 1
-            self.figures.by_depth[schedule.preemptions, schedule.faults] += 1
-            wrong = run.oracle.wrong
-            if wrong:
-                self.failures.append(Failure(schedule, wrong[0]))
-            self._steps[schedule] = None if wrong else run.steps
-        return self._steps[schedule]
+    def _drawn(self, node: Node) -> Deviation | None:
+        if not node.extensions:
+            return None
+        kinds = sorted({one.what for one in node.extensions})
+        kind = self._random.choices(kinds, [WEIGHTS[one] for one in kinds])[0]
+        chosen = [one for one in node.extensions if one.what == kind]
+        return self._random.choices(chosen, [node.extensions[one] for one in chosen])[0]
+
+    def _carried_out(self, schedule: Schedule) -> Node | None:
+        """Carry a schedule out; return it to depart from, unless it has failed, or come to nothing new."""
+        run = carried_out(schedule, self.figures.ended)
+        self.figures.schedules += 1
+        self.figures.by_depth[schedule.preemptions, schedule.faults] += 1
+        if run.oracle.wrong:
+            self.failures.append(Failure(schedule, run.oracle.wrong[0]))
+            return None
+        how = (run.went, self._last_of(schedule, run.steps))  # at other places all that counts is what came of it
+        if how in self._outlines and not self._is_whole:
+            return None
+        self._outlines.add(how)
+        return Node(schedule, dict(self._extensions(schedule, run.steps)))
+
+    def _last_of(self, schedule: Schedule, steps: Sequence[Reached]) -> str:
+        """Return of what kind the last deviation was."""
+        if not schedule.deviations:
+            return str(schedule)
+        last = schedule.deviations[-1]
+        at = next((one.point for one in steps if (one.point.actor, one.point.number) == (last.actor, last.point)), None)
+        if at is None or place_of(at)[0] not in {"log", "metastore"}:
+            return ""
+        return f"{last.what} {last.to} {at.actor, at.call, at.phase, place_of(at)[0]}"
 
     def _extensions(self, schedule: Schedule, steps: Sequence[Reached]) -> Iterator[tuple[Deviation, float]]:
         """Return what can happen after the last deviation, within the bound."""
@@ -187,31 +214,43 @@ class Exploration:
             last = schedule.deviations[-1]
             places = [(one.point.actor, one.point.number) for one in steps]
             begin = places.index((last.actor, last.point)) + 1 if (last.actor, last.point) in places else len(steps)
+        trims = any(ACTORS[one].operation == "vacuum" for one in schedule.actors)
+        claimants = {one.point.actor for one in steps[:begin] if _is_claim(one.point)}
         for step in steps[begin:]:
             point, place = step.point, place_of(step.point)
-            weight = BUSY if place[0] in {"log", "metastore"} else 1
-            for what in self._possible(step, may_preempt=may_preempt, may_fail=may_fail):
+            if _is_claim(point):
+                claimants.add(point.actor)
+            if point.is_fixed and not trims:
+                continue
+            is_busy = place[0] in {"log", "metastore"}
+            for what in self._possible(step, may_preempt=may_preempt, may_fail=may_fail, is_busy=is_busy or trims):
                 if what not in SWITCHES:
-                    yield Deviation(point.actor, point.number, what), weight
-                    continue
-                for other in step.others:
-                    if any(have_in_common(place, one) for one in places_of(schedule.actors[other])):
-                        yield Deviation(point.actor, point.number, what, other), weight
+                    yield Deviation(point.actor, point.number, what), BUSY if is_busy else 1
+                elif what == "switch" or point.actor in claimants or trims:
+                    for other in step.others:
+                        if any(have_in_common(place, one) for one in places_of(schedule.actors[other])):
+                            yield Deviation(point.actor, point.number, what, other), BUSY if is_busy else 1
 
-    def _possible(self, step: Reached, *, may_preempt: bool, may_fail: bool) -> Iterator[What]:
+    def _possible(self, step: Reached, *, may_preempt: bool, may_fail: bool, is_busy: bool) -> Iterator[What]:
         point = step.point
         if may_preempt:
             if step.others:
                 yield "switch"
+                yield "hour"
                 yield "later"
                 if may_fail:
                     yield "stand still"
-            if step.is_request_late:
+            if step.is_request_late and is_busy:
                 yield "arrive"
         if may_fail and point.call in CHANGING:
             if point.phase == "after":
-                yield "answer lost"
+                if is_busy:
+                    yield "answer lost"
             else:
-                yield from ("death", "error", "late", "late and death")
-                if point.service == "store":
+                yield from ("death", "error", "late", "late and death") if is_busy else ("death", "error")
+                if point.service == "store" and is_busy:
                     yield "twice"
+
+
+def _is_claim(point: Point) -> bool:
+    return point.call == "put_if_absent" and point.phase == "before" and point.key.endswith(".json")
