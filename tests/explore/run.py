@@ -422,15 +422,19 @@ def copied(value: Any) -> Any:
     return value
 
 
-@cache
-def begin_of(actors: tuple[str, ...]) -> Begin:
+def begin_of(actors: Collection[str]) -> Begin:
     """Return what these actors find done."""
-    return Begin(*dict.fromkeys(one for name in actors for one in ACTORS[name].before))
+    return _begun(tuple(sorted({one for name in actors for one in ACTORS[name].before})))
+
+
+@cache
+def _begun(before: tuple[str, ...]) -> Begin:
+    return Begin(*before)
 
 
 def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: bool = False) -> Run:
     """Carry a schedule out with all that comes after it, unless a run has ended in the same state before."""
-    run = Run(schedule, begin_of(tuple(sorted(schedule.actors))), is_told=is_told)
+    run = Run(schedule, begin_of(schedule.actors), is_told=is_told)
     run.go()
     if not run.oracle.wrong:
         run.went = run.outline()
