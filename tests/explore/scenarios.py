@@ -13,6 +13,26 @@ PAIRS: Final = tuple(
     if one in OURS  # other tools among themselves are nothing of ours
 )
 
+VARIANTS: Final = frozenset(
+    {
+        "append d2 d3",
+        "append in place d2 d3",
+        "overwrite d2 d3",
+        "append in place once",
+        "overwrite once",
+        "batch in place",
+        "later batch",
+        "stage in place",
+        "stage overwrite",
+        "stage create",
+        "publish overwrite",
+        "publish create",
+        "rollback far",
+    }
+)
+"""Operations with other arguments: the budgeted run leaves them to the slow one."""
+BUDGETED_PAIRS: Final = tuple(pair for pair in PAIRS if not VARIANTS & {*pair})
+
 DYING: Final = (
     "append",
     "append in place",

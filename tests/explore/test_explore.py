@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from .scenarios import PAIRS, TRIPLES
+from .scenarios import BUDGETED_PAIRS, PAIRS, TRIPLES
 from .schedule import Deviation, Schedule
 from .search import BUDGETED, SLOW, Bound, Exploration, Figures
 from .story import shortest, told
@@ -27,7 +27,7 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.MarkDecorator) -> list[object]:
-    name = "pairs" if scenarios is PAIRS else "triples"
+    name = "triples" if scenarios is TRIPLES else "pairs"
     size = f"{bound.preemptions}-{bound.faults}"
     return [
         pytest.param(scenarios[part::PARTS], schedules, bound, marks=marks, id=f"{name}-{size}-part-{part}")
@@ -38,8 +38,8 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
 @pytest.mark.parametrize(
     ("scenarios", "schedules", "bound"),
     [
-        *parts(PAIRS, 2, BUDGETED),
-        *parts(TRIPLES, 10, BUDGETED),
+        *parts(BUDGETED_PAIRS, 2, BUDGETED),
+        *parts(TRIPLES, 8, BUDGETED),
         *parts(PAIRS, 12, SLOW, pytest.mark.slow),
         *parts(TRIPLES, 80, SLOW, pytest.mark.slow),
     ],

@@ -98,7 +98,7 @@ class Simulation:
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = START
-        self.world = SimulatedWorld(sleep=self.advance)
+        self.world = self.make_world()
         self.world.metastore.create_table(replace(self.world.table, created_at_seconds=int(START)))
         self.world.store.clock = lambda: self.now
         self.trace: list[str] = []
@@ -117,6 +117,10 @@ class Simulation:
         self._sights: dict[int, list[dict[str, list[int]]]] = {}  # what readers saw at rest, by the newest version
         self._open: set[int] = set()  # versions of which that was not decided then, or lay at a name alone
         self._operations = Operations(self)
+
+    def make_world(self) -> SimulatedWorld:
+        """Return the world that everybody works on."""
+        return SimulatedWorld(sleep=self.advance)
 
     def tell(self, text: str) -> None:
         """Add a line to the trace."""
