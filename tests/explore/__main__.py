@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import ExitStack
 
+from .mutations import MUTATIONS
 from .scenarios import PAIRS, TRIPLES
 from .schedule import Schedule
 from .search import Bound, Exploration, Figures
@@ -23,7 +25,13 @@ options.add_argument("--all", action="store_true", help="every schedule within t
 options.add_argument("--most", type=int, default=1_000_000, help="stop after so many pairs or triples that fail")
 options.add_argument("--only", choices=("pairs", "triples"))
 options.add_argument("--part", default="0/1", help="the n-th of so many parts of them")
+options.add_argument("--broken", help="with the rule broken whose name begins so: see mutations.py")
 chosen = options.parse_args()
+broken = ExitStack()
+for one in MUTATIONS if chosen.broken else ():
+    if one.rule.startswith(chosen.broken):
+        broken.enter_context(one.applied())
+        chosen.actors = chosen.actors or ", ".join(one.actors)
 
 if chosen.repeat:
     schedule = Schedule.parse(chosen.repeat)

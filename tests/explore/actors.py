@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from random import Random
@@ -16,6 +17,7 @@ from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
+from tests.publish.world import DeathError
 
 if TYPE_CHECKING:
     from .run import Run
@@ -48,6 +50,7 @@ STAGES: Final = {
 OURS: Final = {
     "append": Actor("append"),
     "append in place": Actor("append_in_place"),
+    "append after a recovery": Actor("append", before=("dying append", "recover")),
     "append d2 d3": Actor("append", ("d2", "d3")),
     "append in place d2 d3": Actor("append_in_place", ("d2", "d3")),
     "overwrite": Actor("overwrite"),
@@ -86,6 +89,7 @@ OTHERS: Final = {
     "spell otherwise": Actor("spell_otherwise"),
     "days pass": Actor("days_pass"),
     "made again": Actor("made_again"),
+    "dying append": Actor("dying_append"),
 }
 ACTORS: Final = OURS | OTHERS
 ATOMIC: Final = frozenset(actor.operation for actor in OTHERS.values())
@@ -169,6 +173,18 @@ class ChosenOperations(Operations):
             return str(error)[:60]
         self._on.compare_with_sights(version, files)
         return f"read version {version}"
+
+    def dying_append(self, random: Random) -> None:
+        """An append that dies when it has claimed: as if it had never been, until somebody recovers it."""
+
+        def die(call: str, _: str) -> None:
+            if call == "alter_partitions":
+                raise DeathError
+
+        self._on.world.metastore.on_call = die
+        with suppress(DeathError):
+            self.append(random)
+        self._on.world.metastore.on_call = None
 
     # Other tools
 

@@ -15,6 +15,7 @@ PAIRS: Final = tuple(
 
 VARIANTS: Final = frozenset(
     {
+        "append after a recovery",
         "append d2 d3",
         "append in place d2 d3",
         "overwrite d2 d3",
@@ -61,6 +62,7 @@ TRIPLES: Final = tuple(
             *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
             *((one, "discard", "append") for one in ("publish", "publish in place")),
             *((one, "move", one) for one in ("append once", "append in place once", "overwrite once", "batch", "publish")),
+            *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
             ("batch", "append once", "batch"),
             ("batch", "later batch", "batch"),
             ("append once", "batch", "append once"),
