@@ -51,6 +51,8 @@ OURS: Final = {
     "append": Actor("append"),
     "append in place": Actor("append_in_place"),
     "append after a recovery": Actor("append", before=("dying append", "recover")),
+    "append d1": Actor("append", ("d1",)),
+    "append in place d1": Actor("append_in_place", ("d1",)),
     "append d2 d3": Actor("append", ("d2", "d3")),
     "append in place d2 d3": Actor("append_in_place", ("d2", "d3")),
     "overwrite": Actor("overwrite"),

@@ -16,6 +16,8 @@ PAIRS: Final = tuple(
 VARIANTS: Final = frozenset(
     {
         "append after a recovery",
+        "append d1",
+        "append in place d1",
         "append d2 d3",
         "append in place d2 d3",
         "overwrite d2 d3",
@@ -58,6 +60,7 @@ TRIPLES: Final = tuple(
         (
             *((one, "recover", other) for one, other in product(DYING, ("append", "rollback", "move", "insert", "vacuum"))),
             *((one, "recover", one) for one in DYING),
+            *((one, "move", "recover") for one in ("append d1", "append in place d1")),
             *((one, "append", "rollback") for one in DYING if one != "append"),
             *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
             *((one, "discard", "append") for one in ("publish", "publish in place")),

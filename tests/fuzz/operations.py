@@ -58,8 +58,12 @@ class Operations:
     ) -> str:
         plan = self._plan(rows, mode, scope=scope, in_place=in_place)
         published = self._on.world.write(rows, plan=plan)
-        self._on.oracle.acknowledged(plan.write_id)
+        self._acknowledge(plan.write_id)
         return f"published as {published.entry.version} {' '.join(published.notes)}"
+
+    def _acknowledge(self, write_id: str, *, repeated: bool = False) -> None:
+        with self._on.unhooked():
+            self._on.oracle.acknowledged(write_id, repeated=repeated)
 
     def append(self, random: Random) -> str:
         return self._write(self._rows(self._values(random)), WriteMode.APPEND)
@@ -139,7 +143,7 @@ class Operations:
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id, is_repeated = repeated.entry.write_id, True
-        self._on.oracle.acknowledged(write_id, repeated=is_repeated)
+        self._acknowledge(write_id, repeated=is_repeated)
         return f"published by {write_id[-3:]}"
 
     def _key(self, random: Random) -> str:
@@ -176,7 +180,7 @@ class Operations:
         write_id = self._staged_id(random)
         self._on.tell(f"  of {write_id[-3:]}")
         result: Any = self._on.world.keeper.publish(self._on.table, write_id)
-        self._on.oracle.acknowledged(write_id, repeated=result.repeated)
+        self._acknowledge(write_id, repeated=result.repeated)
         return f"published as {result.version}{' before' if result.repeated else ''}"
 
     def discard(self, random: Random) -> str:

@@ -315,7 +315,7 @@ class Oracle:
 
     def _require_unseen(self, entry: LogEntry, *, is_told: bool) -> None:
         """What is on record as abandoned was never told to be published, nor seen."""
-        if is_told:
+        if is_told and not self.once_wild.issuperset(values[0] for values in entry.partition_values):
             self.blame(f"write {entry.write_id} is said to be published, and on record as abandoned")
         values = {one.value for one in self.effects if one.original.version == entry.version} - self.once_wild
         if values:
@@ -330,6 +330,9 @@ class Oracle:
     def acknowledged(self, write_id: str, *, repeated: bool = False) -> None:
         """A caller was told that a write is published, or was before; where another tool came between, it may be last."""
         self.told.add(write_id)
+        outcomes = {one.outcome for one in self.world.history().records if one.entry.write_id == write_id}
+        if outcomes == {Outcome.ABANDONED}:
+            self.blame(f"write {write_id} is said to be published, and on record as abandoned")
         for value, ids in self.writes[write_id].rows.items():
             if value in self.once_wild and not repeated:
                 continue
