@@ -53,7 +53,9 @@ for actors in scenarios:
     figures.add(exploration.figures)
     if exploration.failures:
         failed += 1
-        print(f"## {', '.join(actors)}: {len(exploration.failures)} of {exploration.figures.schedules} fail", flush=True)
+        print(
+            f"## {', '.join(actors)}: {len(exploration.failures)} of {exploration.figures.schedules} fail", flush=True
+        )
         least = min(exploration.failures, key=lambda one: len(one.schedule.deviations))
         print(f"{told(shortest(least.schedule))}\n", flush=True)
         if failed >= chosen.most:

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.past import Past, files_of
-from table_writer.model.location import Location
-from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
-from table_writer.publish.switch import NO_FILES
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
 from tests.publish.world import DeathError
@@ -253,5 +250,3 @@ class _Value(Random):
 
     def choice(self, _: Any) -> Any:
         return self._value
-
-

@@ -1,8 +1,8 @@
 """Broken rules: a piece of the real code with one text in place of another, and who meets whom when that shows."""
 
 from __future__ import annotations
-
 import __future__
+
 import inspect
 import sys
 from collections.abc import Iterator

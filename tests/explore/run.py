@@ -25,7 +25,7 @@ from tests.doubles import memory_store
 from tests.fuzz.history import CHANGING, Event, Step
 from tests.fuzz.oracle import Oracle
 from tests.fuzz.puppet import strings_pulled
-from tests.fuzz.simulation import DAY_SECONDS, Process, Simulation, SimulatedWorld
+from tests.fuzz.simulation import DAY_SECONDS, Process, SimulatedWorld, Simulation
 from tests.publish.world import plain
 
 from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, Actor, ChosenOperations
@@ -410,7 +410,12 @@ class Run(Simulation):
         partitions = sorted((v, one.location) for v, one in metastore._partitions[self._base.name].items())
         pending = [one.name for one in self.pending]
         oracle = self.oracle
-        promised = (sorted(oracle.expected.items()), sorted(oracle.refused.items()), sorted(oracle.wild), sorted(oracle.soft))
+        promised = (
+            sorted(oracle.expected.items()),
+            sorted(oracle.refused.items()),
+            sorted(oracle.wild),
+            sorted(oracle.soft),
+        )
         told = (sorted(oracle.told), sorted(oracle.withdrawn), sorted(oracle.stale), self._builds_first)
         return sha256(repr((objects, uploads, partitions, pending, promised, told)).encode()).hexdigest()
 

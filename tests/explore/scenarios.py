@@ -58,13 +58,19 @@ RESOLVING: Final = ("recover", "append", "discard", "rollback", "vacuum", "move"
 TRIPLES: Final = tuple(
     dict.fromkeys(
         (
-            *((one, "recover", other) for one, other in product(DYING, ("append", "rollback", "move", "insert", "vacuum"))),
+            *(
+                (one, "recover", other)
+                for one, other in product(DYING, ("append", "rollback", "move", "insert", "vacuum"))
+            ),
             *((one, "recover", one) for one in DYING),
             *((one, "move", "recover") for one in ("append d1", "append in place d1")),
             *((one, "append", "rollback") for one in DYING if one != "append"),
             *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
             *((one, "discard", "append") for one in ("publish", "publish in place")),
-            *((one, "move", one) for one in ("append once", "append in place once", "overwrite once", "batch", "publish")),
+            *(
+                (one, "move", one)
+                for one in ("append once", "append in place once", "overwrite once", "batch", "publish")
+            ),
             *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
             ("batch", "append once", "batch"),
             ("batch", "later batch", "batch"),

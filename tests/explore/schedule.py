@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 What = Literal[
-    "switch", "hour", "later", "stand still", "arrive", "death", "error", "answer lost", "late", "late and death", "twice"
+    "switch",
+    "hour",
+    "later",
+    "stand still",
+    "arrive",
+    "death",
+    "error",
+    "answer lost",
+    "late",
+    "late and death",
+    "twice",
 ]
 SIGNS: Final[dict[What, str]] = {
     "switch": ">",

@@ -44,9 +44,7 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
         *parts(TRIPLES, 80, SLOW, pytest.mark.slow),
     ],
 )
-def test_promises_hold_whoever_meets_whom(
-    scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures
-) -> None:
+def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures) -> None:
     for actors in scenarios:
         exploration = Exploration(actors, bound)
         exploration.sample(schedules)

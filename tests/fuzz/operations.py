@@ -132,9 +132,7 @@ class Operations:
     def _once(self, random: Random, mode: WriteMode, *, in_place: bool = False) -> str:
         return self._with_key(self._key(random), random, mode, in_place=in_place)
 
-    def _with_key(
-        self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, in_place: bool = False
-    ) -> str:
+    def _with_key(self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, in_place: bool = False) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
         plan = self._plan(rows, mode, key=key, in_place=in_place)
         write_id, is_repeated = plan.write_id, False
