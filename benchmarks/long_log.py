@@ -20,7 +20,15 @@ from pathlib import Path
 
 from benchmarks.scale_world import BODY, PARTITION_COLUMNS, TABLE, ScaleWorld, partition
 from table_writer.log.open_table import OpenTable
-from table_writer.model.entry import DeletedLocation, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
+from table_writer.model.entry import (
+    DeletedLocation,
+    EntryPartition,
+    Key,
+    LogEntry,
+    Operation,
+    Outcome,
+    ReplacedLocation,
+)
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import Partition, partition_name
 from table_writer.model.write import WrittenFiles, new_write_id
@@ -70,6 +78,7 @@ class LongLog:
                     Operation.WRITE,
                     write_id=write_id,
                     idempotency_key=self.keys(version),
+                    stream=self.keys(version).rpartition("/")[0],
                     partitions=(
                         EntryPartition(
                             values=values,
@@ -162,9 +171,9 @@ class Measured:
         with self._measured("history --limit 20"):
             assert len(keeper.history(table, limit=20).versions) == 20
         with self._measured("a stream's next batch"):
-            assert self._log.opened().require_new_key(f"stream/{10 * self._log.entries}", query_ids=())
+            assert self._log.opened().require_new_key(Key(f"stream/{10 * self._log.entries}", "stream"))
         with self._measured("a new idempotency key"):
-            assert self._log.opened().require_new_key("a/new-key")
+            assert self._log.opened().require_new_key(Key("a/new-key"))
         with self._measured("a write with write_uuid"):
             self._write(self._log.opened(), name=f"my-write-{self._log.entries}")
         return self.costs

@@ -219,8 +219,8 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, wanted):
             return _Fault(where, value, hint)
         items = enumerate(value) if isinstance(value, Collection) else ()  # an iterator can be read only once
-        found = (_fault(f"{where}[{position}]", one, inside[0]) for position, one in items if inside)
-        return next((one for one in found if one is not None), None)
+        faulty = (_fault(f"{where}[{position}]", one, inside[0]) for position, one in items if inside)
+        return next((fault for fault in faulty if fault is not None), None)
     if origin is Mapping:
         if not isinstance(value, Mapping):
             return _Fault(where, value, hint)

@@ -63,7 +63,7 @@ class Completer:
         """
         count = _checked(write_id, data_prefix, messages)
         logger.info("write_id=%s: completing %d uploads below %s", write_id, count, data_prefix)
-        uploads = _Uploads(messages)
+        uploads = _Uploads(messages, count)
         current().name(write_id)
         current().count("uploads", count)
         try:
@@ -80,7 +80,7 @@ class Completer:
             raise
         logger.info("write_id=%s: completed %d uploads", write_id, count)
 
-    def _complete_here(self, write_id: str, uploads: Iterable[PendingUpload]) -> None:
+    def _complete_here(self, write_id: str, uploads: Collection[PendingUpload]) -> None:
         progress = current()  # of this thread, which waits for those that send the requests
 
         def complete_one(upload: PendingUpload) -> None:
@@ -117,7 +117,7 @@ class Completer:
         nothing = lambda _: None  # noqa: E731  # what a failed round has copied goes with its directory
         run_all(copies, do=copy_one, undo=nothing, skip=nothing, threads=max(self._threads, COPY_THREADS))
 
-    def abort_leftovers(self, data_prefix: str, messages: Iterable[CommitMessage]) -> int:
+    def abort_leftovers(self, data_prefix: str, messages: Collection[CommitMessage]) -> int:
         """Abort the pending uploads below the prefix that no message names: failed and speculative attempts left them.
 
         Returns how many. Leftovers are invisible, so a store that refuses to list or abort them does not fail the
@@ -127,8 +127,9 @@ class Completer:
         write_id = _write_id(data_prefix)
         uploads = _as_far_as_listed(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
         pending = {(upload.key, upload.upload_id): upload for upload in uploads}
-        for named in _Uploads(messages) if pending else ():  # usually there are none, and nothing is read
-            pending.pop((named.key, named.upload_id), None)
+        for message in messages if pending else ():  # usually there are none, and nothing is read
+            for named in message.uploads:
+                pending.pop((named.key, named.upload_id), None)
         aborted = self._abort(write_id, pending.values())
         if aborted:
             logger.info("write_id=%s: aborted %d uploads of attempts that did not count", write_id, aborted)
@@ -165,7 +166,7 @@ def _as_far_as_listed(write_id: str, what: str, listing: Callable[[], Iterable[I
 
 
 def run_all(
-    items: Iterable[Item],
+    items: Collection[Item],
     *,
     do: Callable[[Item], object],
     undo: Callable[[Item], object],
@@ -180,7 +181,7 @@ def run_all(
     is attempted; one that fails is logged, with ``describe`` of the item, and hides nothing. A second Ctrl-C while
     items are in flight gives up waiting and undoing.
 
-    Items are taken in their order, and again from the first one for the compensation. So none is kept, and an iterable
+    Items are taken in their order, and again from the first one for the compensation. So none is kept, and a collection
     that makes them anew, the same each time, may have any number.
 
     Examples
@@ -292,10 +293,17 @@ class _Run(Generic[Item]):
 
 
 @dataclass(frozen=True)
-class _Uploads(Iterable[PendingUpload]):
+class _Uploads(Collection[PendingUpload]):
     """The uploads of messages, which are read anew each time."""
 
-    messages: Iterable[CommitMessage]
+    messages: Collection[CommitMessage]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, upload: object) -> bool:
+        return any(upload == named for named in self)
 
     def __iter__(self) -> Iterator[PendingUpload]:
         return (upload for message in self.messages for upload in message.uploads)

@@ -8,6 +8,7 @@
     ├── SchemaMismatchError    fix the DataFrame           (also a ValueError)
     ├── CheckFailedError       the data is wrong; nothing was published
     ├── ConflictError          someone else published these partitions; plan again and retry
+    ├── PartlyPublishedError   other tools had moved some partitions first; the others are published
     ├── StorageError           storage failed; nothing is visible, retry
     ├── MetastoreError         the metastore failed; nothing is visible, retry
     │   ├── PartitionExistsError    the call would add a partition that exists
@@ -37,6 +38,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PartitionExistsError",
     "PartitionMissingError",
+    "PartlyPublishedError",
     "SchemaMismatchError",
     "StorageError",
     "TableWriterError",
@@ -160,6 +162,13 @@ class CheckFailedError(TableWriterError, code="check_failed"):
 
 class ConflictError(TableWriterError, code="conflict"):
     """Someone else published the same partitions first; nothing was published. Plan again and retry."""
+
+
+class PartlyPublishedError(TableWriterError, code="partly_published"):
+    """Another tool had moved some partitions of the write before they switched: the message names them.
+
+    Readers see the rows of the others; those of the named ones are nowhere. The same call would not write them.
+    """
 
 
 class StorageError(TableWriterError, code="storage"):

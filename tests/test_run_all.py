@@ -170,7 +170,7 @@ def test_an_item_that_cannot_be_made_is_a_failure_like_another() -> None:
         yield from (1, 2)
         raise StorageError("damaged")
 
-    class Damaged:
+    class Damaged(list[int]):
         def __iter__(self) -> Iterator[int]:
             return items()
 

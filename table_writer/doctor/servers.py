@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
@@ -182,9 +182,8 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
         yield from lifecycle_findings(rules, subject.opened.layout.root.key, longest_write(subject.history()))
 
 
-def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
+def lifecycle_findings(rules: Collection[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
     """Judge the rules that meet a table's root, whose longest write took so long."""
-    rules = tuple(rules)
     found = [*_expiring(rules, root_key), *_aborting(rules, longest)]
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:

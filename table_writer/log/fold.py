@@ -18,7 +18,7 @@ import msgspec
 from table_writer.model.entry import EntryPartition, ReplacedObject, below_root, lengthened, shortened
 from table_writer.model.location import Location
 
-FOLD_FORMAT: Final = 1  # another one for every change of what is folded: older folds are passed over then
+FOLD_FORMAT: Final = 2  # another one for every change of what is folded: older folds are passed over then
 FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast without
 
 
@@ -60,7 +60,7 @@ class Fold:
     naming: tuple[tuple[str, tuple[int, ...]], ...]  # which entries name these locations
     added: tuple[str, ...]  # those of them to which files were added in place
     vacuums: tuple[tuple[int, tuple[int, ...]], ...]  # with the entries that replaced what each has deleted
-    groups: Mapping[str, int]  # the newest version of each group of idempotency keys
+    groups: Mapping[str, int]  # the newest version of each stream of batches
     keys: Mapping[str, int]  # the newest published version of each idempotency key, by its digest
     rollbacks: tuple[tuple[int, int], ...]  # with the versions that they went back to
     read_at: datetime | None = None  # by the store's clock; not stored
@@ -125,9 +125,10 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 msgspec.json.Decoder(_Stored)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 
-def key_digest(key: str) -> str:
-    """Return by what a fold knows an idempotency key; whoever finds it compares the key itself."""
-    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+def key_digest(key: str, stream: str | None) -> str:
+    """Return by what a fold knows the idempotency key of an entry; whoever finds it compares the key itself."""
+    space = "" if stream is None else f"{stream}\0"
+    return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()
 
 
 def _digest(body: bytes) -> str:

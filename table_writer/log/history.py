@@ -219,7 +219,7 @@ class History:
     def published_ids(self) -> frozenset[str]:
         """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
         self._require_entries()
-        return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
+        return self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])
 
     @cached_property
     def _live_places(self) -> frozenset[Place | None]:
@@ -369,7 +369,7 @@ class History:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
-        the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised. None at all while
+        the newest batch of a stream, by which a replayed batch is recognised. None at all while
         calls may have come late, unseen: an entry that is gone could not tell of its own. ``oldest`` says which entries
         of those that are folded ended so long ago.
         """
@@ -397,9 +397,11 @@ class History:
         return frozenset(version for version in free if not any(map(stays, vacuums.get(version, ()))))
 
     def _groups(self) -> dict[str, int]:
-        """Return the newest version of each group of idempotency keys."""
-        keyed = ((one.entry.idempotency_key.rpartition("/")[0], one.entry.version) for one in self._keyed())
-        return {**(self.fold.groups if self.fold else {}), **dict(keyed)}
+        """Return the newest version of each stream of batches; what an older version wrote may be one."""
+        keyed = [one.entry for one in self._keyed()]
+        unsure = {one.idempotency_key.rpartition("/")[0]: one.version for one in keyed if one.stream is None}
+        batches = {one.stream: one.version for one in keyed if one.stream}
+        return {**(self.fold.groups if self.fold else {}), **unsure, **batches}
 
     def _keyed(self) -> Iterator[SlotRecord]:
         return (record for record in self.records if record.entry.idempotency_key)
@@ -408,7 +410,7 @@ class History:
         """Return the newest published version of each idempotency key, by its digest."""
         published = (one.entry for one in self._keyed() if one.outcome is Outcome.PUBLISHED)
         writes = (one for one in published if one.operation is Operation.WRITE)
-        newer = {key_digest(one.idempotency_key): one.version for one in writes}
+        newer = {key_digest(one.idempotency_key, one.stream): one.version for one in writes}
         return {**(self.fold.keys if self.fold else {}), **newer}
 
     def _rollbacks(self) -> tuple[tuple[int, int], ...]:
@@ -607,7 +609,7 @@ class History:
         places = [*map(self._location, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
         return {write_id for one in places if (write_id := self.layout.write_id_of(one)) is not None}
 
-    def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
+    def _ids_of(self, records: Collection[SlotRecord]) -> frozenset[str]:
         """Return the writes that entries name, by their own ``write_id`` and by every location."""
         named = (
             location

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from table_writer.log.fold import Fold, key_digest
 from table_writer.log.history import SlotRecord
-from table_writer.log.rules import comes_before, newest_of_stream, published_with_key, stream_of
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.log.rules import comes_before, newest_of_stream, published_with_key
+from table_writer.model.entry import Key, LogEntry, Outcome
 from table_writer.storage.object_store import THREADS, many
 
 
@@ -22,7 +22,7 @@ class KeySearch:
     is_in_order: bool  # the log knows no rollback, after which batches come again
     fold: Fold | None
 
-    def look_up(self, key: str, *, in_order: bool) -> tuple[LogEntry | None, Sequence[SlotRecord]]:
+    def look_up(self, key: Key) -> tuple[SlotRecord | None, Sequence[SlotRecord]]:
         """Return the published entry with a key, ``None`` if none counts, and all records read: up to the newest.
 
         :meth:`~table_writer.log.table_log.TableLog.find_key` says how far is read.
@@ -32,35 +32,36 @@ class KeySearch:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
             records = [record for record in many(self.find, versions) if record is not None]
             read = records + read
-            entry = published_with_key(read, key)
-            is_stream = in_order and self.is_in_order
-            passed = is_stream and any(comes_before(record.entry.idempotency_key, key) for record in records)
-            if entry is not None or passed:
-                return entry, read
+            published = published_with_key(read, key)
+            batches = (one.entry.idempotency_key for one in records if key.stream and one.entry.stream == key.stream)
+            is_passed = self.is_in_order and any(comes_before(batch, key.text) for batch in batches)
+            if published is not None or is_passed:
+                return published, read
             at_once = min(2 * at_once, THREADS)
         return self._folded_key(key, read), read
 
-    def look_up_batch(self, key: str) -> tuple[LogEntry | None, LogEntry | None]:
+    def look_up_batch(self, key: Key) -> tuple[SlotRecord | None, LogEntry | None]:
         """Return the published entry with a stream's key, and the newest one of its stream that counts."""
-        entry, read = self.look_up(key, in_order=True)
-        return entry, newest_of_stream(read, key) or self._folded_stream(key, read)
+        published, read = self.look_up(key)
+        return published, newest_of_stream(read, key.stream) or self._folded_stream(key, read)
 
-    def _folded_key(self, key: str, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = self.fold.keys.get(key_digest(key)) if self.fold else None
-        if version is None:
+    def _folded_key(self, key: Key, newer: Sequence[SlotRecord]) -> SlotRecord | None:
+        digests = (key_digest(key.text, stream) for stream in (key.stream, None)) if self.fold else ()
+        folded = [self.fold.keys[digest] for digest in digests if self.fold and digest in self.fold.keys]
+        if not folded:
             return None
-        record = self.find(version)
-        if record is None or record.entry.idempotency_key != key or self._may_be_void(record, newer):
+        record = self.find(max(folded))
+        if record is None or not key.is_of(record.entry) or self._may_be_void(record, newer):
             return published_with_key(self.read_whole(), key)
-        return record.entry if record.outcome is None else published_with_key([record], key)  # its outcome was lost
+        return record if record.outcome is None else published_with_key([record], key)  # its outcome was lost
 
-    def _folded_stream(self, key: str, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = self.fold.groups.get(stream_of(key)) if self.fold else None
+    def _folded_stream(self, key: Key, newer: Sequence[SlotRecord]) -> LogEntry | None:
+        version = self.fold.groups.get(key.stream) if self.fold else None
         record = None if version is None else self.find(version)
         if record is None:
             return None
         if record.outcome is Outcome.ABANDONED or self._may_be_void(record, newer):
-            return newest_of_stream(self.read_whole(), key)
+            return newest_of_stream(self.read_whole(), key.stream)
         return record.entry
 
     def _may_be_void(self, record: SlotRecord, newer: Sequence[SlotRecord]) -> bool:

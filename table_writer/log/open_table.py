@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from table_writer.checked import LONGEST_AGE, nearest
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, counted
-from table_writer.log.history import History, Placement
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
-from table_writer.log.rules import require_same_query
+from table_writer.log.rules import Deadline, require_same_query
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, Credentials, GlueSettings, MetastoreSettings, as_hive_2
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.entry import Key, LogEntry, Operation
 from table_writer.model.location import Location, without_login
 from table_writer.model.table import (
     HOURS_PROPERTIES,
@@ -53,6 +53,26 @@ class RepeatedError(Exception):
     def __init__(self, entry: LogEntry) -> None:
         super().__init__(f"published already, as version {entry.version}")
         self.entry = entry
+
+
+def repeated(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
+    """Return what to raise for a call whose write was published before, or was published in part."""
+    return (
+        partly_published(record.entry, record.superseded, table) if record.superseded else RepeatedError(record.entry)
+    )
+
+
+def partly_published(entry: LogEntry, superseded: Collection[PartitionValues], table: Table) -> PartlyPublishedError:
+    """Return the error of a write some of whose partitions another tool had moved before they switched."""
+    names = few(shown_name(table, values) for values in sorted(superseded))
+    return PartlyPublishedError(
+        f"version {entry.version} has published write {entry.write_id} of {entry.table} but for"
+        f" {counted(len(superseded), 'partition')}: {names}. Another tool had moved them, and their rows are nowhere."
+        " Write these partitions with a call of their own; or roll the table back to version"
+        f" {entry.version - 1}, and repeat the whole call.",
+        table=entry.table,
+        write_id=entry.write_id,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +133,10 @@ class OpenTable:
         )
         return replace(entry, **fields)
 
+    def deadline(self, entry: LogEntry) -> Deadline:
+        """Return the time that this process has for an entry which it is about to claim."""
+        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.claim_age, entry))
+
     def registration(self, plan: WritePlan) -> Registration:
         """Return the sign of life of a write."""
         return Registration(self.store, plan, self.identity, heartbeat_seconds=self.config.heartbeat_seconds)
@@ -127,11 +151,11 @@ class OpenTable:
         """The table, as ``owner.json`` is to name it."""
         return Owner.of(self.table, self.metastore.uri)
 
-    def require_new_key(self, key: str, query_ids: Collection[str] | None = None) -> LogState | None:
+    def require_new_key(self, key: Key, query_ids: Collection[str] = ()) -> LogState | None:
         """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
 
-        ``query_ids`` says that it is the key of a stream's batch, and which streaming queries may be writing it; a
-        batch of another query than that of the stream's newest one is an ``InvalidInputError``.
+        ``query_ids`` says of a stream's batch which streaming queries may be writing it; a batch of another query than
+        that of the stream's newest one is an ``InvalidInputError``.
 
         Returns what a plan builds on: the log as it was before the look. So an entry with the key that is published
         later is met at the claim.
@@ -140,13 +164,13 @@ class OpenTable:
             return None
         self.require_owner()
         recent = self.log.read_recent_state()
-        if query_ids is None:
-            earlier = self.log.find_key(key, recent)
-        else:
-            earlier, newest = self.log.find_batch(key, recent)
+        if key.stream:
+            published, newest = self.log.find_batch(key, recent)
             require_same_query(newest, key, query_ids)
-        if earlier is not None:
-            raise RepeatedError(earlier)
+        else:
+            published = self.log.find_key(key, recent)
+        if published is not None:
+            raise repeated(published, self.table)
         return self.log.with_checkpoint(recent.state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:

@@ -12,12 +12,13 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
-from table_writer.model.process import boot_seconds
+from table_writer.model.process import boot_seconds, wall_seconds
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import Scope, TableLayout, WriteMode, no_partition
+from table_writer.model.write import Scope, TableLayout, no_partition
 
+CLOCKS_AGREE_SECONDS: Final = 1.0  # two clocks of one machine differ less as long as nobody pauses it or sets one
 QUERY_TAG: Final = "streaming_query_id"
 """Tag of an entry with the id of the streaming query that has written it: it belongs to one checkpoint."""
 
@@ -60,7 +61,7 @@ def standing(
         )
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
-    same_key = draft.idempotency_key != "" and entry.idempotency_key == draft.idempotency_key
+    same_key = draft.key.is_of(entry)
     if outcome is None and (overlap or same_key):
         return Standing.IN_DOUBT
     if outcome is not Outcome.PUBLISHED or not overlap:
@@ -221,7 +222,7 @@ def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[Par
     return frozenset(values for values, state in states.items() if state is not PartitionState.SUPERSEDED)
 
 
-def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | None:
+def published_with_key(records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
     """Return the newest published entry with this key, ``None`` if there is none that counts.
 
     ``records`` are all from some version up to the newest. The key of an abandoned entry is void. So is that of one
@@ -229,27 +230,25 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     them again.
     """
     for record in reversed(records):
-        entry = record.entry
-        if entry.idempotency_key == key and entry.operation is Operation.WRITE and is_kept(record, records):
-            return None if others_created_some(record) else entry
+        if key.is_of(record.entry) and record.entry.operation is Operation.WRITE and is_kept(record, records):
+            return record
     return None
 
 
-def newest_of_stream(records: Sequence[SlotRecord], key: str) -> LogEntry | None:
-    """Return the newest published entry of a key's stream that no rollback has taken back, ``None`` without one.
+def newest_of_stream(records: Sequence[SlotRecord], stream: str) -> LogEntry | None:
+    """Return the newest published batch of a stream that no rollback has taken back, ``None`` without one.
 
     ``records`` are all from some version up to the newest.
     """
-    stream = stream_of(key)
     for record in reversed(records):
         entry = record.entry
-        is_batch = entry.operation is Operation.WRITE and stream_of(entry.idempotency_key) == stream != ""
+        is_batch = entry.operation is Operation.WRITE and stream_of(entry) == stream
         if is_batch and is_kept(record, records):
             return entry
     return None
 
 
-def require_same_query(newest: LogEntry | None, key: str, query_ids: Collection[str]) -> None:
+def require_same_query(newest: LogEntry | None, key: Key, query_ids: Collection[str]) -> None:
     """Refuse a batch of a query that is another than the one that has written the newest batch of its stream.
 
     Batch ids of a new checkpoint start at 0 again: its batches would be passed over as replays, or, where the earlier
@@ -263,11 +262,11 @@ def require_same_query(newest: LogEntry | None, key: str, query_ids: Collection[
         is_other = known != "" and known not in query_ids
         which = f"({', '.join(sorted(query_ids))}) than the one ({known})"
     else:
-        is_other, which = comes_before(key, newest.idempotency_key), "than the one"
+        is_other, which = comes_before(key.text, newest.idempotency_key), "than the one"
     if not is_other:
         return
     raise InvalidInputError(
-        f"batch {key.rpartition('/')[2]} of query_name={stream_of(key)!r} comes from a streaming query with another"
+        f"batch {key.text.rpartition('/')[2]} of query_name={key.stream!r} comes from a streaming query with another"
         f" checkpoint {which} that has written"
         f" {newest.idempotency_key!r} as version {newest.version}. Batch ids of a new checkpoint start at 0 again, and"
         " its rows would be passed over as replays. Nothing was written. Go on with the old checkpoint; or give the new"
@@ -275,11 +274,6 @@ def require_same_query(newest: LogEntry | None, key: str, query_ids: Collection[
         " rolled back.",
         table=newest.table,
     )
-
-
-def others_created_some(record: SlotRecord) -> bool:
-    """Whether another tool created some of the partitions that a write was to create: it has not done what it says."""
-    return record.entry.mode == WriteMode.CREATE_PARTITIONS.value and bool(record.superseded)
 
 
 def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
@@ -306,9 +300,9 @@ def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry]
     return True
 
 
-def stream_of(key: str) -> str:
-    """Return the stream of a key, ``query`` of ``query/batch``; empty if it is of none."""
-    return key.rpartition("/")[0]
+def stream_of(entry: LogEntry) -> str:
+    """Return the stream whose batch an entry is, or may be if an older version wrote it; empty if it is of none."""
+    return entry.idempotency_key.rpartition("/")[0] if entry.stream is None else entry.stream
 
 
 def comes_before(key: str, other: str) -> bool:
@@ -353,12 +347,29 @@ def counts_twice(history: History) -> bool:
 
 
 class Deadline:
-    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does."""
+    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
+    Its clock goes on while the machine is suspended, but not while a hypervisor has paused it: then only the wall clock
+    has moved. Where the two disagree, ``claim_age`` decides: how old the claim is by the store's clock, by which
+    everybody else judges it. Where nobody knows that, the longer time counts.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float] = boot_seconds,
+        *,
+        claim_age: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self._seconds, self._clock, self._claim_age = seconds, clock, claim_age
+        self._began, self._began_on_wall = clock(), wall_seconds()
+        self._ahead = self._missed = 0.0  # how far the wall clock was ahead when last asked; what the clock had missed
 
     def allows(self, seconds: float) -> bool:
         """Whether something that takes this long still ends in time."""
-        return self._clock() + seconds <= self._end
+        passed = self._clock() - self._began
+        ahead = wall_seconds() - self._began_on_wall - passed
+        if abs(ahead - self._ahead) > CLOCKS_AGREE_SECONDS:
+            age = self._claim_age()
+            self._ahead, self._missed = ahead, max(0.0, ahead if age is None else age - passed)
+        return passed + self._missed + seconds <= self._seconds

@@ -29,7 +29,7 @@ from table_writer.log.stored import (
     packed,
     small_json,
 )
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
@@ -101,7 +101,7 @@ class TableLog:
         self._expected_id = log_id
 
     def read_state(
-        self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Iterable[ObjectInfo] | None = None
+        self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Collection[ObjectInfo] | None = None
     ) -> LogState:
         """List the log: two requests, or one when the caller knows a checkpoint.
 
@@ -125,7 +125,7 @@ class TableLog:
             raise InvalidInputError(self.lost_message(state.lost))
         return state
 
-    def _list(self, start: int, listed: Iterable[ObjectInfo] | None = None) -> LogState:
+    def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> LogState:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
         An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
@@ -366,18 +366,18 @@ class TableLog:
         count = sum(one.entry.version <= version for one in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 
-    def find_key(self, key: str, recent: Recent | None = None, *, in_order: bool = False) -> LogEntry | None:
+    def find_key(self, key: Key, recent: Recent | None = None) -> SlotRecord | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
         Reads back from the newest entry, more at a time the further it gets, to the fold, which knows all keys up to
-        its version. ``in_order`` says that the key is a stream's ``query/batch``. Batches come in order, so reading
+        its version. Batches of a stream come in order, so reading
         ends at an earlier batch of the stream, which is usually the newest entry. While the log knows a rollback, after
         which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
         made free again.
         """
-        return self._search(recent or self.read_recent_state()).look_up(key, in_order=in_order)[0]
+        return self._search(recent or self.read_recent_state()).look_up(key)[0]
 
-    def find_batch(self, key: str, recent: Recent) -> tuple[LogEntry | None, LogEntry | None]:
+    def find_batch(self, key: Key, recent: Recent) -> tuple[SlotRecord | None, LogEntry | None]:
         """Return the published entry with a stream's key, and the newest one of its stream that counts."""
         return self._search(recent).look_up_batch(key)
 
@@ -560,8 +560,23 @@ class TableLog:
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
+    def claim_age(self, entry: LogEntry) -> float | None:
+        """Return how old a claim is by the store's clock; ``None`` if it does not stand, or nobody can say."""
+        try:
+            stored = self.store.get(self._layout.entry_key(entry.version))
+        except StorageError as error:
+            logger.warning("write_id=%s the age of its claim is not known: %s", entry.write_id, error)
+            return None
+        return None if stored is None else stored.age_seconds
+
     def record_outcome(
-        self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = (), of: str = ""
+        self,
+        version: int,
+        outcome: Outcome,
+        *,
+        write_id: str,
+        superseded: Collection[PartitionValues] = (),
+        of: str = "",
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import xor
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from table_writer.metastore.http_wire import HttpRequest
@@ -278,7 +279,7 @@ def _code(key: bytes, number: bytes, message: bytes) -> bytes:
 
 
 def _mixed(data: bytes, stream: Iterator[int]) -> bytes:
-    return bytes([one ^ next(stream) for one in data])
+    return bytes(map(xor, data, stream))
 
 
 def _rc4(key: bytes) -> Iterator[int]:

@@ -26,7 +26,9 @@ from table_writer.model.table import PartitionValues
 
 ENTRY_FORMAT: Final = 1
 LATER_FORMAT: Final = 2  # of what older versions would misread: files that are added in place, and compactions
-ADDED_LATER: Final = frozenset({"log_id", "row_bytes", "recovered_write_id", "checks"})  # older entries lack them
+ADDED_LATER: Final = frozenset(
+    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream"}
+)  # older entries lack them
 STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
@@ -135,6 +137,21 @@ class EntryPartition:
         return cls(values=values, old_location=None, new_location=new_location, rows=0, bytes=0, raw_bytes=0, files=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An idempotency key: that of a stream's batch, or that of a single call, which never meet."""
+
+    text: str
+    stream: str = ""  # the streaming query's name; empty for a single call
+
+    def __bool__(self) -> bool:
+        return self.text != ""
+
+    def is_of(self, entry: LogEntry) -> bool:
+        """Whether an entry has this key; one of an older version may be a batch's or a single call's."""
+        return self.text != "" and entry.idempotency_key == self.text and entry.stream in {None, self.stream}
+
+
 class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
     """A file that another tool wrote, exactly as it was when it was replaced."""
 
@@ -188,6 +205,7 @@ class LogEntry:
     recovered_write_id: str = ""  # of a recover entry: whose write it does again
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
+    stream: str | None = None  # whose batch it is; empty: of none; None: an older version wrote it, and nobody knows
     tags: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
@@ -196,6 +214,11 @@ class LogEntry:
     deletes: tuple[DeletedLocation, ...] = ()
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
+
+    @property
+    def key(self) -> Key:
+        """The idempotency key under which it is to be found."""
+        return Key(self.idempotency_key, self.stream or "")
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:

@@ -84,12 +84,14 @@ class Planner:
         self._metastore = opened.metastore
         self._file_settings: FileSettings | None = None
 
-    def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
+    def plan(
+        self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None, *, stream: str = ""
+    ) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
-        ``seen`` is the log as an earlier look found it, which the plan is to build on. Raises ``InvalidInputError`` if
-        the call, the table, the store or the session cannot be used, and ``SchemaMismatchError`` if the DataFrame does
-        not fit.
+        ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is.
+        Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
+        ``SchemaMismatchError`` if the DataFrame does not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
@@ -130,6 +132,7 @@ class Planner:
             scope=scope,
             where=options.where,
             idempotency_key=options.idempotency_key,
+            stream=stream,
             tags=dict(options.tags),
             in_place=options.carry == "in_place",
             max_copied_bytes=options.max_copied_bytes,

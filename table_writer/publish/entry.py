@@ -62,6 +62,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         row_bytes=staged.row_bytes,
         checks=staged.checks,
         idempotency_key=plan.idempotency_key,
+        stream=plan.stream,
         tags=dict(plan.tags),
     )
 

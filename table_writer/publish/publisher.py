@@ -20,10 +20,10 @@ from table_writer.errors import (
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
-from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
+from table_writer.log.open_table import OpenTable, repeated
+from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
-from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
+from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
@@ -113,7 +113,7 @@ class Publisher:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
-                deadline = Deadline(self._opened.config.publish_timeout_seconds)
+                deadline = self._opened.deadline(look.entry)
                 with claiming(look.entry) as lost:
                     if self._claimed.claim(look.entry):
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
@@ -270,12 +270,12 @@ class Publisher:
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
-        repeated = self._repeated(records, draft.idempotency_key)
-        if repeated is not None:
-            require_same_query(
-                repeated, draft.idempotency_key, [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
-            )
-            raise RepeatedError(repeated)
+        published = self._repeated(records, draft.key)
+        if published is not None:
+            if draft.stream:
+                query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
+                require_same_query(published.entry, draft.key, query_ids)
+            raise repeated(published, plan.table)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
         for record in records:
@@ -288,7 +288,7 @@ class Publisher:
                 raise _given_up(record.entry, draft, plan.data_location)
         return None
 
-    def _repeated(self, records: Sequence[SlotRecord], key: str) -> LogEntry | None:
+    def _repeated(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
         """Return the write that has published the key; a rollback since the plan may have brought it back."""
         if not key:
             return None
@@ -351,7 +351,7 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
     """Find out whether another process has published a staged write, or has left it to a recovery which has."""
     for record in records:
         if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
-            raise RepeatedError(record.entry)
+            raise repeated(record, plan.table)
 
 
 def _shown(table: Table, values: Collection[PartitionValues]) -> str:

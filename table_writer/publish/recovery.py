@@ -152,8 +152,8 @@ class Recovery:
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
-        deadline = Deadline(self._opened.config.publish_timeout_seconds)
         claimed = self._again(record.entry, newest + 1, behind)
+        deadline = self._opened.deadline(claimed)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None

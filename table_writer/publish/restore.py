@@ -12,7 +12,6 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, readable_owner, require_in_place
 from table_writer.log.root_markers import refuse_marked_root
-from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import (
@@ -77,7 +76,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         before = locations(lost)
         partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
         entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
-        deadline = Deadline(opened.config.publish_timeout_seconds)
+        deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
             return replace(found, version=entry.version, notes=resolved + notes, write_id=entry.write_id)

@@ -12,7 +12,6 @@ from table_writer.log.files import existing_values, files_read_at
 from table_writer.log.history import History, Placement, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import require_version, same_place
-from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
@@ -71,7 +70,7 @@ def roll_back(
         if locations(checked) != locations(now):
             raise _moved(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
-        deadline = Deadline(opened.config.publish_timeout_seconds)
+        deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
             return Republished(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)

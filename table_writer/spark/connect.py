@@ -481,8 +481,8 @@ class TaskCounter:
 
     def __call__(self, *, stages: Iterable[Any] | None, operation_id: str | None, **_: object) -> None:
         """Take what the server says of one query."""
-        if threading.get_ident() == self.thread_id and stages:
-            seen = list(stages)
+        seen = list(stages or ())
+        if threading.get_ident() == self.thread_id and seen:
             counts = sum(one.num_completed_tasks for one in seen), sum(one.num_tasks for one in seen)
             self._operations = {**self._operations, operation_id: counts}
 

@@ -145,7 +145,7 @@ def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: St
     if not existing:
         return rows
     names = [f"_exists_{number}" for number in range(len(columns))]
-    texts = [tuple(None if value == NULL_PARTITION else value for value in values) for values in existing]
+    texts = [tuple(None if value == NULL_PARTITION else value for value in partition) for partition in existing]
     known = rows.sparkSession.createDataFrame(texts, StructType([StructField(name, StringType()) for name in names]))
     pairs = zip(names, rows.columns[len(rows.columns) - len(names) :], columns, strict=True)
     same = [

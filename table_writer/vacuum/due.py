@@ -211,8 +211,8 @@ class Others:
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
         answers = zip(directories, many(partial(self._why_root, store), directories), strict=True)
         roots = {directory: why for directory, why in answers if why}
-        found = ((left.location.place, self._reason(left, roots)) for left in foreign)
-        return {place: reason for place, reason in found if reason}
+        reasons = ((left.location.place, self._reason(left, roots)) for left in foreign)
+        return {place: reason for place, reason in reasons if reason}
 
     def _reason(self, left: Left, roots: Mapping[str, str]) -> str:
         store, bucket, _ = left.location.place

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
@@ -109,11 +110,11 @@ class Vacuum:
                 self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan, history, oldest)
-            deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan)
             died = (one for one in interrupted(history) if set(deletes) <= set(one.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
+            deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
             if unfinished or self._log.claim(entry):
                 return self._tidied(self._carry_out(history, entry, plan, deadline), history, oldest)
 
@@ -160,9 +161,9 @@ class Vacuum:
             plan = self._given_up(history, write_id)
             if dry_run:
                 return plan
-            deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
             entry = self._entry(history, DISCARD, deletes)
+            deadline = self._deadline(entry)
             if self._log.claim(entry):
                 return self._carry_out(history, entry, plan, deadline)
 
@@ -240,6 +241,9 @@ class Vacuum:
         return self._opened.next_entry(
             history.last_slot, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
         )
+
+    def _deadline(self, entry: LogEntry) -> Deadline:
+        return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.claim_age, entry))
 
     def _carry_out(self, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.

@@ -54,7 +54,8 @@ def batch_writer(
         query_ids = open_gateway(batch.sparkSession).query_ids() if is_frame else frozenset[str]()
         tags = {**every.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
         options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
-        result = write(batch, table, Call(mode=chosen, options=options, query_ids=query_ids))
+        call = Call(mode=chosen, options=options, stream=query_name, query_ids=query_ids)
+        result = write(batch, table, call)
         logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
     return write_batch

@@ -19,7 +19,7 @@ from table_writer.errors import InvalidInputError, SchemaMismatchError, counted,
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.rules import Standing, standing
-from table_writer.model.entry import EntryPartition, Operation
+from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
@@ -55,7 +55,7 @@ class Preview:
         base_version = state.newest if based_on is None else based_on
         empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=base_version, notes=notes)
         try:
-            opened.require_new_key(self._options.idempotency_key)
+            opened.require_new_key(Key(self._options.idempotency_key))
         except RepeatedError as repeated:
             earlier = repeated.entry
             note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
 from table_writer.display.write_result import CheckResults, WriteResult
-from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted, few
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.open_table import OpenTable, RepeatedError, repeated
 from table_writer.log.registration import (
     FoundRegistration,
     check_keys,
@@ -22,7 +22,7 @@ from table_writer.log.registration import (
     remove_registration,
     write_id_of_check,
 )
-from table_writer.log.rules import is_kept, others_created_some
+from table_writer.log.rules import is_kept
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -76,7 +76,7 @@ class StagedWrites:
             if published is None:
                 raise
             self._require_kept(write_id, history)
-            raise RepeatedError(published.entry) from None
+            raise repeated(published, self._opened.table) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all in the order of their ``write_id``, and why the others cannot be read.
@@ -197,12 +197,6 @@ class StagedWrites:
                 write_id,
                 f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
                 " now. Where its rows are wanted, write them again",
-            )
-        if published is not None and others_created_some(published):
-            names = few(self._opened.partition_names(published.superseded))
-            raise self._refusal(
-                write_id,
-                f"was published as version {published.entry.version} but for {names}, which another tool has created",
             )
 
     def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:

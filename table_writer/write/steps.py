@@ -22,7 +22,7 @@ from table_writer.display.write_result import CheckResults, CompactReport, Write
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.model.entry import LogEntry
+from table_writer.model.entry import Key, LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.plan.fit import add_columns
@@ -58,7 +58,8 @@ class Call:
 
     mode: WriteMode
     options: WriteOptions
-    query_ids: frozenset[str] | None = None  # of a stream's batch, whose keys come in order: the queries it may be of
+    stream: str = ""  # whose batch it is
+    query_ids: frozenset[str] = frozenset()  # the streaming queries that a batch may be of; none if nobody knows
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -227,8 +228,8 @@ class Steps:
             opened = self._open(df, table, call, made)
             told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
             refuse_immutable(opened.table, call.mode)
-            seen = opened.require_new_key(call.options.idempotency_key, call.query_ids)
-            planned = Planner(opened).plan(df, call.mode, call.options, seen)
+            seen = opened.require_new_key(Key(call.options.idempotency_key, call.stream), call.query_ids)
+            planned = Planner(opened).plan(df, call.mode, call.options, seen, stream=call.stream)
             name = str(opened.table.name)
             require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
             told.about(opened, write_id=planned.plan.write_id)

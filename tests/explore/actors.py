@@ -142,11 +142,8 @@ class ChosenOperations(Operations):
         write = batch_writer(lambda *call: calls.append(call), self._on.table, "append", "orders", {})  # type: ignore[arg-type,return-value]
         unwrap(write)(None, actor.batch)
         call = calls[0][2]
-        self._query = call.query_ids
-        return self._with_key(call.options.idempotency_key, _, in_place=actor.in_place)
-
-    def _query_ids(self, key: str) -> frozenset[str] | None:
-        return self._query if self._actor.batch is not None else None
+        key = call.options.idempotency_key
+        return self._with_key(key, _, stream=call.stream, in_place=actor.in_place)
 
     def rollback(self, _: Random) -> str:
         version = max(0, self._on.oracle.newest() - self._actor.back)

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import greenlet
 
+from table_writer.log import rules
 from table_writer.log.history import History
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -209,6 +210,7 @@ class Run(Simulation):
         with strings_pulled(self._clock):
             replaced: list[tuple[Any, str, Any]] = [
                 (secrets, "token_hex", self._name),
+                (rules, "wall_seconds", lambda: self.now),  # it goes on where an actor's own clock stands still
                 (memory_store.uuid, "uuid4", lambda: UUID(int=next(numbers))),
                 (Location, "parse", parsed),
                 (LogEntry, "from_json", staticmethod(read)),

@@ -45,12 +45,13 @@ class Operations:
         *,
         scope: Scope | None = None,
         key: str = "",
+        stream: str = "",
         in_place: bool = False,
     ) -> WritePlan:
-        plan = self._on.world.plan(mode, scope=scope, key=key, in_place=in_place)
+        plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
-        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), key)
+        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), f"{stream}:{key}" if key else "")
         return plan
 
     def _write(
@@ -132,12 +133,20 @@ class Operations:
     def _once(self, random: Random, mode: WriteMode, *, in_place: bool = False) -> str:
         return self._with_key(self._key(random), random, mode, in_place=in_place)
 
-    def _with_key(self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, in_place: bool = False) -> str:
+    def _with_key(
+        self,
+        key: str,
+        random: Random,
+        mode: WriteMode = WriteMode.APPEND,
+        *,
+        stream: str = "",
+        in_place: bool = False,
+    ) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
-        plan = self._plan(rows, mode, key=key, in_place=in_place)
+        plan = self._plan(rows, mode, key=key, stream=stream, in_place=in_place)
         write_id, is_repeated = plan.write_id, False
         try:
-            self._on.world.services().require_new_key(key, self._query_ids(key))
+            self._on.world.services().require_new_key(plan.key)
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id, is_repeated = repeated.entry.write_id, True
@@ -146,10 +155,6 @@ class Operations:
 
     def _key(self, random: Random) -> str:
         return random.choice(("query/1", "query/2", "other"))
-
-    def _query_ids(self, _: str) -> frozenset[str] | None:
-        """Return the queries that a stream's batch may be of; ``None`` for a single call."""
-        return None
 
     def _staged_id(self, random: Random) -> str:
         """Return one of the writes that were staged last."""

@@ -18,6 +18,7 @@ from table_writer.errors import (
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
+    PartlyPublishedError,
     StorageError,
     TableWriterError,
 )
@@ -198,7 +199,7 @@ class Simulation:
 
     def _refused(self, process: Process, error: BaseException) -> None:
         """Take the error at its word: nothing was published. An adoption has two steps, and promises nothing."""
-        if not isinstance(error, TableWriterError) or isinstance(error, OutcomeUnknownError):
+        if not isinstance(error, TableWriterError) or isinstance(error, OutcomeUnknownError | PartlyPublishedError):
             return
         if process.step.operation == "adopt":
             return

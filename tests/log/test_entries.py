@@ -25,7 +25,7 @@ from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import read_registrations
 from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
+from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from tests.doubles.memory_store import MemoryStore
@@ -240,7 +240,7 @@ def test_all_entries_of_a_reading_share_one_allowance_and_the_first_that_does_no
         log_with(bodies, memory_bytes=4 * needed).read_history()
     assert re.search(r"log entry \d|/log/\d{20}\.done", refused.value.message)
     with pytest.raises(InvalidInputError, match="log_memory_bytes"):
-        log_with(bodies, memory_bytes=4 * needed).find_key("no/such")
+        log_with(bodies, memory_bytes=4 * needed).find_key(Key("no/such"))
     assert len(log_with(bodies, memory_bytes=9 * needed).read_history().records) == 8
 
 
@@ -268,7 +268,7 @@ def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytes
     store, layout = MemoryStore(), TableLayout(ROOT)
     store.put(getattr(layout, name), b'{"version": 1, "x": "' + bytes(100_000) + b'"}')
     log = TableLog(store, layout)
-    assert (log.read_state().newest, log.find_key("a/1", in_order=True)) == (0, None)
+    assert (log.read_state().newest, log.find_key(Key("a/1", "a"))) == (0, None)
     if name == "owner_key":
         owner = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:1")
         with pytest.raises(InvalidInputError, match="no more than 65,536 are expected"):

@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks.long_log import LongLog, measure
 from table_writer.log import table_log
-from table_writer.log.fold import Fold
+from table_writer.log.fold import FOLD_FORMAT, Fold
 from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
+from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, World
 
@@ -82,7 +83,7 @@ def with_other_content(body: bytes) -> bytes:
 
 
 def of_a_later_format(body: bytes) -> bytes:
-    return body.replace(b'"format":1', b'"format":2', 1)
+    return body.replace(f'"format":{FOLD_FORMAT}'.encode(), f'"format":{FOLD_FORMAT + 1}'.encode(), 1)
 
 
 def not_json(_: bytes) -> bytes:
@@ -142,9 +143,9 @@ def test_a_fold_that_goes_while_it_is_read_is_missed_by_nobody(world: World) -> 
 
 def test_a_key_before_the_fold_is_known(world: World) -> None:
     log = world.services().log
-    found = log.find_key("load/d0/run-0")
+    found = log.find_key(Key("load/d0/run-0"))
     assert found is not None
-    assert (found.version, log.find_key("load/d0/run-1000")) == (1, None)
+    assert (found.entry.version, log.find_key(Key("load/d0/run-1000"))) == (1, None)
 
 
 def test_a_key_before_the_fold_is_free_again_once_its_rows_are_rolled_back() -> None:
@@ -155,7 +156,7 @@ def test_a_key_before_the_fold_is_free_again_once_its_rows_are_rolled_back() -> 
     assert folds(world)
     world.keeper.rollback(T, version=WRITES - 3)
     log = world.services().log
-    assert [log.find_key(f"run/of-{number}") is None for number in range(WRITES)] == [False] * 5 + [True] * 3
+    assert [log.find_key(Key(f"run/of-{number}")) is None for number in range(WRITES)] == [False] * 5 + [True] * 3
 
 
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:

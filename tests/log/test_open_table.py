@@ -7,6 +7,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.open_table import RepeatedError
 from table_writer.log.owner import take_root
+from table_writer.model.entry import Key
 from table_writer.model.table import TableName
 from table_writer.model.write import WriteMode
 from tests.publish.world import World
@@ -24,7 +25,7 @@ def written() -> World:
 def test_a_call_without_a_key_builds_on_the_log_as_it_is_at_the_end_of_its_plan() -> None:
     world = written()
     opened = world.services()
-    assert opened.require_new_key("") is None
+    assert opened.require_new_key(Key("")) is None
     world.write(TWO)
     assert opened.state_to_build_on(world.plan().log_id).newest == 2
 
@@ -33,13 +34,13 @@ def test_a_call_with_a_key_builds_on_the_log_as_it_was_before_the_look() -> None
     """So an entry with the key that comes between the look and the claim is one that the plan has not seen."""
     world = written()
     opened = world.services()
-    seen = opened.require_new_key("load/2")
+    seen = opened.require_new_key(Key("load/2"))
     assert seen is not None
     assert (seen.newest, seen.listed_after) == (1, 0), "where no checkpoint is stored, none is assumed"
     world.write_once(TWO, WriteMode.APPEND, "load/2")
     assert opened.state_to_build_on(world.plan().log_id, seen).newest == 1
     with pytest.raises(RepeatedError):
-        opened.require_new_key("load/2")
+        opened.require_new_key(Key("load/2"))
 
 
 def test_a_key_that_only_looks_like_a_streams_is_looked_for_in_the_whole_log() -> None:
@@ -47,8 +48,8 @@ def test_a_key_that_only_looks_like_a_streams_is_looked_for_in_the_whole_log() -
     for key in ("day/5", "day/3"):
         world.write_once(ONE, WriteMode.APPEND, key)
     with pytest.raises(RepeatedError):
-        world.services().require_new_key("day/5")
-    assert world.services().require_new_key("day/5", query_ids=()) is not None
+        world.services().require_new_key(Key("day/5"))
+    assert world.services().require_new_key(Key("day/5", "day")) is not None
 
 
 def test_a_table_that_is_not_there_is_told_with_the_metastore_that_was_asked() -> None:
@@ -59,7 +60,7 @@ def test_a_table_that_is_not_there_is_told_with_the_metastore_that_was_asked() -
 def test_the_first_write_of_a_table_builds_on_no_entry() -> None:
     world = World()
     opened = world.services()
-    seen = opened.require_new_key("load/1")
+    seen = opened.require_new_key(Key("load/1"))
     log_id = take_root(world.store, world.layout, opened.owner)
     assert opened.state_to_build_on(log_id, seen).newest == 0
 
@@ -67,7 +68,7 @@ def test_the_first_write_of_a_table_builds_on_no_entry() -> None:
 def test_a_log_that_is_deleted_between_the_look_and_the_plan_is_a_conflict() -> None:
     world = written()
     opened = world.services()
-    seen = opened.require_new_key("load/2")
+    seen = opened.require_new_key(Key("load/2"))
     world.store.delete([found.key for found in world.store.list(world.layout.own.key)])
     world.write_once(TWO, WriteMode.APPEND, "load/2")
     log_id = take_root(world.store, world.layout, opened.owner)

@@ -19,6 +19,7 @@ from table_writer.log.rules import (
     effect,
     is_covered,
     is_kept,
+    newest_of_stream,
     partition_state,
     published_with_key,
     rebuilt_outcome,
@@ -26,7 +27,7 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import DeletedLocation, EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, every_partition
@@ -38,6 +39,11 @@ PUBLISHED, ABANDONED = Outcome.PUBLISHED, Outcome.ABANDONED
 
 def at(write_id: str, values: PartitionValues = D1) -> str:
     return str(LAYOUT.data(write_id).child(f"dt={values[0]}"))
+
+
+def batch(text: str) -> Key:
+    """Return the key of a stream's batch, ``query/batch``."""
+    return Key(text, text.rpartition("/")[0])
 
 
 def entry(version: int, *values: PartitionValues, old: str | None = None, **changes: Any) -> LogEntry:
@@ -306,7 +312,7 @@ def test_a_key_counts_unless_all_of_its_partitions_were_rolled_back_before_it() 
 
     def counts(*later: SlotRecord, one: SlotRecord = keyed) -> bool:
         records = [first, one, *later]
-        assert is_kept(one, records) is (published_with_key(records, "k") is not None)
+        assert is_kept(one, records) is (published_with_key(records, Key("k")) is not None)
         return is_kept(one, records)
 
     assert counts()
@@ -325,11 +331,24 @@ def test_a_key_counts_unless_all_of_its_partitions_were_rolled_back_before_it() 
 
 def test_a_key_is_found_by_its_newest_write_and_never_by_what_recovered_or_rolled_back() -> None:
     first, second = entry(1, D1, idempotency_key="k"), entry(2, D1, idempotency_key="k")
-    assert published_with_key([published(first), published(second)], "k") == second
-    assert published_with_key([published(first)], "other") is None
-    assert published_with_key([published(first), published(second, outcome=ABANDONED)], "k") == first
+    assert published_with_key([published(first), published(second)], Key("k")) == published(second)
+    assert published_with_key([published(first)], Key("other")) is None
+    assert published_with_key([published(first), published(second, outcome=ABANDONED)], Key("k")) == published(first)
     again = replace(second, operation=Operation.RECOVER, recovers=1)
-    assert published_with_key([published(first), published(again)], "k") == first
+    assert published_with_key([published(first), published(again)], Key("k")) == published(first)
+
+
+def test_the_keys_of_batches_and_of_single_calls_never_meet() -> None:
+    call = published(entry(1, D1, idempotency_key="orders/2", stream=""))
+    of_stream = published(entry(2, D1, idempotency_key="orders/2", stream="orders"))
+    older = published(entry(3, D1, idempotency_key="orders/2"))
+    assert published_with_key([call, of_stream], Key("orders/2")) == call
+    assert published_with_key([of_stream, call], batch("orders/2")) == of_stream
+    assert newest_of_stream([of_stream, call], "orders") == of_stream.entry
+    assert published_with_key([call], batch("orders/2")) is None
+    assert published_with_key([of_stream], Key("orders/2")) is None
+    for key in (Key("orders/2"), batch("orders/2")):
+        assert published_with_key([older], key) == older, "an older version wrote it, and nobody knows"
 
 
 def test_no_call_comes_a_day_after_it_was_sent() -> None:

@@ -12,21 +12,25 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 
-from .test_rules import D1, D2, LAYOUT, entry
+from .test_rules import D1, D2, LAYOUT, batch, entry
 
 
 class Log:
     """A log of so many entries, all but those in doubt ended."""
 
-    def __init__(self, count: int, *, in_doubt: tuple[int, ...] = (), keys: dict[int, str] | None = None) -> None:
+    def __init__(
+        self, count: int, *, in_doubt: tuple[int, ...] = (), keys: dict[int, str] | None = None, stream: str = ""
+    ) -> None:
         self.now = 1_000_000.0
         self.store = MemoryStore(clock=lambda: self.now)
         self.log = TableLog(self.store, LAYOUT)
         for version in range(1, count + 1):
-            self.add(entry(version, D1, idempotency_key=(keys or {}).get(version, "")), ended=version not in in_doubt)
+            key = (keys or {}).get(version, "")
+            one = entry(version, D1, idempotency_key=key, stream=stream)
+            self.add(one, ended=version not in in_doubt)
 
     def add(self, one: LogEntry, *, ended: bool = True) -> None:
         assert self.log.claim(one)
@@ -315,25 +319,25 @@ def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: 
 
 def test_a_key_is_looked_for_from_the_newest_entry_on() -> None:
     of = Log(40, keys={3: "k", 38: "new"})
-    newest = of.log.find_key("new")
+    newest = of.log.find_key(Key("new"))
     assert newest is not None
-    assert newest.version == 38
-    assert TableLog(of.store, LAYOUT).find_key("absent") is None
+    assert newest.entry.version == 38
+    assert TableLog(of.store, LAYOUT).find_key(Key("absent")) is None
     before = of.reads()
-    assert TableLog(of.store, LAYOUT).find_key("new") == newest
+    assert TableLog(of.store, LAYOUT).find_key(Key("new")) == newest
     assert of.reads() - before < 20
-    oldest = TableLog(of.store, LAYOUT).find_key("k")
+    oldest = TableLog(of.store, LAYOUT).find_key(Key("k"))
     assert oldest is not None
-    assert oldest.version == 3
+    assert oldest.entry.version == 3
 
 
 def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows_a_rollback() -> None:
-    of = Log(40, keys={number: f"q/{number}" for number in range(1, 41)})
+    of = Log(40, keys={number: f"q/{number}" for number in range(1, 41)}, stream="q")
 
     def reads_of(key: str) -> tuple[int | None, int]:
         before = of.reads()
-        found = TableLog(of.store, LAYOUT).find_key(key, in_order=True)
-        return found and found.version, of.reads() - before
+        found = TableLog(of.store, LAYOUT).find_key(batch(key))
+        return found and found.entry.version, of.reads() - before
 
     assert reads_of("q/40") == (40, 2)
     assert reads_of("q/41") == (None, 2)
@@ -346,11 +350,11 @@ def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows
 
 
 def test_a_key_that_only_looks_like_a_streams_is_found_behind_an_earlier_batch() -> None:
-    of = Log(2, keys={1: "day/5", 2: "day/3"})
-    found = of.log.find_key("day/5")
+    of = Log(2, keys={1: "day/5", 2: "day/3"}, stream="")
+    found = of.log.find_key(Key("day/5"))
     assert found is not None
-    assert found.version == 1
-    assert of.log.find_key("day/5", in_order=True) is None
+    assert found.entry.version == 1
+    assert of.log.find_key(batch("day/5")) is None
 
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:

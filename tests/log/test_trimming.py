@@ -20,14 +20,14 @@ def versions(world: World) -> frozenset[int]:
 
 def test_a_rollback_that_voids_a_key_stays_as_long_as_the_key() -> None:
     world = World()
-    world.write_once({"d1": frozenset({1})}, WriteMode.APPEND, "orders/1")
+    world.write_once({"d1": frozenset({1})}, WriteMode.APPEND, "orders/1", stream="orders")
     world.keeper.rollback(T, version=0)
     world.write({"d1": frozenset({2})})
     world.vacuum()
     world.skipped_seconds += LONG
     world.vacuum()
     assert {1, 2} <= versions(world)
-    world.write_once({"d1": frozenset({1})}, WriteMode.APPEND, "orders/1")
+    world.write_once({"d1": frozenset({1})}, WriteMode.APPEND, "orders/1", stream="orders")
     assert world.rows() == {"d1": frozenset({1, 2})}, "its rows were rolled back, so the same call writes them again"
 
 

@@ -22,6 +22,7 @@ from table_writer import InvalidInputError, Maintenance, TableWriter
 from table_writer.log import table_log
 from table_writer.log.open_table import RepeatedError
 from table_writer.log.rules import QUERY_TAG
+from table_writer.model.entry import Key
 from table_writer.spark import is_connect
 from tests.publish.world import World
 
@@ -98,13 +99,13 @@ NEW, OLD = "new-query", "old-query"
 
 def put(world: World, key: str, query_id: str = "") -> int:
     """Publish a batch as a streaming query would; returns its version."""
-    plan = replace(world.plan(), idempotency_key=key, tags={QUERY_TAG: query_id} if query_id else {})
+    plan = replace(world.plan(key=key, stream="orders"), tags={QUERY_TAG: query_id} if query_id else {})
     version = world.write({"d1": frozenset([1])}, plan=plan).entry.version
     return int(version)
 
 
 def ask(world: World, key: str, *query_ids: str) -> object:
-    return world.services().require_new_key(key, query_ids=query_ids)
+    return world.services().require_new_key(Key(key, key.rpartition("/")[0]), query_ids)
 
 
 def test_another_query_is_refused_at_every_batch_and_an_unknown_one_at_none() -> None:
@@ -162,8 +163,8 @@ def test_the_usual_batch_costs_no_request_more_than_a_key() -> None:
         put(world, f"orders/{batch}", OLD)
     counts = []
     for look in (
-        lambda log, recent: log.find_batch("orders/40", recent)[0],
-        lambda log, recent: log.find_key("orders/40", recent, in_order=True),
+        lambda log, recent: log.find_batch(Key("orders/40", "orders"), recent)[0],
+        lambda log, recent: log.find_key(Key("orders/40", "orders"), recent),
     ):
         log = world.services().log  # which remembers nothing
         recent, before = log.read_recent_state(), world.store.request_counts()["GetObject"]
@@ -177,11 +178,13 @@ def test_a_query_that_publishes_the_same_batch_meanwhile_is_no_replay() -> None:
     with pytest.raises(InvalidInputError, match="another checkpoint"):
         world.write(
             {"d1": frozenset([2])},
-            plan=replace(world.plan(), idempotency_key="orders/0", tags={QUERY_TAG: NEW}),
+            plan=replace(world.plan(key="orders/0", stream="orders"), tags={QUERY_TAG: NEW}),
             before_publish=lambda: put(world, "orders/0", OLD),
         )
     with pytest.raises(RepeatedError):
         world.write(
             {"d1": frozenset([2])},
-            plan=replace(world.plan(), base_version=0, idempotency_key="orders/0", tags={QUERY_TAG: OLD}),
+            plan=replace(
+                world.plan(), base_version=0, idempotency_key="orders/0", stream="orders", tags={QUERY_TAG: OLD}
+            ),
         )

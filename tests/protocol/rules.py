@@ -23,7 +23,7 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import LogEntry, Operation, Outcome
+from table_writer.model.entry import Key, LogEntry, Operation, Outcome
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
@@ -63,7 +63,7 @@ class Rules:
 
     def repeats(self, records: Sequence[SlotRecord], key: str) -> bool:
         """Whether a write with this key is published already."""
-        return published_with_key(records, key) is not None
+        return published_with_key(records, Key(key)) is not None
 
     def repeats_since(self, records: Sequence[SlotRecord], plan: Planned) -> bool:
         """The same, of the entries that the write has not seen ended."""

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
+from table_writer.log import open_table
 from table_writer.log.past import Past
 from table_writer.log.rules import Deadline
 from table_writer.log.table_log import TableLog
@@ -15,7 +16,6 @@ from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
-from table_writer.publish import publisher
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import DeathError, Fault, World, plain
 
@@ -185,7 +185,7 @@ def test_no_copy_leaves_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None
     world, now = World(), [0.0]
     world.write(ONE)
     plan = world.plan(WriteMode.APPEND, in_place=True)
-    monkeypatch.setattr(publisher, "Deadline", partial(Deadline, clock=lambda: now[0]))
+    monkeypatch.setattr(open_table, "Deadline", partial(Deadline, clock=lambda: now[0]))
 
     def paused(call: str, phase: str) -> None:
         now[0] += 10_000 * ((call, phase) == ("alter_partitions", "after"))
@@ -194,6 +194,7 @@ def test_no_copy_leaves_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(OutcomeUnknownError, match="not enough to add 1 file, not all are there"):
         world.write(TWO, plan=plan)
     assert copies(world) == 0
+    world.metastore.on_call = None
     world.wait_out_claims()
     world.keeper.recover("mart.orders")
     assert world.rows() == {"d1": frozenset({1, 2})}

@@ -22,7 +22,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.open_table import RepeatedError
-from table_writer.model.entry import Outcome
+from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 from table_writer.model.write import WriteMode, written_ids
@@ -35,8 +35,8 @@ TWO = {"d1": frozenset({2})}
 NEW = {"d9": frozenset({9})}
 
 
-def append(world: World, rows: dict[str, frozenset[int]], key: str = "") -> None:
-    world.write(rows, plan=world.plan(WriteMode.APPEND, key=key))
+def append(world: World, rows: dict[str, frozenset[int]], key: str = "", stream: str = "") -> None:
+    world.write(rows, plan=world.plan(WriteMode.APPEND, key=key, stream=stream))
 
 
 def d1_and_d2(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
@@ -409,11 +409,11 @@ def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() 
     world.write(NEW)
     world.write_once(ONE, WriteMode.APPEND, "orders/1")
     world.keeper.rollback(str(world.name), version=1)
-    assert world.services().log.find_key("orders/1") is None
+    assert world.services().log.find_key(Key("orders/1")) is None
     world.keeper.rollback(str(world.name), version=2)
-    assert world.services().log.find_key("orders/1") is not None
+    assert world.services().log.find_key(Key("orders/1")) is not None
     world.keeper.rollback(str(world.name), version=3)
-    assert world.services().log.find_key("orders/1") is None, "version 3 is the state after the rollback"
+    assert world.services().log.find_key(Key("orders/1")) is None, "version 3 is the state after the rollback"
     world.write_once(TWO, WriteMode.APPEND, "orders/1")
     assert world.rows() == {**NEW, **TWO}
 
@@ -422,24 +422,24 @@ def test_a_key_that_was_rolled_back_in_part_counts() -> None:
     world = World()
     world.write_once({**ONE, **NEW}, WriteMode.APPEND, "orders/1")
     world.keeper.rollback(str(world.name), version=0, partitions=["dt=d9"])
-    assert world.services().log.find_key("orders/1") is not None, "writing again would double the rest"
+    assert world.services().log.find_key(Key("orders/1")) is not None, "writing again would double the rest"
 
 
 def test_the_newest_batch_of_a_stream_is_found_without_reading_the_whole_log() -> None:
     world = World()
     for number in range(40):
-        append(world, {f"d{number}": frozenset({number})}, key=f"orders/{number}")
+        append(world, {f"d{number}": frozenset({number})}, key=f"orders/{number}", stream="orders")
     before = world.store.request_counts()["GetObject"]
-    assert world.services().log.find_key("orders/40", in_order=True) is None
+    assert world.services().log.find_key(Key("orders/40", "orders")) is None
     assert world.store.request_counts()["GetObject"] - before <= 8
-    assert world.services().log.find_key("orders/3", in_order=True) is not None
+    assert world.services().log.find_key(Key("orders/3", "orders")) is not None
 
 
 def test_keys_that_end_in_numbers_need_not_come_in_order() -> None:
     world = World()
     for number in (2, 1):
         append(world, {f"d{number}": frozenset({number})}, key=f"load/2024010{number}")
-    assert world.services().log.find_key("load/20240102") is not None
+    assert world.services().log.find_key(Key("load/20240102")) is not None
 
 
 def late_call(world: World, value: str) -> None:
@@ -481,7 +481,7 @@ def test_a_partition_that_a_late_drop_has_taken_away_is_not_created_again() -> N
 
 def test_a_key_that_is_published_between_its_lookup_and_the_plan_is_recognised() -> None:
     world = World()
-    assert world.services().log.find_key("k") is None
+    assert world.services().log.find_key(Key("k")) is None
     append(world, ONE, key="k")
     world.write_once(TWO, WriteMode.APPEND, "k")
     assert world.rows() == ONE
@@ -498,12 +498,12 @@ def test_an_entry_without_partitions_is_recovered_as_published() -> None:
 
 def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() -> None:
     world = World()
-    append(world, {"d1": frozenset({1})}, key="q/0")
-    append(world, {"d2": frozenset({2})}, key="q/1")
+    append(world, {"d1": frozenset({1})}, key="q/0", stream="q")
+    append(world, {"d2": frozenset({2})}, key="q/1", stream="q")
     world.keeper.rollback(str(world.name), version=0, partitions=["dt=d1"])
-    assert world.services().log.find_key("q/0", in_order=True) is None
-    append(world, {"d1": frozenset({1})}, key="q/0")
-    assert world.services().log.find_key("q/1", in_order=True) is not None
+    assert world.services().log.find_key(Key("q/0", "q")) is None
+    append(world, {"d1": frozenset({1})}, key="q/0", stream="q")
+    assert world.services().log.find_key(Key("q/1", "q")) is not None
 
 
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
@@ -613,14 +613,14 @@ def test_restore_and_adopt_hide_no_rows_that_others_have_written_since() -> None
 def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
     world = World()
     for number in range(3):
-        append(world, {"d1": frozenset({number})}, key=f"orders/{number}")
+        append(world, {"d1": frozenset({number})}, key=f"orders/{number}", stream="orders")
     world.keeper.rollback(str(world.name), version=2)
     world.write({"d1": frozenset({77})})
     world.write({"d1": frozenset({78})})
     services = world.services()
     services.log.trim(services.log.read_history().trimmable(-1.0))
     assert len(services.log.read_history().records) < 6
-    assert world.services().log.find_key("orders/2") is None, "it was rolled back"
+    assert world.services().log.find_key(Key("orders/2", "orders")) is None, "it was rolled back"
 
 
 def test_the_double_tells_that_a_table_was_changed_between_look_and_alter() -> None:

@@ -145,6 +145,7 @@ class TableWorld:
         *,
         scope: Scope | None = None,
         key: str = "",
+        stream: str = "",
         in_place: bool = False,
     ) -> WritePlan:
         services = self.services()
@@ -156,6 +157,7 @@ class TableWorld:
             mode=mode,
             scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
             idempotency_key=key,
+            stream=stream,
             in_place=in_place,
             table=self.table,
             layout=self.layout,
@@ -221,11 +223,11 @@ class TableWorld:
             rows[value] = frozenset(row for one in bodies if one is not None for row in json.loads(one.body))
         return self.write(rows, plan=replace(plan, compacted=compacted), before_publish=before_publish)
 
-    def write_once(self, rows: Rows, mode: WriteMode, key: str, *, in_place: bool = False) -> None:
+    def write_once(self, rows: Rows, mode: WriteMode, key: str, *, stream: str = "", in_place: bool = False) -> None:
         """Write with an idempotency key."""
-        plan = self.plan(mode, key=key, in_place=in_place)
+        plan = self.plan(mode, key=key, stream=stream, in_place=in_place)
         with suppress(RepeatedError):
-            self.services().require_new_key(key)
+            self.services().require_new_key(plan.key)
             self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
