@@ -88,10 +88,11 @@ OTHERS: Final = {
     "spell otherwise": Actor("spell_otherwise"),
     "days pass": Actor("days_pass"),
     "made again": Actor("made_again"),
-    "dying append": Actor("dying_append"),
 }
-ACTORS: Final = OURS | OTHERS
-ATOMIC: Final = frozenset(actor.operation for actor in OTHERS.values())
+EARLIER: Final = {"dying append": Actor("dying_append")}
+"""What is only ever found done."""
+ACTORS: Final = OURS | OTHERS | EARLIER
+ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values())
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
 

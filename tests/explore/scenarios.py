@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from .actors import ACTORS, OURS
+from .actors import OTHERS, OURS
 
 PAIRS: Final = tuple(
     (one, other)
-    for one, other in combinations_with_replacement(ACTORS, 2)
+    for one, other in combinations_with_replacement(OURS | OTHERS, 2)
     if one in OURS  # other tools among themselves are nothing of ours
 )
 

@@ -39,7 +39,7 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
     ("scenarios", "schedules", "bound"),
     [
         *parts(BUDGETED_PAIRS, 2, BUDGETED),
-        *parts(TRIPLES, 8, BUDGETED),
+        *parts(TRIPLES, 6, BUDGETED),
         *parts(PAIRS, 12, SLOW, pytest.mark.slow),
         *parts(TRIPLES, 80, SLOW, pytest.mark.slow),
     ],
