@@ -1,4 +1,4 @@
-"""One schedule carried out: actors are greenlets of the real code, and each call of a double is where one may be switched."""
+"""One schedule carried out: actors are greenlets of the real code, switched at calls of the doubles."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ class Run(Simulation):
                 self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
 
     def outline(self) -> str:
-        """Return what became of everything, in few words: a run with another outline than all before is worth following."""
+        """Return what became of everything, in few words: one that is new is worth following."""
         partitions = self._base.metastore._partitions[self._base.name]
         places = [(v, write_id_of(one.location)) for v, one in sorted(partitions.items())]
         with self.unhooked():
@@ -412,14 +412,10 @@ class Run(Simulation):
         partitions = sorted((v, one.location) for v, one in metastore._partitions[self._base.name].items())
         pending = [one.name for one in self.pending]
         oracle = self.oracle
-        promised = (
-            sorted(oracle.expected.items()),
-            sorted(oracle.refused.items()),
-            sorted(oracle.wild),
-            sorted(oracle.soft),
-        )
+        promised = (sorted(oracle.expected.items()), sorted(oracle.refused.items()))
+        open_ends = (sorted(oracle.wild), sorted(oracle.soft))
         told = (sorted(oracle.told), sorted(oracle.withdrawn), sorted(oracle.stale), self._builds_first)
-        return sha256(repr((objects, uploads, partitions, pending, promised, told)).encode()).hexdigest()
+        return sha256(repr((objects, uploads, partitions, pending, promised, open_ends, told)).encode()).hexdigest()
 
 
 class Begin:

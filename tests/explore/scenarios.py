@@ -54,23 +54,18 @@ DYING: Final = (
     "overwrite where",
 )
 """Entries that others may find in doubt."""
-RESOLVING: Final = ("recover", "append", "discard", "rollback", "vacuum", "move", "insert")
+BUILDING: Final = ("append", "rollback", "move", "insert", "vacuum")
+AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
 TRIPLES: Final = tuple(
     dict.fromkeys(
         (
-            *(
-                (one, "recover", other)
-                for one, other in product(DYING, ("append", "rollback", "move", "insert", "vacuum"))
-            ),
+            *((one, "recover", other) for one, other in product(DYING, BUILDING)),
             *((one, "recover", one) for one in DYING),
             *((one, "move", "recover") for one in ("append d1", "append in place d1")),
             *((one, "append", "rollback") for one in DYING if one != "append"),
             *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
             *((one, "discard", "append") for one in ("publish", "publish in place")),
-            *(
-                (one, "move", one)
-                for one in ("append once", "append in place once", "overwrite once", "batch", "publish")
-            ),
+            *((one, "move", one) for one in AGAIN),
             *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
             ("batch", "append once", "batch"),
             ("batch", "later batch", "batch"),
@@ -78,4 +73,4 @@ TRIPLES: Final = tuple(
         )
     )
 )
-"""A write that dies, who resolves it, and who builds on that."""
+"""A write that dies, who resolves it, and who builds on that; few pairs that are worth as much."""

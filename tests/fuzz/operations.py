@@ -51,7 +51,9 @@ class Operations:
         plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
-        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), f"{stream}:{key}" if key else "")
+        self._on.oracle.writes[plan.write_id] = Written(
+            mode, rows, len(self._on.oracle.effects), f"{stream}:{key}" if key else ""
+        )
         return plan
 
     def _write(
@@ -134,13 +136,7 @@ class Operations:
         return self._with_key(self._key(random), random, mode, in_place=in_place)
 
     def _with_key(
-        self,
-        key: str,
-        random: Random,
-        mode: WriteMode = WriteMode.APPEND,
-        *,
-        stream: str = "",
-        in_place: bool = False,
+        self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, stream: str = "", in_place: bool = False
     ) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
         plan = self._plan(rows, mode, key=key, stream=stream, in_place=in_place)

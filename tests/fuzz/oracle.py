@@ -328,7 +328,7 @@ class Oracle:
             self.blame(f"write {write_id} is said to be discarded, and it was published")
 
     def acknowledged(self, write_id: str, *, repeated: bool = False) -> None:
-        """A caller was told that a write is published, or was before; where another tool came between, it may be last."""
+        """A caller was told that a write is published, or was before; another tool may have come after it."""
         self.told.add(write_id)
         outcomes = {one.outcome for one in self.world.history().records if one.entry.write_id == write_id}
         if outcomes == {Outcome.ABANDONED}:
