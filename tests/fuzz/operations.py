@@ -51,9 +51,8 @@ class Operations:
         plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
-        self._on.oracle.writes[plan.write_id] = Written(
-            mode, rows, len(self._on.oracle.effects), f"{stream}:{key}" if key else ""
-        )
+        of_all = f"{stream}:{key}" if key else ""
+        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), of_all)
         return plan
 
     def _write(
