@@ -23,6 +23,8 @@ class Mutation:
     text: str
     broken: str
     actors: tuple[str, ...]
+    schedules: int = 250  # of which one notices it
+    seed: int = 0
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -66,13 +68,293 @@ def _modules() -> list[Any]:
     return [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "table_writer"]
 
 
-ROLLBACK: Final = ("append after a recovery", "rollback far")
 MUTATIONS: Final = (
+    # Claims
     Mutation(
         "a correction claims after the listing that the look began with",
         "publish.recovery:Recovery.correct",
         "history.newest > state.newest",
         "False",
-        ROLLBACK,
+        ("append after a recovery", "rollback far"),
+    ),
+    Mutation(
+        "a lost slot means reading the log again",
+        "publish.publisher:Publisher.publish",
+        "if self._claimed.claim(look.entry):",
+        "if self._claimed.claim(look.entry) or True:",
+        ("overwrite", "overwrite"),
+    ),
+    Mutation(
+        "no recovery without a claim",
+        "publish.recovery:Recovery.recover",
+        "if not self._claimed.claim(claimed):",
+        "if not self._claimed.claim(claimed) and False:",
+        ("append", "recover", "overwrite"),
+    ),
+    Mutation(
+        "no rollback without a claim",
+        "publish.rollback:roll_back",
+        "if claimed.claim(entry):",
+        "if claimed.claim(entry) or True:",
+        ("rollback", "overwrite"),
+    ),
+    Mutation(
+        "nothing is sent after the claim's timeout",
+        "publish.switch:Switch.apply",
+        "if not deadline.allows(self.call_timeout_seconds):",
+        "if False:",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "no file is added after the claim's timeout",
+        "publish.switch:ClaimedEntries._add_files",
+        "if not deadline.allows(0):",
+        "if False:",
+        ("append in place", "recover"),
+    ),
+    Mutation(
+        "nothing is recovered before the claim's timeout",
+        "log.rules:claim_is_over",
+        "age_seconds > entry.publish_timeout_seconds",
+        "True",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "a clock that stands still is no clock",
+        "log.rules:Deadline.allows",
+        "max(0.0, ahead if age is None else age - passed)",
+        "0.0",
+        ("append in place", "recover"),
+    ),
+    # What others have published
+    Mutation(
+        "what was published since the plan is a conflict",
+        "log.rules:standing",
+        "Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT",
+        "Standing.EARLIER",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "what was in doubt at the plan and is published since is a conflict",
+        "log.rules:standing",
+        "and entry.version not in in_doubt_at_plan",
+        "",
+        ("append", "overwrite"),
+    ),
+    Mutation(
+        "an entry in doubt is resolved before another claims its partitions",
+        "log.rules:standing",
+        "if outcome is None and (overlap or same_key):",
+        "if False:",
+        ("append", "append"),
+    ),
+    Mutation(
+        "a write that a vacuum has given up stops",
+        "log.rules:standing",
+        "return Standing.DELETED if meets else Standing.UNRELATED",
+        "return Standing.UNRELATED",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a table that was made again is another",
+        "publish.publisher:Publisher._table",
+        "table.created_at_seconds != plan.table.created_at_seconds",
+        "False",
+        ("overwrite", "made again"),
+    ),
+    Mutation(
+        "a partition that is there is not created",
+        "publish.publisher:Publisher._refuse_existing",
+        "if existing:",
+        "if False:",
+        ("create", "append d2 d3"),
+    ),
+    # Appends
+    Mutation(
+        "an append copies what has come since",
+        "publish.append:CarryOver.bring",
+        "known.get(values, {}) != listed.get(values, {})",
+        "values not in known",
+        ("append", "append in place"),
+    ),
+    # Outcomes
+    Mutation(
+        "nothing is abandoned with a call unanswered",
+        "publish.switch:ClaimedEntries.switch",
+        "if not isinstance(failure, OutcomeUnknownError):",
+        "if True:",
+        ("append", "recover"),
+    ),
+    Mutation(
+        "nothing is abandoned after the claim's timeout",
+        "publish.switch:ClaimedEntries.give_up",
+        "if not deadline.allows(ABANDON_SECONDS):",
+        "if False:",
+        ("append", "recover"),
+    ),
+    Mutation(
+        "a call without an answer may yet be applied",
+        "publish.switch:Switch._read_back",
+        "if seen is Effect.SOME or isinstance(error, LostResponseError):",
+        "if seen is Effect.SOME:",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "nothing is confirmed of which a part is missing",
+        "publish.recovery:Recovery._has_taken_effect",
+        "rules.effect(found.values()) is Effect.ALL",
+        "True",
+        ("append in place", "append"),
+    ),
+    Mutation(
+        "nothing is confirmed while its drop may still come",
+        "publish.recovery:Recovery._has_taken_effect",
+        "if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):",
+        "if False:",
+        ("overwrite table", "append"),
+    ),
+    Mutation(
+        "an outcome is recorded after the drop",
+        "publish.switch:ClaimedEntries.carry_out",
+        "if left_to_do:",
+        "if False:",
+        ("overwrite table", "recover"),
+    ),
+    # Recovery
+    Mutation(
+        "an append in place is done again, file by file",
+        "publish.recovery:Recovery._whole",
+        "if missing.isdisjoint(one.targets())",
+        "",
+        ("append in place", "recover"),
+    ),
+    Mutation(
+        "what another tool has moved is left alone",
+        "log.rules:to_switch",
+        "if state is not PartitionState.SUPERSEDED",
+        "",
+        ("append", "move", "recover"),
+    ),
+    Mutation(
+        "recover tells a late call from another tool",
+        "log.rules:recovered_state",
+        "return PartitionState.BEFORE if ours else state",
+        "return state",
+        ("overwrite", "recover", "overwrite"),
+    ),
+    Mutation(
+        "a covered entry is not done again",
+        "log.rules:is_covered",
+        "return _delete((one.entry for one in newer), entry, history.layout) or any(_covers(one, entry) for one in newer)",
+        "return False",
+        ("append", "overwrite", "recover"),
+    ),
+    Mutation(
+        "late calls are corrected",
+        "publish.recovery:Recovery._placed",
+        "placed = {one: history.placement(one, here.get(one)) for one in wanted}",
+        "placed = {one: Placement.IN_PLACE for one in wanted}",
+        ("append", "overwrite", "recover"),
+    ),
+    Mutation(
+        "an append corrects what it builds on",
+        "publish.recovery:Recovery.correct",
+        "if not moved and not state.unverified:",
+        "if True:",
+        ("overwrite", "append", "append"),
+    ),
+    Mutation(
+        "a recovery leaves a mark",
+        "publish.recovery:Recovery.recover",
+        "self._log.remember_recovery(claimed.version)",
+        "pass",
+        ("overwrite", "append", "append"),
+    ),
+    # Keys and staged writes
+    Mutation(
+        "a key is looked for before anything is written",
+        "log.open_table:OpenTable.require_new_key",
+        "if published is not None:",
+        "if False:",
+        ("append once", "append once"),
+    ),
+    Mutation(
+        "a key is looked for at the claim",
+        "publish.publisher:Publisher._first_in_doubt",
+        "if published is not None:",
+        "if False:",
+        ("append once", "append once"),
+    ),
+    Mutation(
+        "a staged write is published once",
+        "publish.publisher:Publisher.publish",
+        "if is_shared:",
+        "if False:",
+        ("publish", "publish"),
+    ),
+    Mutation(
+        "nothing is discarded that was published",
+        "vacuum.sweep:Vacuum.give_up",
+        "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
+        "if False:",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a key is void once its rows were rolled back",
+        "log.rules:published_with_key",
+        "and is_kept(record, records)",
+        "",
+        ("append once", "rollback", "append once"),
+    ),
+    # Vacuums
+    Mutation(
+        "no vacuum without a claim",
+        "vacuum.sweep:Vacuum.run",
+        "if unfinished or self._log.claim(entry):",
+        "if unfinished or self._log.claim(entry) or True:",
+        ("rollback far", "vacuum"),
+    ),
+    Mutation(
+        "a vacuum spares where readers look",
+        "vacuum.due:is_used",
+        "return used.meets(left.location.place)",
+        "return False",
+        ("rollback far", "vacuum"),
+    ),
+    Mutation(
+        "a vacuum spares what is staged",
+        "vacuum.due:due",
+        "elif write_id in staged:",
+        "elif False:",
+        ("publish", "vacuum"),
+    ),
+    Mutation(
+        "nothing is deleted before its retention is over",
+        "vacuum.due:due",
+        "if left.age_seconds < wanted_seconds:",
+        "if False:",
+        ("overwrite", "vacuum", "rollback"),
+    ),
+    Mutation(
+        "a discard deletes what was staged",
+        "vacuum.sweep:Vacuum._give_up",
+        "failed += self._delete(entry, (found.key for found in self._store.list(data.key)))",
+        "",
+        ("discard", "recover"),
+    ),
+    # Rollbacks
+    Mutation(
+        "no rollback over what another tool has moved",
+        "publish.rollback:_checked",
+        "if is_moved or (values in exists and not same_place(current, newest)):",
+        "if False:",
+        ("move", "rollback"),
+    ),
+    Mutation(
+        "only what is at a placeholder is dropped",
+        "publish.switch:Switch._drop",
+        "and values not in written and self.layout.is_placeholder(location)",
+        "",
+        ("overwrite table", "insert", "recover"),
     ),
 )

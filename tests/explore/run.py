@@ -18,6 +18,7 @@ from uuid import UUID
 
 import greenlet
 
+from table_writer.errors import InvalidInputError
 from table_writer.log import rules
 from table_writer.log.history import History
 from table_writer.model.entry import LogEntry
@@ -473,7 +474,10 @@ def _begun(before: tuple[str, ...]) -> Begin:
 def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: bool = False) -> Run:
     """Carry a schedule out with all that comes after it, unless a run has ended in the same state before."""
     run = Run(schedule, begin_of(schedule.actors), is_told=is_told)
-    run.go()
+    try:
+        run.go()
+    except InvalidInputError as error:  # what the oracle read of the log
+        run.oracle.blame(f"the log cannot be read: {error.message}")
     if not run.oracle.wrong:
         run.went = run.outline()
         state = run.state()

@@ -138,14 +138,19 @@ class Exploration:
         self.figures = Figures()
         self.failures: list[Failure] = []
 
-    def sample(self, schedules: int) -> None:
-        """Carry out so many schedules: first those without deviations, then drawn ones, each a step from another."""
+    def sample(self, schedules: int, *, stops: bool = False) -> None:
+        """Carry out so many schedules: first those without deviations, then drawn ones, each a step from another.
+
+        With ``stops`` none after the first that fails.
+        """
         begun = process_time()
         orders = [Schedule(one) for one in dict.fromkeys(permutations(self._actors))]
         if 3 * len(orders) > schedules:
             orders = self._random.sample(orders, max(1, schedules // 3))
         roots = [node for node in map(self._carried_out, orders) if node]
         while self.figures.schedules < schedules and any(node.extensions for node in roots):
+            if stops and self.failures:
+                break
             self._walk(self._random.choice(roots))
         self.figures.seconds += process_time() - begun
 

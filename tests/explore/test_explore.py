@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from .mutations import MUTATIONS, Mutation
 from .scenarios import BUDGETED_PAIRS, PAIRS, TRIPLES
 from .schedule import Deviation, Schedule
 from .search import BUDGETED, SLOW, Bound, Exploration, Figures
@@ -40,8 +41,8 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
     [
         *parts(BUDGETED_PAIRS, 2, BUDGETED),
         *parts(TRIPLES, 6, BUDGETED),
-        *parts(PAIRS, 12, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, 80, SLOW, pytest.mark.slow),
+        *parts(PAIRS, 5, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, 35, SLOW, pytest.mark.slow),
     ],
 )
 def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures) -> None:
@@ -51,6 +52,15 @@ def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, 
         figures.add(exploration.figures)
         if exploration.failures:
             pytest.fail(told(shortest(exploration.failures[0].schedule)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in MUTATIONS])
+def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:
+    exploration = Exploration(mutation.actors, BUDGETED, seed=mutation.seed)
+    with mutation.applied():
+        exploration.sample(mutation.schedules, stops=True)
+    assert exploration.failures
 
 
 def test_a_schedule_is_one_story() -> None:
