@@ -384,6 +384,8 @@ class History:
         folded = {left.location.place for left in (self.fold.left if self.fold else ())}
         needed |= {version for place, version in self.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())
+        doubtful = {record.entry.version for record in self.in_doubt}
+        needed |= {one.entry.version for one in self.records if one.entry.recovers in doubtful}
         needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
         ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
         free = ({record.entry.version for record in ended} | oldest.ended) - needed
@@ -498,7 +500,10 @@ class History:
             copies = [one for one in own if not data.contains(one)]  # in a fresh directory
         else:
             copies = [one for one in own if data.contains(one)]
-        for location in copies:
+        seen = {self._place(one.old_location) for one in entry.partitions}
+        replaced = (self._location(one.location) for one in entry.replaced)  # by copies elsewhere, too, before the claim
+        unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
+        for location in (*copies, *unseen):
             self._leave(location, record)
 
     def _hold(self, partition: EntryPartition) -> None:

@@ -102,6 +102,7 @@ class PartitionState(enum.Enum):
     EMPTIED = "without rows, and still to be dropped"
     BEFORE = "as it was before the entry: the change can be applied"
     SUPERSEDED = "at a location the entry does not know: another tool was there"
+    MOVED = "at such a location, and its parameters say that the entry had switched it before"
 
 
 def partition_state(
@@ -219,7 +220,8 @@ def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[Par
     """
     if not {PartitionState.BEFORE, PartitionState.EMPTIED} & set(states.values()):
         return frozenset()
-    return frozenset(values for values, state in states.items() if state is not PartitionState.SUPERSEDED)
+    others = {PartitionState.SUPERSEDED, PartitionState.MOVED}
+    return frozenset(values for values, state in states.items() if state not in others)
 
 
 def published_with_key(records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:

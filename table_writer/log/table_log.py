@@ -42,8 +42,11 @@ RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it 
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
-MARK: Final = re.compile(r"(folded|id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+MARK: Final = re.compile(r"(folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 """A fact that every listing of the log shows: objects whose names sort after all entries, empty but for folds."""
+
+OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
+RELEASED: Final = b"released"  # what the mark of a recovery says once nothing of it is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,9 @@ class Recent(NamedTuple):
     fold: Fold | None = None
 
 
-class _StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
+class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
+    """How an entry ended, as it is stored."""
+
     outcome: Outcome
     recorded_by: str
     of: str = ""  # the write_id of the entry
@@ -468,18 +473,22 @@ class TableLog:
         )
 
     def outcome(self, version: int) -> Outcome | None:
-        """Return how an entry ended, ``None`` while it is in doubt."""
-        ended = self._read_outcome(version, Allowance(self._memory_bytes))
-        return ended.outcome if ended else None
+        """Return the outcome of an entry, ``None`` while it is in doubt."""
+        ended = self.ended(version)
+        return None if ended is None else ended.outcome
 
-    def _read_outcome(self, version: int, allowance: Allowance) -> _StoredOutcome | None:
+    def ended(self, version: int) -> Ended | None:
+        """Return how an entry ended, ``None`` while it is in doubt."""
+        return self._read_outcome(version, Allowance(self._memory_bytes))
+
+    def _read_outcome(self, version: int, allowance: Allowance) -> Ended | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
-            parse = partial(msgspec.json.decode, type=_StoredOutcome)
-            found: _StoredOutcome = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
+            parse = partial(msgspec.json.decode, type=Ended)
+            found: Ended = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(self._unreadable(version, str(error))) from error
         return msgspec.structs.replace(found, age_seconds=stored.age_seconds)
@@ -515,9 +524,9 @@ class TableLog:
         entries -= set(ordered)
         orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        undone = (one for one in marks["rolled-back"] - entries if one <= trimmed)  # a later one is to come
+        ended = {kind: sorted(one for one in marks[kind] - entries if one <= trimmed) for kind in OF_ONE_ENTRY}
         useless = [
-            *(self._mark("rolled-back", version) for version in sorted(undone)),
+            *(self._mark(kind, version) for kind, versions in ended.items() for version in versions),
             *(self._mark("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
@@ -577,8 +586,8 @@ class TableLog:
         write_id: str,
         superseded: Collection[PartitionValues] = (),
         of: str = "",
-    ) -> Outcome:
-        """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
+    ) -> Ended:
+        """Record how an entry ended; returns what stands, which may be an earlier record.
 
         ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
         call may still come late. ``superseded`` partitions were not switched, since another tool had moved them. ``of``
@@ -587,8 +596,25 @@ class TableLog:
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
         if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
-            return outcome
-        return self.outcome(version) or outcome
+            return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded))
+        stands = self.ended(version)
+        if stands is None:
+            raise StorageError(f"the outcome of log entry {version} below {self._layout.root} was there, and is gone")
+        return stands
+
+    def take_last_word(self, version: int, write_id: str) -> str:
+        """Return whose word on an entry in doubt is the last one: this writer's, unless another has taken it before.
+
+        Its claimant takes it before it says that the metastore has refused; a recovery before it switches, in the name
+        of its own entry. So of the two at most one acts, however late a request of the other arrives.
+        """
+        key = self._mark("last-word", version)
+        return write_id if self.store.put_if_absent(key, write_id.encode()) else self.last_word(version)
+
+    def last_word(self, version: int) -> str:
+        """Return the ``write_id`` that has taken the last word on an entry; empty if none has."""
+        stored = self.store.get(self._mark("last-word", version))
+        return "" if stored is None else stored.body.decode(errors="replace")
 
     def save_checkpoint(self, state: LogState) -> None:
         """Save up to where nothing is in doubt, so that the next writers list less; if that fails they list more."""
@@ -606,6 +632,15 @@ class TableLog:
     def remember_recovery(self, version: int) -> None:
         """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""
         self.store.put(self._mark("recovered", version), b"")
+
+    def release_recovery(self, version: int) -> None:
+        """Note that a recovery has nothing under way: the metastore has refused, and another may go on at once."""
+        self.store.put(self._mark("recovered", version), RELEASED)
+
+    def is_released(self, version: int) -> bool:
+        """Whether a recovery has nothing under way, and will not go on."""
+        stored = self.store.get(self._mark("recovered", version))
+        return stored is not None and stored.body == RELEASED
 
     def forget_recoveries(self, versions: Iterable[int]) -> None:
         """Note that all partitions are where they should be, and that no call of before these recoveries can come."""

@@ -280,6 +280,8 @@ class LogEntry:
         fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
         _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
+        if self.stream is None:
+            del fields["stream"]
         in_place = [one for one in fields["partitions"] if one["added"]]
         for one in fields["partitions"]:
             if not one["added"]:

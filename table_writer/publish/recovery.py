@@ -13,7 +13,7 @@ from table_writer.errors import ConflictError, MetastoreError, StorageError, cou
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
-from table_writer.log.files import listed_sources, missing_files, written_placeholders
+from table_writer.log.files import missing_files, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of
@@ -23,8 +23,8 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
-from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
-from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
+from table_writer.publish.evidence import Evidence, is_copied
+from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05
@@ -61,21 +61,40 @@ class Recovery:
         self._metastore = opened.metastore
         self._layout = opened.layout
         self._claimed = ClaimedEntries(opened)
+        self._evidence = Evidence(opened)
 
     def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
         """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
 
         Returns when something changed: the caller reads the log again.
         """
-        wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
-        while record.outcome is None and not rules.claim_is_over(record.entry, record.age_seconds):
-            if self._has_taken_effect(record.entry, table):  # its outcome is recorded in its claimant's place
-                by = record.entry.write_id
-                outcome = self._log.record_outcome(version, Outcome.PUBLISHED, write_id=by, of=by)
-                logger.warning("version=%d was in doubt, and readers see it: %s", version, outcome.value)
-                self._tell(record.entry, outcome)
-                return RecoveredEntry(version=version, outcome=outcome)
+        original = self._original_without_word(record)
+        if original is not None and original.outcome is None:  # which comes first: what it ends as decides
+            return self.resolve(original.entry.version, table, newest=newest)
+        if original is not None:
+            why = "what it recovers was abandoned"
+            return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
+        record, is_seen = self._wait(record, table)
+        if is_seen:  # its outcome is recorded in its claimant's place
+            return self._record(record.entry, Outcome.PUBLISHED, by=record.entry.write_id, why="readers see it")
+        return None if record.outcome is not None else self._end(record, table, newest=newest)
+
+    def _original_without_word(self, record: SlotRecord) -> SlotRecord | None:
+        """Return what a recover entry in doubt recovers, if it has not the last word on it: it has switched nothing."""
+        if record.outcome is not None or record.entry.recovers is None:
+            return None
+        original = self._log.find(record.entry.recovers)
+        if original is None or original.outcome is Outcome.PUBLISHED:  # a correction needs no word
+            return None
+        return original if self._log.last_word(original.entry.version) != record.entry.write_id else None
+
+    def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:
+        """Return an entry once it has ended, or others may end it; also whether readers see all of it by then."""
+        version, wait = record.entry.version, FIRST_WAIT_SECONDS
+        while record.outcome is None and not self._is_free(record):
+            if self._has_taken_effect(record.entry, table):
+                return record, True
             if wait == FIRST_WAIT_SECONDS:
                 logger.warning(
                     "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
@@ -86,12 +105,40 @@ class Recovery:
             self._opened.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
-        if record.outcome is not None:
-            return None
+        return record, False
+
+    def _end(self, record: SlotRecord, table: Table, *, newest: int) -> RecoveredEntry | None:
+        """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has."""
+        version, entry = record.entry.version, record.entry
         history = self._log.read_history(self._log.read_state(listed_after=version))
-        if rules.is_covered(history, record.entry):
-            return self._rebuild(record.entry, history, table)
-        return self.recover(record, table, newest=newest)
+        word = self._log.last_word(version)
+        if word == entry.write_id:
+            return self._record(entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
+        heir = next((one for one in history.records if one.entry.write_id == word), None)
+        if heir is None:
+            is_covered = rules.is_covered(history, entry)
+            rebuilt = self._rebuild(entry, history, table) if is_covered else None
+            return rebuilt or self.recover(record, table, newest=newest, lost_heir=word)
+        if heir.outcome is None:
+            return self.resolve(heir.entry.version, table, newest=newest)
+        why = f"version {heir.entry.version} has ended it"
+        return self._record(entry, heir.outcome, by=word, superseded=heir.superseded, why=why)
+
+    def _is_free(self, record: SlotRecord) -> bool:
+        """Whether nothing of an entry in doubt is under way any more, as far as its claimant keeps to its time."""
+        if rules.claim_is_over(record.entry, record.age_seconds):
+            return True
+        return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
+
+    def _record(
+        self, entry: LogEntry, outcome: Outcome, *, by: str, why: str, superseded: Collection[PartitionValues] = ()
+    ) -> RecoveredEntry:
+        """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
+        ended = self._log.record_outcome(entry.version, outcome, write_id=by, superseded=superseded, of=entry.write_id)
+        logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
+        self._tell(entry, ended.outcome, superseded=ended.superseded)
+        left_alone = tuple(sorted(ended.superseded))
+        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=left_alone)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
@@ -100,16 +147,12 @@ class Recovery:
         missing = missing_files(self._opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
             history = self._log.read_history(self._log.read_state(listed_after=entry.version))
-        copied = {one.values: _is_copied(history, one, missing) for one in in_place}
+        copied = {one.values: is_copied(history, one, missing) for one in in_place}
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
-        outcome = self._log.record_outcome(
-            entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
-        )
-        logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
-        self._tell(entry, outcome, superseded=superseded)
-        return RecoveredEntry(version=entry.version, outcome=outcome, superseded=tuple(sorted(superseded)))
+        why = "newer entries show how it had ended"
+        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
@@ -129,25 +172,26 @@ class Recovery:
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, self._whole(entry.partitions))
+        found = states(entry, now, self._layout, self._evidence.whole(entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
 
-    def _whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
-        """Return the partitions to which an append in place has added all of its files."""
-        in_place = [one for one in partitions if one.added]
-        missing = missing_files(self._opened.store, in_place).keys()
-        return frozenset(one.values for one in in_place if missing.isdisjoint(one.targets()))
-
     def recover(
-        self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
+        self,
+        record: SlotRecord,
+        table: Table,
+        *,
+        newest: int,
+        behind: Sequence[EntryPartition] = (),
+        lost_heir: str = "",
     ) -> RecoveredEntry | None:
         """Do an entry again, partition by partition, as far as no other tool has been there.
 
         ``record`` is an entry in doubt, or the newest published one of partitions that a late call has put back. Those
         are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
-        takes the slot after ``newest``. Returns ``None`` if somebody else claims that slot first.
+        takes the slot after ``newest``, and the last word on an entry in doubt, unless that is ``lost_heir``'s, whose
+        entry is lost for good. Returns ``None`` if somebody else has either first.
 
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
@@ -157,12 +201,14 @@ class Recovery:
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
+        if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
+            return None
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
-            self._claimed.give_up(claimed, deadline, error)
+            self._claimed.give_up(claimed, error)
             raise
-        found = self._states(claimed, now)
+        found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
@@ -170,14 +216,31 @@ class Recovery:
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
-        lost = self._lost_files(todo, found)
-        if lost:
-            logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
-            undone = {values for values, state in found.items() if state is not PartitionState.DONE}
+        in_the_way = (
+            {}
+            if behind
+            else self._evidence.changed_since(claimed, found, now) or self._evidence.lost_files(todo, found)
+        )
+        if in_the_way:
+            logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
+            ended = {PartitionState.DONE, PartitionState.MOVED}
+            undone = {values for values, state in found.items() if state not in ended}
             return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
-        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if one.values not in superseded))
+        theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
+        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
+        """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
+        try:
+            word = self._log.take_last_word(original.version, claimed.write_id)
+        except StorageError as error:
+            raise outcome_unknown(claimed, error) from error
+        if word in {claimed.write_id, lost_heir}:
+            return True
+        self._log.record_outcome(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id)
+        return False
 
     def _carry_out(
         self,
@@ -232,21 +295,20 @@ class Recovery:
         switched: tuple[PartitionValues, ...],
         superseded: tuple[PartitionValues, ...],
     ) -> RecoveredEntry:
-        """Record the outcome, the original's first: the recover entry is there to tell of it if we die in between.
+        """Record the outcome, the recover entry's first: it has the last word, and the original ends as it does.
 
         What stands for the original may be another one: of an entry that a late call had undone it is recorded already.
         """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
-        found = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        outcome, _ = [
-            self._log.record_outcome(
-                entry.version, found, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
-            )
-            for entry in (original, claimed)
-        ]
+        by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
+        ended = self._log.record_outcome(claimed.version, outcome, write_id=by, superseded=superseded, of=by)
+        left_alone = tuple(sorted(ended.superseded))
+        outcome = self._log.record_outcome(
+            original.version, ended.outcome, write_id=by, superseded=left_alone, of=original.write_id
+        ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        self._tell(original, outcome, claimed=claimed, superseded=superseded)
-        return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=superseded)
+        self._tell(original, outcome, claimed=claimed, superseded=left_alone)
+        return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=left_alone)
 
     def _tell(
         self,
@@ -450,7 +512,7 @@ class Recovery:
                 moved = replace(moved, source=None, added=())
                 behind.setdefault(newest.version, []).append(moved)
         oldest = min(behind)
-        lost = self._lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
+        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
         if lost:
             raise StorageError(
                 f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
@@ -460,56 +522,8 @@ class Recovery:
             )
         return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
 
-    def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
-        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        whole = self._whole(entry.partitions)
-        found, here = states(entry, now, self._layout, whole), locations(now)
-        if PartitionState.SUPERSEDED in found.values():
-            history = self._log.read_history()
-            found = {
-                one.values: rules.recovered_state(history, one, here.get(one.values), copied=one.values in whole)
-                for one in entry.partitions
-            }
-        for values in written_placeholders(self._log.store, self._layout, now) & found.keys():
-            # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
-            wanted = next(one.new_location for one in entry.partitions if one.values == values)
-            found[values] = PartitionState.DONE if wanted is None else PartitionState.SUPERSEDED
-        return found
-
-    def _lost_files(
-        self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]
-    ) -> dict[PartitionValues, str]:
-        """Return which files are missing of the partitions that readers do not look at yet."""
-        ours = {
-            one.values: one
-            for one in partitions
-            if one.new_location is not None
-            and found[one.values] is PartitionState.BEFORE
-            and self._layout.all_data.contains(Location.parse(str(one.own_location)))
-        }
-        _, lost = check_each(ours, lambda _, one: self._require_files(one))
-        return lost
-
-    def _require_files(self, named: EntryPartition) -> EntryPartition:
-        """Return a partition whose files are all there; of those that are to be added, each in either place."""
-        if not named.added:
-            return require_not_fewer(self._log.store, self._layout, named)
-        missing, sources = missing_files(self._log.store, [named]), named.sources()
-        gone = missing and {sources[key] for key in missing} - listed_sources(self._log.store, [named]).keys()
-        if gone:
-            raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
-        return named
-
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
     """Compare every partition of the log with the metastore."""
     here = locations(now)
     return {values: history.placement(values, here.get(values)) for values in history.current}
-
-
-def _is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
-    """Whether an append in place has added files; ``None`` where their location is deleted, or may be just now."""
-    place = Location.parse(str(partition.new_location)).place
-    if any(key not in missing for key in partition.targets()):
-        return True
-    return None if place in history.deleted or place in history.doomed else False

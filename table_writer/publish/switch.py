@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import (
+    ConflictError,
     InvalidInputError,
     LostResponseError,
     MetastoreError,
@@ -21,10 +22,11 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.files import add_files, written_placeholders
-from table_writer.log.open_table import OpenTable
+from table_writer.log.open_table import OpenTable, partly_published
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
+from table_writer.log.table_log import Ended
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import EntryPartition, LogEntry, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import (
     ROOT_PARAMETER,
@@ -56,7 +58,6 @@ FIGURES: Final = frozenset(
         "spark.sql.statistics.totalSize",
     }
 )
-ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery resolves the entry
 
 
 def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
@@ -336,10 +337,16 @@ class ClaimedEntries:
         try:
             if forgotten.is_late or told.is_late:
                 self._log.remember_recovery(entry.version)  # so that whoever comes next compares
-            self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+            ended = self._log.record_outcome(
+                entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
+            )
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            notes += (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
+            return (
+                *notes,
+                f"published, but the log could not record it ({error.message}); the next write resolves it.",
+            )
+        require_all_published(entry, ended, table)
         return notes
 
     def switch(
@@ -352,17 +359,19 @@ class ClaimedEntries:
     ) -> tuple[str, ...] | None:
         """Do only the switch; the caller records the outcome, unless something is left to do.
 
-        ``None``: others have carried the entry out, and recorded that.
+        ``None``: others have carried the entry out, and recorded that. What they have recorded instead is raised.
         Files are added in place last: what the metastore refuses, nobody has seen any of.
         """
         try:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
+            ended = self._ended(entry)
+            if ended is not None:  # others have seen it, or carried it out, and may have moved on since
+                require_all_published(entry, ended, table)
                 return None
             if not isinstance(failure, OutcomeUnknownError):
-                self.give_up(entry, deadline, failure)
+                self.give_up(entry, failure)
             raise
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
@@ -399,32 +408,48 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _is_on_record(self, entry: LogEntry) -> bool:
-        """Whether others have published all of an entry in its claimant's place."""
+    def _ended(self, entry: LogEntry) -> Ended | None:
+        """Return how an entry ended by the word of others; ``None`` while it is in doubt."""
         try:
-            record = self._log.read(entry.version)
-        except TableWriterError as error:  # also where the entry itself is lost or damaged
+            return self._log.ended(entry.version)
+        except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
-            return False
-        return record.outcome is Outcome.PUBLISHED and not record.superseded
+            return None
 
-    def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
-        """After a refusal, record that nothing was published, but only while the claim is ours alone.
+    def give_up(self, entry: LogEntry, refusal: TableWriterError) -> None:
+        """After a refusal, record that nothing was published, unless somebody may be rolling the entry forward.
 
-        Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
-        stay: a drop that arrives late would remove a partition that others have published since.
+        Whoever does that has taken the last word. Partitions that were added empty stay: a drop that arrives late would
+        remove a partition that others have published since. A recovery that is refused says nothing of what it
+        recovers: it only lets the next one go on.
         """
-        if not deadline.allows(ABANDON_SECONDS):
-            raise outcome_unknown(entry, refusal) from refusal
         try:
-            stands = self._log.record_outcome(
-                entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id
+            if entry.operation is Operation.RECOVER:
+                self._log.release_recovery(entry.version)
+                return
+            word = self._log.take_last_word(entry.version, entry.write_id)
+            is_ours = word == entry.write_id
+            ended = (
+                self._log.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word) if is_ours else None
             )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal
-        if stands is not Outcome.ABANDONED or not deadline.allows(0):  # the put took longer than the claim lasts
+        if ended is None or ended.outcome is not Outcome.ABANDONED:
             raise outcome_unknown(entry, refusal) from refusal
+
+
+def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
+    """Refuse to call an entry published of which the log says otherwise: another tool was there before a recovery."""
+    if ended.outcome is not Outcome.PUBLISHED:
+        raise ConflictError(
+            f"write {entry.write_id} of {entry.table} (version {entry.version}) is on record as abandoned: its process"
+            " was paused past its claim, another tool has moved its partitions, and a recovery has found them so."
+            " Readers see none of its rows; run it again.",
+            **entry.named,
+        )
+    if ended.superseded:
+        raise partly_published(entry, ended.superseded, table)
 
 
 def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:

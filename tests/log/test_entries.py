@@ -374,8 +374,8 @@ def test_a_slot_is_claimed_once() -> None:
 def test_the_first_outcome_stands() -> None:
     log = log_of(MemoryStore())
     log.claim(entry())
-    assert log.record_outcome(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
-    assert log.record_outcome(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert log.record_outcome(1, Outcome.ABANDONED, write_id="a").outcome is Outcome.ABANDONED
+    assert log.record_outcome(1, Outcome.PUBLISHED, write_id="b").outcome is Outcome.ABANDONED
     assert log.outcome(1) is Outcome.ABANDONED
 
 

@@ -359,8 +359,8 @@ def test_a_key_that_only_looks_like_a_streams_is_found_behind_an_earlier_batch()
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:
     of = Log(1, in_doubt=(1,))
-    assert of.log.record_outcome(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
-    assert of.log.record_outcome(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert of.log.record_outcome(1, Outcome.ABANDONED, write_id="a").outcome is Outcome.ABANDONED
+    assert of.log.record_outcome(1, Outcome.PUBLISHED, write_id="b").outcome is Outcome.ABANDONED
     assert of.log.read(1).recorded_by == "a"
 
 

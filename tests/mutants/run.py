@@ -25,7 +25,20 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.mutation.mutators import mutation_operators
 from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_source_paths, walk_mutatable_files
 
-SEED = 14
+SEED = 15
+ROOMS = {
+    "appends in place": r"publish\.append\..*InPlace|log\.files\.",
+    "copies and compactions": r"publish\.append\.(?!.*InPlace)|publish\.entry\.",
+    "the publish and its switch": r"publish\.(publisher|switch|statistics|reads)\.",
+    "recoveries": r"publish\.(recovery|evidence)\.",
+    "rollbacks and restores": r"publish\.(rollback|restore)\.",
+    "history": r"log\.(history|rules)\.",
+    "folds and the log": r"log\.(fold|stored|table_log|keys)\.",
+    "older versions": r"log\.(past|present)\.",
+    "staged writes": r"write\.staged_writes\.|log\.registration\.|complete\.",
+    "vacuums": r"vacuum\.",
+}
+"""As many mutants are drawn of each: a draw over all files alike hardly reaches the small ones."""
 WANTED = 0.95
 PAGE = Path("docs/design/surviving-mutants.md")
 EXPLAINED = re.compile(
@@ -65,13 +78,23 @@ def prepare(how_many: int, *, seed: int, again: bool) -> None:
     setup_source_paths()
     mutmut.create_mutants(os.cpu_count() or 2)
     found = results()
-    drawn = set(random.Random(seed).sample(sorted(found), min(how_many, len(found))))
+    drawn = draw(sorted(found), how_many, random.Random(seed))
     for data in found.values():
         for name, code in data.exit_code_by_key.items():
             wanted = name in drawn and (not again or code is None or survived(code))
             data.exit_code_by_key[name] = None if wanted else code if again and name in drawn else NOT_DRAWN
     for data in {id(one): one for one in found.values()}.values():
         data.save()
+
+
+def draw(names: list[str], how_many: int, chance: random.Random) -> set[str]:
+    """Draw as many mutants of each room, or all that it has; the rest of all that are left."""
+    drawn: set[str] = set()
+    for pattern in ROOMS.values():
+        room = [name for name in names if re.match(rf"table_writer\.(?:{pattern})", name)]
+        drawn |= set(chance.sample(room, min(how_many // len(ROOMS), len(room))))
+    left = [name for name in names if name not in drawn]
+    return drawn | set(chance.sample(left, min(how_many - len(drawn), len(left))))
 
 
 def results() -> dict[str, SourceFileMutationData]:

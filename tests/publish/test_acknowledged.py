@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
 import pytest
 
-from table_writer.errors import ConflictError, PartlyPublishedError
+from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
 from table_writer.log import rules
-from table_writer.model.entry import Key
+from table_writer.model.entry import Key, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
+from table_writer.storage.object_store import visible_files
 from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 MORE = {"d1": frozenset({10}), "d2": frozenset({20})}
 ALL = {"d1": frozenset({1, 10}), "d2": frozenset({2, 20})}
+REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
 DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 
 
@@ -122,3 +130,170 @@ def test_a_batch_of_a_stream_is_not_looked_for_among_single_calls(world: World) 
     assert log.find_key(Key("orders/5", "orders")) is not None
     assert log.find_key(Key("orders/5")) is None
     assert log.find_key(Key("orders/2", "orders")) is None
+
+
+def late_put(world: World, fragment: str) -> Callable[[], None]:
+    """Lose the answer of the first put of a key with this in its name; returns what applies the request later."""
+    kept: list[tuple[str, bytes]] = []
+    put = world.store.put_if_absent
+
+    def lost(key: str, body: bytes) -> bool:
+        if fragment in key and not kept:
+            kept.append((key, body))
+            raise StorageError("no answer")
+        return put(key, body)
+
+    world.store.put_if_absent = lost  # type: ignore[method-assign]
+    return lambda: [put(*request) for request in kept] and None
+
+
+@pytest.mark.parametrize("request_", ["last-word", ".done"])
+@pytest.mark.parametrize("moment", ["alter_partitions", "get_partitions"])
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
+    world: World, request_: str, moment: str, phase: str
+) -> None:
+    come = late_put(world, request_)
+    with world.inject(REFUSED), pytest.raises(OutcomeUnknownError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND, key="nightly"))
+    world.wait_out_claims()
+
+    def late(call: str, at: str) -> None:
+        if (call, at) == (moment, phase):
+            come()
+
+    world.metastore.on_call = late
+    said = world.keeper.recover(T).settled[2]
+    assert said == ("published" if world.rows() == ALL else "abandoned")
+    world.write_once(MORE, WriteMode.APPEND, "nightly")
+    assert world.rows() == ALL
+
+
+def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: World) -> None:
+    """Its switch took effect; before it could record that, another tool took both partitions, and a recovery came."""
+
+    def take_over(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.done"):
+            world.store.on_call = None
+            for value in OLD:
+                world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+            world.wait_out_claims()
+            assert world.keeper.recover(T).settled == {2: "abandoned"}
+
+    world.store.on_call = take_over
+    with pytest.raises(ConflictError, match="on record as abandoned"):
+        world.write(MORE)
+
+
+def test_a_partition_whose_parameters_say_that_it_had_switched_is_not_superseded(world: World) -> None:
+    plan = world.plan(key="nightly")
+    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.write(MORE, plan=plan)
+    present = world.partitions()["d1"]
+    elsewhere = PartitionChange(
+        partition=present, location=f"{world.root}elsewhere/", set_parameters={}, removed_parameters=frozenset()
+    )
+    world.metastore.alter_partitions(world.table, [elsewhere], before_send=int)  # SET LOCATION: parameters stay
+    world.wait_out_claims()
+    report = world.keeper.recover(T)
+    assert (report.settled, report.superseded) == ({2: "published"}, ())
+    assert world.services().log.find_key(plan.key) is not None
+    assert world.partitions()["d1"].location == f"{world.root}elsewhere/"
+
+
+@pytest.mark.parametrize("change", ["insert", "delete", "replace"])
+def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_had_copied(
+    world: World, change: str
+) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    place = Location.parse(world.partitions()["d1"].location).key
+    (held,) = visible_files(world.store, place)
+    if change == "insert":
+        world.store.put(f"{place}part-of-spark.json", b"[77]")
+    elif change == "delete":
+        world.store.delete([held.key])
+    else:
+        world.store.put(held.key, b"[77, 78]")
+    seen = world.rows()
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.rows() == seen
+    world.vacuum()
+    assert world.rows() == seen
+
+
+def test_an_append_that_died_is_finished_where_nothing_has_changed(world: World) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "published"}
+    assert world.rows() == ALL
+
+
+def test_a_recovery_that_the_metastore_refuses_lets_the_next_one_go_on_at_once(world: World) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    for _ in range(3):
+        with world.inject(REFUSED), pytest.raises(MetastoreError):
+            world.keeper.recover(T)
+    world.keeper.recover(T)
+    assert world.rows() == ALL
+    assert {record.outcome for record in world.history().records} == {Outcome.PUBLISHED}
+    world.write(OLD)
+
+
+@pytest.mark.parametrize("deaths", [1, 3])
+def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(deaths: int) -> None:
+    for number in count(1):
+        world, left = World(), [number]
+        world.write(OLD)
+        with world.inject(DIED), pytest.raises(DeathError):
+            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+
+        def die(*_: object, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise DeathError
+
+        for _ in range(deaths):
+            world.wait_out_claims()
+            left[0] = number
+            world.store.on_call = world.metastore.on_call = die
+            with suppress(DeathError):
+                world.keeper.recover(T)
+            world.store.on_call = world.metastore.on_call = None
+        world.wait_out_claims()
+        world.keeper.recover(T)
+        assert world.rows() == ALL, number
+        assert world.history().publishes_in_doubt == ()
+        assert world.services().log.outcome(2) is Outcome.PUBLISHED
+        if left[0] > 0:  # nothing died any more
+            assert number > 50
+            return
+
+
+def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_refused(world: World) -> None:
+    write_id = world.stage(MORE, plan=world.plan(WriteMode.APPEND))
+    moved = f"{world.root}elsewhere/"
+    world.store.put("mart/orders/elsewhere/part-0.json", b"[77]")
+
+    def move_after_the_copy(call: str, phase: str, _: object) -> None:
+        if (call, phase) == ("copy", "after"):
+            world.store.on_call = None
+            world.pointed_by_another_tool("d1", moved)
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call = None
+            raise MetastoreError("refused")
+
+    world.store.on_call, world.metastore.on_call = move_after_the_copy, refuse
+    with pytest.raises(MetastoreError):
+        world.keeper.publish(T, write_id)
+    world.keeper.discard(T, write_id)
+    world.wait_out_claims()
+    world.vacuum()
+    assert world.leftovers() == []
+    assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({2})}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,7 @@ from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.publish.recovery import RecoveredEntry, Recovery
-from table_writer.publish.switch import ClaimedEntries, Switch
+from table_writer.publish.switch import Switch
 
 from .world import ROOT, TABLE, DeathError, Fault, Rows, World
 
@@ -392,24 +391,6 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
     with pytest.raises(MetastoreError, match="not enough"):
         switch_of(world).apply(world.table, late, {("d1",): world.partitions()["d1"]}, deadline)
     assert world.rows() == TWO
-
-
-@pytest.mark.parametrize(("seconds", "told"), [(99, None), (101, OutcomeUnknownError)])
-def test_a_refusal_that_was_recorded_after_its_claim_was_over_may_have_been_rolled_forward(
-    seconds: float, told: type[Exception] | None
-) -> None:
-    world = World()
-    entry = replace(world.write(ONE).entry, version=2, base_version=1)
-    assert world.services().log.claim(entry)
-    now = [0.0]
-
-    def slow(call: str, phase: str, _: str) -> None:
-        now[0] = seconds if (call, phase) == ("put_if_absent", "after") else now[0]
-
-    world.store.on_call = slow
-    with nullcontext() if told is None else pytest.raises(told):
-        ClaimedEntries(world.services()).give_up(entry, Deadline(100, clock=lambda: now[0]), MetastoreError("refused"))
-    assert world.services().log.outcome(2) is Outcome.ABANDONED
 
 
 def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:

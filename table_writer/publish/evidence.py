@@ -1,0 +1,130 @@
+"""What a recovery finds of an entry's partitions: where each stands, which files are there, what has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from table_writer.errors import counted
+from table_writer.log import rules
+from table_writer.log.files import files_read_at, listed_sources, missing_files, written_placeholders
+from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable
+from table_writer.log.rules import PartitionState
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionValues
+from table_writer.model.write import WriteMode
+from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
+from table_writer.publish.switch import PartitionsNow, locations, states
+
+
+class Evidence:
+    """Looks at what an entry in doubt has done, and at what has come in its way."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._log, self._store, self._layout = opened.log, opened.store, opened.layout
+
+    def whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
+        """Return the partitions to which an append in place has added all of its files."""
+        in_place = [one for one in partitions if one.added]
+        missing = missing_files(self._store, in_place).keys()
+        return frozenset(one.values for one in in_place if missing.isdisjoint(one.targets()))
+
+    def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
+        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
+        whole = self.whole(entry.partitions)
+        found, here = states(entry, now, self._layout, whole), locations(now)
+        original = self._log.find(entry.recovers or 0)
+        never_switched = original.superseded if original else frozenset[PartitionValues]()
+        if PartitionState.SUPERSEDED in found.values():
+            history = self._log.read_history()
+            ids = self._chain_of(entry)
+            for one in entry.partitions:
+                state = rules.recovered_state(history, one, here.get(one.values), copied=one.values in whole)
+                had_switched = not one.added and _writer_of(now.get(one.values)) in ids
+                found[one.values] = (
+                    PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
+                )
+        for values in written_placeholders(self._store, self._layout, now) & found.keys():
+            # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
+            wanted = next(one.new_location for one in entry.partitions if one.values == values)
+            found[values] = PartitionState.DONE if wanted is None else PartitionState.SUPERSEDED
+        return found | dict.fromkeys(never_switched & found.keys(), PartitionState.SUPERSEDED)
+
+    def _chain_of(self, entry: LogEntry) -> frozenset[str]:
+        """Return the ids in whose name the entry that is recovered may have been switched, by whomever."""
+        ids, earlier = {entry.recovered_write_id}, self._log.find(entry.recovers or 0)
+        while earlier is not None:
+            ids.add(earlier.entry.write_id)
+            earlier = self._log.find(earlier.entry.recovers or 0)
+        return frozenset(ids)
+
+    def lost_files(
+        self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]
+    ) -> dict[PartitionValues, str]:
+        """Return which files are missing of the partitions that readers do not look at yet."""
+        ours = {
+            one.values: one
+            for one in partitions
+            if one.new_location is not None
+            and found[one.values] is PartitionState.BEFORE
+            and self._layout.all_data.contains(Location.parse(str(one.own_location)))
+        }
+        _, lost = check_each(ours, lambda _, one: self._require_files(one))
+        return lost
+
+    def _require_files(self, named: EntryPartition) -> EntryPartition:
+        """Return a partition whose files are all there; of those that are to be added, each in either place."""
+        if not named.added:
+            return require_not_fewer(self._store, self._layout, named)
+        missing, sources = missing_files(self._store, [named]), named.sources()
+        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [named]).keys()
+        if gone:
+            raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
+        return named
+
+    def changed_since(
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], now: PartitionsNow
+    ) -> dict[PartitionValues, str]:
+        """Return why partitions are not switched to copies that were made of their files before the claim.
+
+        Another tool may have inserted into them since, for days: those rows would be gone. A compaction changes no
+        rows, and is never carried out by others.
+        """
+        before = {
+            one.values: one
+            for one in entry.partitions
+            if found[one.values] is PartitionState.BEFORE and one.values in now and not one.added
+        }
+        if entry.is_compaction:
+            return dict.fromkeys(before, "a compaction is begun anew")
+        if entry.mode != WriteMode.APPEND.value:
+            return {}
+        _, changed = check_each(before, lambda values, one: self._require_copied(one, now[values], entry))
+        return changed
+
+    def _require_copied(self, named: EntryPartition, present: Partition, entry: LogEntry) -> EntryPartition:
+        """Return a partition that holds what an append has copied, no file more and none less."""
+        place, target = Location.parse(present.location), Location.parse(str(named.new_location))
+        held, copied = (
+            {one.key.removeprefix(where.key): one.size_bytes for one in files_read_at(self._store, self._layout, where)}
+            for where in (place, target)
+        )
+        own = entry.recovered_write_id
+        copies = {name: size for name, size in copied.items() if own not in name}
+        if held != copies:
+            differing = min(name for name, _ in held.items() ^ copies.items())
+            raise NotThereError(f"files at {place} have changed since they were copied, for example {differing}")
+        return named
+
+
+def _writer_of(partition: Partition | None) -> str:
+    return "" if partition is None else partition.parameters.get(WRITE_ID_PARAMETER, "")
+
+
+def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
+    """Whether an append in place has added files; ``None`` where their location is deleted, or may be just now."""
+    place = Location.parse(str(partition.new_location)).place
+    if any(key not in missing for key in partition.targets()):
+        return True
+    return None if place in history.deleted or place in history.doomed else False
