@@ -129,7 +129,7 @@ class ChosenOperations(Operations):
         actor = self._actor
         rows = self._rows(actor.values, in_place=actor.in_place)
         plan = self._plan(rows, actor.mode, in_place=actor.in_place)
-        begun, expires = self._on.now, 600_000.0
+        begun, expires = self._on.now, 3_000_000.0
         try:
             self._on.world.stage(rows, plan=plan, expires_after_seconds=expires)
         finally:

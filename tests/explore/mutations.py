@@ -13,6 +13,8 @@ from textwrap import dedent
 from types import FunctionType
 from typing import Any, Final
 
+from .search import BUDGETED, Bound
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -23,6 +25,7 @@ class Mutation:
     text: str
     broken: str
     actors: tuple[str, ...]
+    bound: Bound = BUDGETED
     schedules: int = 250  # of which one notices it
     seed: int = 0
 
@@ -76,6 +79,8 @@ MUTATIONS: Final = (
         "history.newest > state.newest",
         "False",
         ("append after a recovery", "rollback far"),
+        Bound(2, 0),
+        1_500,
     ),
     Mutation(
         "a lost slot means reading the log again",
@@ -209,8 +214,8 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed while its drop may still come",
         "publish.recovery:Recovery._has_taken_effect",
-        "if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):",
-        "if False:",
+        "not all(target and self._layout.all_data.contains(target) for target in targets)",
+        "False",
         ("overwrite table", "append"),
     ),
     Mutation(
@@ -227,27 +232,6 @@ MUTATIONS: Final = (
         "if missing.isdisjoint(one.targets())",
         "",
         ("append in place", "recover"),
-    ),
-    Mutation(
-        "what another tool has moved is left alone",
-        "log.rules:to_switch",
-        "if state is not PartitionState.SUPERSEDED",
-        "",
-        ("append", "move", "recover"),
-    ),
-    Mutation(
-        "recover tells a late call from another tool",
-        "log.rules:recovered_state",
-        "return PartitionState.BEFORE if ours else state",
-        "return state",
-        ("overwrite", "recover", "overwrite"),
-    ),
-    Mutation(
-        "a covered entry is not done again",
-        "log.rules:is_covered",
-        "return _delete((one.entry for one in newer), entry, history.layout) or any(_covers(one, entry) for one in newer)",
-        "return False",
-        ("append", "overwrite", "recover"),
     ),
     Mutation(
         "late calls are corrected",
@@ -329,13 +313,6 @@ MUTATIONS: Final = (
         ("publish", "vacuum"),
     ),
     Mutation(
-        "nothing is deleted before its retention is over",
-        "vacuum.due:due",
-        "if left.age_seconds < wanted_seconds:",
-        "if False:",
-        ("overwrite", "vacuum", "rollback"),
-    ),
-    Mutation(
         "a discard deletes what was staged",
         "vacuum.sweep:Vacuum._give_up",
         "failed += self._delete(entry, (found.key for found in self._store.list(data.key)))",
@@ -349,12 +326,5 @@ MUTATIONS: Final = (
         "if is_moved or (values in exists and not same_place(current, newest)):",
         "if False:",
         ("move", "rollback"),
-    ),
-    Mutation(
-        "only what is at a placeholder is dropped",
-        "publish.switch:Switch._drop",
-        "and values not in written and self.layout.is_placeholder(location)",
-        "",
-        ("overwrite table", "insert", "recover"),
     ),
 )

@@ -267,7 +267,7 @@ class Run(Simulation):
             with self.unhooked():
                 self.world.keeper.adopt(self.table, accept_loss=True)
             last = ("recover", "append_all") if self._builds_first else ("append_all", "recover")
-            for operation in (*last, "days_pass", "days_pass", "vacuum"):
+            for operation in (*last, *("days_pass",) * 5, "vacuum"):
                 if self.oracle.wrong:
                     return
                 unclear = frozenset(self.oracle.unclear)

@@ -351,7 +351,8 @@ class Oracle:
     def nothing_published(self, version: int, why: str) -> None:
         """A caller was told that nothing of an entry was published."""
         self.refused[version] = why
-        if any(one.original.version == version for one in self.effects):
+        seen = {one.value for one in self.effects if one.original.version == version}
+        if seen - self.once_wild:  # another tool has taken the others away
             self.blame(f"version {version} was published though {why}")
 
     def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool, looks_late: bool) -> None:
