@@ -23,8 +23,9 @@ Scenarios = Sequence[tuple[str, ...]]
 def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     total = Figures()
     yield total
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.write_line(f"\nexplored: {total}")
+    plugins = request.config.pluginmanager
+    with plugins.get_plugin("capturemanager").global_and_fixture_disabled():
+        plugins.get_plugin("terminalreporter").write_line(f"\nexplored: {total}")
 
 
 def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.MarkDecorator) -> list[object]:
@@ -40,7 +41,7 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
     ("scenarios", "schedules", "bound"),
     [
         *parts(BUDGETED_PAIRS, 2, BUDGETED),
-        *parts(TRIPLES, 6, BUDGETED),
+        *parts(TRIPLES, 8, BUDGETED),
         *parts(PAIRS, 5, SLOW, pytest.mark.slow),
         *parts(TRIPLES, 35, SLOW, pytest.mark.slow),
     ],
