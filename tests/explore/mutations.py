@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from textwrap import dedent
 from types import FunctionType
@@ -40,7 +41,10 @@ class Mutation:
             owner = getattr(owner, one)
         kept = inspect.getattr_static(owner, name)
         function = broken_function(_plain(kept), self.text, self.broken, module.__dict__)
-        double: Any = type(kept)(function) if isinstance(kept, classmethod | staticmethod | property) else function
+        wrapped = isinstance(kept, classmethod | staticmethod | property | cached_property)
+        double: Any = type(kept)(function) if wrapped else function
+        if isinstance(kept, cached_property):
+            double.__set_name__(owner, name)
         holders = [owner] if owners else [one for one in _modules() if vars(one).get(name) is kept]
         for holder in holders:
             setattr(holder, name, double)
@@ -59,12 +63,14 @@ def broken_function(function: FunctionType, text: str, broken: str, names: dict[
     made: dict[str, Any] = {}
     flags = __future__.annotations.compiler_flag
     exec(compile(source.replace(text, broken), inspect.getfile(function), "exec", flags), names, made)  # noqa: S102
-    mutated = made[function.__name__]
-    return inspect.unwrap(mutated.fget if isinstance(mutated, property) else getattr(mutated, "__func__", mutated))
+    return _plain(made[function.__name__])
 
 
 def _plain(kept: Any) -> FunctionType:
-    return inspect.unwrap(kept.fget if isinstance(kept, property) else getattr(kept, "__func__", kept))
+    """Return the function in a method, or in a property."""
+    for name in ("fget", "func", "__func__"):
+        kept = getattr(kept, name, None) or kept
+    return inspect.unwrap(kept)
 
 
 def _modules() -> list[Any]:
@@ -144,7 +150,9 @@ MUTATIONS: Final = (
         "log.rules:standing",
         "and entry.version not in in_doubt_at_plan",
         "",
-        ("append", "overwrite"),
+        ("overwrite", "overwrite"),
+        Bound(2, 0),
+        500,
     ),
     Mutation(
         "an entry in doubt is resolved before another claims its partitions",
@@ -159,13 +167,6 @@ MUTATIONS: Final = (
         "return Standing.DELETED if meets else Standing.UNRELATED",
         "return Standing.UNRELATED",
         ("publish", "discard"),
-    ),
-    Mutation(
-        "a table that was made again is another",
-        "publish.publisher:Publisher._table",
-        "table.created_at_seconds != plan.table.created_at_seconds",
-        "False",
-        ("overwrite", "made again"),
     ),
     Mutation(
         "a partition that is there is not created",
@@ -191,11 +192,48 @@ MUTATIONS: Final = (
         ("append", "recover"),
     ),
     Mutation(
-        "nothing is abandoned after the claim's timeout",
+        "a refusal is recorded by whom nobody has overtaken",
         "publish.switch:ClaimedEntries.give_up",
-        "if not deadline.allows(ABANDON_SECONDS):",
-        "if False:",
+        "is_ours = word == entry.write_id",
+        "is_ours, word = True, entry.write_id",
         ("append", "recover"),
+    ),
+    Mutation(
+        "a recovery takes the last word before it switches",
+        "publish.recovery:Recovery._has_last_word",
+        "if word in {claimed.write_id, lost_heir}:",
+        "if True:",
+        ("append", "recover"),
+        schedules=1_000,
+    ),
+    Mutation(
+        "nobody is told that what is on record as abandoned is published",
+        "publish.switch:require_all_published",
+        "if ended.outcome is not Outcome.PUBLISHED:",
+        "if False:",
+        ("append d1", "move", "recover"),
+        schedules=1_000,
+    ),
+    Mutation(
+        "what was published in part is not said to be published",
+        "log.open_table:repeated",
+        "if record.superseded else RepeatedError(record.entry)",
+        "if False else RepeatedError(record.entry)",
+        ("append once", "move", "append once"),
+    ),
+    Mutation(
+        "which writes the log names is looked up in all that is read once",
+        "log.history:History.published_ids",
+        "self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])",
+        "self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a key of a batch and one of a single call never meet",
+        "log.keys:KeySearch.look_up",
+        "if key.stream and one.entry.stream == key.stream",
+        "if key.stream",
+        ("batch", "append once", "batch"),
     ),
     Mutation(
         "a call without an answer may yet be applied",
@@ -218,17 +256,10 @@ MUTATIONS: Final = (
         "False",
         ("overwrite table", "append"),
     ),
-    Mutation(
-        "an outcome is recorded after the drop",
-        "publish.switch:ClaimedEntries.carry_out",
-        "if left_to_do:",
-        "if False:",
-        ("overwrite table", "recover"),
-    ),
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "publish.recovery:Recovery._whole",
+        "publish.evidence:Evidence.whole",
         "if missing.isdisjoint(one.targets())",
         "",
         ("append in place", "recover"),
@@ -270,13 +301,6 @@ MUTATIONS: Final = (
         ("append once", "append once"),
     ),
     Mutation(
-        "a staged write is published once",
-        "publish.publisher:Publisher.publish",
-        "if is_shared:",
-        "if False:",
-        ("publish", "publish"),
-    ),
-    Mutation(
         "nothing is discarded that was published",
         "vacuum.sweep:Vacuum.give_up",
         "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
@@ -306,25 +330,10 @@ MUTATIONS: Final = (
         ("rollback far", "vacuum"),
     ),
     Mutation(
-        "a vacuum spares what is staged",
-        "vacuum.due:due",
-        "elif write_id in staged:",
-        "elif False:",
-        ("publish", "vacuum"),
-    ),
-    Mutation(
         "a discard deletes what was staged",
         "vacuum.sweep:Vacuum._give_up",
         "failed += self._delete(entry, (found.key for found in self._store.list(data.key)))",
         "",
         ("discard", "recover"),
-    ),
-    # Rollbacks
-    Mutation(
-        "no rollback over what another tool has moved",
-        "publish.rollback:_checked",
-        "if is_moved or (values in exists and not same_place(current, newest)):",
-        "if False:",
-        ("move", "rollback"),
     ),
 )
