@@ -501,7 +501,9 @@ class History:
         else:
             copies = [one for one in own if data.contains(one)]
         seen = {self._place(one.old_location) for one in entry.partitions}
-        replaced = (self._location(one.location) for one in entry.replaced)  # by copies elsewhere, too, before the claim
+        replaced = (
+            self._location(one.location) for one in entry.replaced
+        )  # by copies elsewhere, too, before the claim
         unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
         for location in (*copies, *unseen):
             self._leave(location, record)

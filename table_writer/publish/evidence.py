@@ -106,15 +106,16 @@ class Evidence:
     def _require_copied(self, named: EntryPartition, present: Partition, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less."""
         place, target = Location.parse(present.location), Location.parse(str(named.new_location))
-        held, copied = (
-            {one.key.removeprefix(where.key): one.size_bytes for one in files_read_at(self._store, self._layout, where)}
-            for where in (place, target)
-        )
-        own = entry.recovered_write_id
-        copies = {name: size for name, size in copied.items() if own not in name}
-        if held != copies:
-            differing = min(name for name, _ in held.items() ^ copies.items())
-            raise NotThereError(f"files at {place} have changed since they were copied, for example {differing}")
+        listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
+        held, there = ({one.key.removeprefix(at.key): one for one in files} for at, files in listed)
+        copies = {name: one for name, one in there.items() if entry.recovered_write_id not in name}
+        changed = held.keys() ^ copies.keys() | {
+            name
+            for name in held.keys() & copies.keys()
+            if held[name].size_bytes != copies[name].size_bytes or held[name].modified_at > copies[name].modified_at
+        }
+        if changed:
+            raise NotThereError(f"files at {place} have changed since they were copied, for example {min(changed)}")
         return named
 
 
