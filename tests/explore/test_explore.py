@@ -41,9 +41,9 @@ def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.Mar
     ("scenarios", "schedules", "bound"),
     [
         *parts(BUDGETED_PAIRS, 2, BUDGETED),
-        *parts(TRIPLES, 8, BUDGETED),
-        *parts(PAIRS, 5, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, 35, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, 6, BUDGETED),
+        *parts(PAIRS, 4, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, 30, SLOW, pytest.mark.slow),
     ],
 )
 def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures) -> None:
