@@ -45,12 +45,14 @@ class Operations:
         *,
         scope: Scope | None = None,
         key: str = "",
+        stream: str = "",
         in_place: bool = False,
     ) -> WritePlan:
-        plan = self._on.world.plan(mode, scope=scope, key=key, in_place=in_place)
+        plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
-        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), key)
+        of_all = f"{stream}:{key}" if key else ""
+        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), of_all)
         return plan
 
     def _write(
@@ -58,8 +60,12 @@ class Operations:
     ) -> str:
         plan = self._plan(rows, mode, scope=scope, in_place=in_place)
         published = self._on.world.write(rows, plan=plan)
-        self._on.oracle.acknowledged(plan.write_id)
+        self._acknowledge(plan.write_id)
         return f"published as {published.entry.version} {' '.join(published.notes)}"
+
+    def _acknowledge(self, write_id: str, *, repeated: bool = False) -> None:
+        with self._on.unhooked():
+            self._on.oracle.acknowledged(write_id, repeated=repeated)
 
     def append(self, random: Random) -> str:
         return self._write(self._rows(self._values(random)), WriteMode.APPEND)
@@ -126,17 +132,30 @@ class Operations:
         return self._once(random, WriteMode.APPEND, in_place=True)
 
     def _once(self, random: Random, mode: WriteMode, *, in_place: bool = False) -> str:
-        key = random.choice(("query/1", "query/2", "other"))
+        return self._with_key(self._key(random), random, mode, in_place=in_place)
+
+    def _with_key(
+        self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, stream: str = "", in_place: bool = False
+    ) -> str:
         rows = self._rows(self._values(random), in_place=in_place)
-        plan = self._plan(rows, mode, key=key, in_place=in_place)
-        write_id = plan.write_id
+        plan = self._plan(rows, mode, key=key, stream=stream, in_place=in_place)
+        write_id, is_repeated = plan.write_id, False
         try:
             self._on.world.services().require_new_key(plan.key)
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
-            write_id = repeated.entry.write_id
-        self._on.oracle.acknowledged(write_id)
+            write_id, is_repeated = repeated.entry.write_id, True
+        self._acknowledge(write_id, repeated=is_repeated)
         return f"published by {write_id[-3:]}"
+
+    def _key(self, random: Random) -> str:
+        return random.choice(("query/1", "query/2", "other"))
+
+    def _staged_id(self, random: Random) -> str:
+        """Return one of the writes that were staged last."""
+        write_id = random.choice(self._on.staged[-3:])
+        self._on.waiting.pop(write_id, None)
+        return write_id
 
     def stage(self, random: Random) -> str:
         mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
@@ -156,19 +175,18 @@ class Operations:
     def publish(self, random: Random) -> str:
         if not self._on.staged:
             return "nothing is staged"
-        write_id = random.choice(self._on.staged[-3:])
-        self._on.waiting.pop(write_id, None)
+        write_id = self._staged_id(random)
         self._on.tell(f"  of {write_id[-3:]}")
         result: Any = self._on.world.keeper.publish(self._on.table, write_id)
-        self._on.oracle.acknowledged(write_id)
+        self._acknowledge(write_id, repeated=result.repeated)
         return f"published as {result.version}{' before' if result.repeated else ''}"
 
     def discard(self, random: Random) -> str:
         if not self._on.staged:
             return "nothing is staged"
-        write_id = random.choice(self._on.staged[-3:])
-        self._on.waiting.pop(write_id, None)
+        write_id = self._staged_id(random)
         self._on.world.keeper.discard(self._on.table, write_id)
+        self._on.oracle.discarded(write_id)
         return f"discarded {write_id[-3:]}"
 
     def recover(self, _: Random) -> str:

@@ -55,6 +55,12 @@ class Oracle:
     wrong: list[str] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     """Versions whose caller was told that nothing was published."""
+    withdrawn: set[str] = field(default_factory=set)
+    """Writes whose caller was told that they are discarded."""
+    told: set[str] = field(default_factory=set)
+    """Writes whose caller was told that they are published."""
+    shown: dict[str, set[int]] = field(default_factory=dict)
+    """All rows that readers of a partition have ever seen."""
     soft: set[int] = field(default_factory=set)
     """Rows that another tool inserted while others were at work: they may be lost, as documented."""
     wild: set[str] = field(default_factory=set)
@@ -165,6 +171,7 @@ class Oracle:
             return  # corrected: the rows stay as they were promised
         if original.version in self.refused:
             self.blame(f"version {original.version} shows in {value} though {self.refused[original.version]}")
+        self._require_not_withdrawn(original)
         if any(one.version > original.version for one in before):
             self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
         if original.operation is Operation.WRITE:
@@ -242,6 +249,7 @@ class Oracle:
         original = self._original(entry)
         if original.version in self.refused:
             self.blame(f"version {original.version} comes to {where} though {self.refused[original.version]}")
+        self._require_not_withdrawn(original)
         before = [one for one in self.effects if one.value == value]
         if value in self.wild:
             return
@@ -257,9 +265,13 @@ class Oracle:
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
 
     def require_whole(self) -> None:
-        """Compare what came of appends in place with their outcomes."""
-        for record in self.world.history().records:
+        """Compare outcomes with what callers were told, and with what came of appends in place."""
+        records = self.world.history().records
+        published = {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
+        for record in records:
             entry = record.entry
+            if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
+                self._require_unseen(entry, is_told=entry.write_id in self.told - published)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
                 if value in self.once_wild or one.values in record.superseded:
@@ -297,8 +309,35 @@ class Oracle:
         if same_key - {entry.write_id} - self._voided - taken:
             self.blame(f"key {written.key} was applied by {entry.write_id} and by {same_key}")
 
-    def acknowledged(self, write_id: str) -> None:
-        """A caller was told that a write is published."""
+    def _require_not_withdrawn(self, original: LogEntry) -> None:
+        if original.write_id in self.withdrawn and original.operation is Operation.WRITE:
+            self.blame(f"write {original.write_id} shows, though it was discarded")
+
+    def _require_unseen(self, entry: LogEntry, *, is_told: bool) -> None:
+        """What is on record as abandoned was never told to be published, nor seen."""
+        if is_told and not self.once_wild.issuperset(values[0] for values in entry.partition_values):
+            self.blame(f"write {entry.write_id} is said to be published, and on record as abandoned")
+        values = {one.value for one in self.effects if one.original.version == entry.version} - self.once_wild
+        if values:
+            self.blame(f"version {entry.version} is on record as abandoned, and readers have seen it in {values}")
+
+    def discarded(self, write_id: str) -> None:
+        """A caller was told that a staged write is discarded: it is not published, and never will be."""
+        self.withdrawn.add(write_id)
+        if any(one.original.write_id == write_id for one in self.effects):
+            self.blame(f"write {write_id} is said to be discarded, and it was published")
+
+    def acknowledged(self, write_id: str, *, repeated: bool = False) -> None:
+        """A caller was told that a write is published, or was before; another tool may have come after it."""
+        self.told.add(write_id)
+        outcomes = {one.outcome for one in self.world.history().records if one.entry.write_id == write_id}
+        if outcomes == {Outcome.ABANDONED}:
+            self.blame(f"write {write_id} is said to be published, and on record as abandoned")
+        for value, ids in self.writes[write_id].rows.items():
+            if value in self.once_wild and not repeated:
+                continue
+            if never := ids - self.shown.get(value, set()):
+                self.blame(f"write {write_id} is said to be published, and nobody ever saw {sorted(never)} in {value}")
         effects = [one for one in self.effects if one.original.write_id == write_id]
         rows = self.writes[write_id].rows
         missing = rows.keys() - {one.value for one in effects} - self.once_wild
@@ -312,7 +351,8 @@ class Oracle:
     def nothing_published(self, version: int, why: str) -> None:
         """A caller was told that nothing of an entry was published."""
         self.refused[version] = why
-        if any(one.original.version == version for one in self.effects):
+        seen = {one.value for one in self.effects if one.original.version == version}
+        if seen - self.once_wild:  # another tool has taken the others away
             self.blame(f"version {version} was published though {why}")
 
     def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool, looks_late: bool) -> None:
@@ -349,6 +389,7 @@ class Oracle:
         now = self.locations()
         for value in sorted(now.keys() | self.expected.keys()):
             listed = self.rows_at(now[value]) if value in now else []
+            self.shown.setdefault(value, set()).update(listed)
             rows, where = frozenset(listed), self._where(now.get(value))
             if len(rows) != len(listed):
                 self.blame(f"rows of {value} are there twice: {listed}")

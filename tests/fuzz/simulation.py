@@ -18,6 +18,7 @@ from table_writer.errors import (
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
+    PartlyPublishedError,
     StorageError,
     TableWriterError,
 )
@@ -92,10 +93,13 @@ class Pending:
 class Simulation:
     """A table and all who work on it."""
 
+    atomic: Collection[str] = WITHOUT_CALLS
+    """Operations in whose calls nothing happens."""
+
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = START
-        self.world = SimulatedWorld(sleep=self.advance)
+        self.world = self.make_world()
         self.world.metastore.create_table(replace(self.world.table, created_at_seconds=int(START)))
         self.world.store.clock = lambda: self.now
         self.trace: list[str] = []
@@ -114,6 +118,10 @@ class Simulation:
         self._sights: dict[int, list[dict[str, list[int]]]] = {}  # what readers saw at rest, by the newest version
         self._open: set[int] = set()  # versions of which that was not decided then, or lay at a name alone
         self._operations = Operations(self)
+
+    def make_world(self) -> SimulatedWorld:
+        """Return the world that everybody works on."""
+        return SimulatedWorld(sleep=self.advance)
 
     def tell(self, text: str) -> None:
         """Add a line to the trace."""
@@ -158,7 +166,7 @@ class Simulation:
     def do(self, step: Step, *, must_succeed: bool = False) -> bool:
         """Carry one operation out, as a process of its own; returns whether it came to its end."""
         operation = getattr(self._operations, step.operation.replace(" ", "_"))
-        if step.operation in WITHOUT_CALLS:
+        if step.operation in self.atomic:
             with self.unhooked():
                 operation(Random(step.seed))
             self._look()
@@ -191,7 +199,7 @@ class Simulation:
 
     def _refused(self, process: Process, error: BaseException) -> None:
         """Take the error at its word: nothing was published. An adoption has two steps, and promises nothing."""
-        if not isinstance(error, TableWriterError) or isinstance(error, OutcomeUnknownError):
+        if not isinstance(error, TableWriterError) or isinstance(error, OutcomeUnknownError | PartlyPublishedError):
             return
         if process.step.operation == "adopt":
             return
@@ -324,13 +332,17 @@ class Simulation:
             self._took_effect(process, service, call, key)
         started = self.now
         process.calls[service, call, phase] += 1
+        self._meet(process, service, call, phase, key)
+        if phase == "before":
+            self._begins(process, service, call, key, self.now - started)
+
+    def _meet(self, process: Process, service: str, call: str, phase: str, key: str) -> None:
+        """Let happen what the history has for this call."""
         for event in process.step.events:
             if (event.service, event.call, event.phase) == (service, call, phase) and process.calls[
                 service, call, phase
             ] == event.number:
                 self._happen(process, event, key)
-        if phase == "before":
-            self._begins(process, service, call, key, self.now - started)
 
     def _require_in_time(self, process: Process, call: str, key: str) -> None:
         """What is added to a location once others may have gone on can come when it was left long ago."""

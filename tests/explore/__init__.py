@@ -1,0 +1,57 @@
+"""An explorer of the real code: whoever meets whomever at one table, in whatever order, and however late.
+
+Each actor is a greenlet that runs one operation of the library, or one step of another tool, over the doubles of store
+and metastore. A call of a double is a *point*: there an actor may be paused while another goes on, die, or have its
+request fail, be applied without an answer, or be applied late. A *schedule* names the actors in the order in which they
+begin, and its *deviations* from one after the other:
+
+======================= ==================================================================================
+at the n-th point       what happens
+======================= ==================================================================================
+``0@12>1``              actor 0 is paused at its 12th point, and actor 1 goes on: a preemption
+``0@12>>1``             an hour later: claims are over, requests under way may still be applied
+``0@12>>>1``            ten days later: requests under way have expired
+``0@12>>>!1``           ten days later, and the clock of actor 0 stood still: a preemption and a fault
+``0@12~``               the oldest late request arrives: a preemption
+``0@12!death``          actor 0 is gone before the call
+``0@12!error``          the call fails and is never applied
+``0@12!lost``           the call is applied (a point after it), its answer is lost
+``0@12!late``           the call fails, and is applied up to a day later; ``!late-death``: and actor 0 is gone
+``0@12!twice``          the call is applied, and once more up to a day later
+======================= ==================================================================================
+
+A point *before* a call that changes something is a request under way; one *after* it, or before a call that reads, is a
+process that pauses.
+
+============== ===========================================================================================
+file           what it has
+============== ===========================================================================================
+`actors`       every operation with its arguments, by name. A new operation: one line there
+`scenarios`    who meets whom: all pairs, and triples of those that resolve each other
+`schedule`     schedules and deviations, as text and as values
+`run`          carries one schedule out; the fuzzer's simulation and oracle do all but the switching
+`search`       which schedules: drawn from a seed within a bound of preemptions and faults, or all
+`story`        a failing schedule, shortened, as a person reads it
+`mutations`    broken rules of the real code, each with the actors who notice it
+============== ===========================================================================================
+
+What is left out: switches at calls that commute with all that the other does (another place, or both read; entries and
+outcomes that are there never change), and whatever follows from a schedule that has come to the same as one before it.
+After each schedule everything late arrives, and a recovery, an append and, weeks later, a vacuum follow; runs that end
+in a state that was seen before are spared that.
+
+The oracle (``tests/fuzz/oracle.py``) is a dictionary of rows, kept from outside: each change of the metastore, and each
+file that comes to a place where readers look, is compared with it. It takes callers' words: "published" has been seen
+by readers, and is not on record as abandoned; "published already" too, for every partition; an error, or "discarded",
+is never seen afterwards; a key is applied once. What older versions show was seen then. Nothing is left behind.
+
+By hand::
+
+    python -m tests.explore --actors "append, rollback" --schedules 1000 [--preemptions 3 --faults 2] [--seed 7]
+    python -m tests.explore --repeat "publish, discard: 0@32>1"
+    python -m tests.explore --only pairs --schedules 20 --part 0/4
+    python -m tests.explore --broken "a correction claims"
+
+A mutation names a function, a text in it and what stands there instead, so it follows the code until that text goes:
+then ``test_mutations`` says so. To add one, find actors whose exploration notices it by hand with ``--broken``.
+"""

@@ -1,0 +1,64 @@
+"""Explore by hand: ``python -m tests.explore --actors "append, rollback" --schedules 1000``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from contextlib import ExitStack
+
+from .mutations import MUTATIONS
+from .scenarios import PAIRS, TRIPLES
+from .schedule import Schedule
+from .search import Bound, Exploration, Figures
+from .story import shortest, told, wrong_with
+
+logging.disable(logging.CRITICAL)
+options = argparse.ArgumentParser(description=__doc__)
+options.add_argument("--repeat", help="carry one schedule out, and tell it")
+options.add_argument("--actors", help="explore these, with commas between them; else all pairs and triples")
+options.add_argument("--schedules", type=int, default=100, help="of each pair or triple")
+options.add_argument("--preemptions", type=int, default=2)
+options.add_argument("--faults", type=int, default=1)
+options.add_argument("--seed", type=int, default=0)
+options.add_argument("--all", action="store_true", help="every schedule within the bound, not drawn ones")
+options.add_argument("--most", type=int, default=1_000_000, help="stop after so many pairs or triples that fail")
+options.add_argument("--only", choices=("pairs", "triples"))
+options.add_argument("--part", default="0/1", help="the n-th of so many parts of them")
+options.add_argument("--broken", help="with the rule broken whose name begins so: see mutations.py")
+chosen = options.parse_args()
+broken = ExitStack()
+for one in MUTATIONS if chosen.broken else ():
+    if one.rule.startswith(chosen.broken):
+        broken.enter_context(one.applied())
+        chosen.actors = chosen.actors or ", ".join(one.actors)
+
+if chosen.repeat:
+    schedule = Schedule.parse(chosen.repeat)
+    print(told(schedule))
+    sys.exit(bool(wrong_with(schedule)))
+
+scenarios = [tuple(one.strip() for one in chosen.actors.split(","))] if chosen.actors else []
+if not scenarios:
+    scenarios = [*(PAIRS if chosen.only != "triples" else ()), *(TRIPLES if chosen.only != "pairs" else ())]
+    part, parts = map(int, chosen.part.split("/"))
+    scenarios = scenarios[part::parts]
+figures, failed = Figures(), 0
+for actors in scenarios:
+    exploration = Exploration(actors, Bound(chosen.preemptions, chosen.faults), seed=chosen.seed)
+    if chosen.all:
+        exploration.explore_all(chosen.schedules if chosen.schedules != 100 else 1_000_000)
+    else:
+        exploration.sample(chosen.schedules)
+    figures.add(exploration.figures)
+    if exploration.failures:
+        failed += 1
+        print(
+            f"## {', '.join(actors)}: {len(exploration.failures)} of {exploration.figures.schedules} fail", flush=True
+        )
+        least = min(exploration.failures, key=lambda one: len(one.schedule.deviations))
+        print(f"{told(shortest(least.schedule))}\n", flush=True)
+        if failed >= chosen.most:
+            break
+print(f"{len(scenarios)} pairs and triples: {figures}; {failed} fail")
+sys.exit(failed > 0)

@@ -1,0 +1,250 @@
+"""Who works on a table: every operation of the library, and what other tools do. One name, one set of arguments."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from inspect import unwrap
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from table_writer.errors import InvalidInputError
+from table_writer.log.past import Past, files_of
+from table_writer.model.write import WriteMode
+from table_writer.write.batches import batch_writer
+from tests.fuzz.operations import Operations
+from tests.publish.world import DeathError
+
+if TYPE_CHECKING:
+    from .run import Run
+
+DAYS: Final = 10
+BOTH: Final = ("d1", "d2")
+ALL_PARTITIONS: Final = ("d1", "d2", "d3")  # the last is there only where somebody adds it
+
+
+@dataclass(frozen=True)
+class Actor:
+    """An operation with its arguments; ``before`` is what it finds done."""
+
+    operation: str
+    values: tuple[str, ...] = BOTH
+    key: str = ""
+    batch: int | None = None
+    mode: WriteMode = WriteMode.APPEND
+    in_place: bool = False
+    before: tuple[str, ...] = ()
+    back: int = 1  # how many versions a rollback or a reader goes back
+
+
+STAGES: Final = {
+    "stage": Actor("stage"),
+    "stage in place": Actor("stage", in_place=True),
+    "stage overwrite": Actor("stage", mode=WriteMode.OVERWRITE_PARTITIONS),
+    "stage create": Actor("stage", ("d3",), mode=WriteMode.CREATE_PARTITIONS),
+}
+OURS: Final = {
+    "append": Actor("append"),
+    "append in place": Actor("append_in_place"),
+    "append after a recovery": Actor("append", before=("dying append", "recover")),
+    "append d1": Actor("append", ("d1",)),
+    "append in place d1": Actor("append_in_place", ("d1",)),
+    "append d2 d3": Actor("append", ("d2", "d3")),
+    "append in place d2 d3": Actor("append_in_place", ("d2", "d3")),
+    "overwrite": Actor("overwrite"),
+    "overwrite d2 d3": Actor("overwrite", ("d2", "d3")),
+    "overwrite where": Actor("overwrite_where"),
+    "overwrite table": Actor("overwrite_table", ("d1",)),
+    "create": Actor("create", ("d3",)),
+    "compact": Actor("compact", before=("append in place",)),
+    "append once": Actor("append_once", key="orders/2"),
+    "append in place once": Actor("append_in_place_once", key="orders/2"),
+    "overwrite once": Actor("overwrite_once", key="orders/2"),
+    "batch": Actor("batch", batch=5),
+    "batch in place": Actor("batch", batch=5, in_place=True),
+    "later batch": Actor("batch", batch=6),
+    **STAGES,
+    "publish": Actor("publish", before=("stage",)),
+    "publish in place": Actor("publish", before=("stage in place",)),
+    "publish overwrite": Actor("publish", before=("stage overwrite",)),
+    "publish create": Actor("publish", before=("stage create",)),
+    "discard": Actor("discard", before=("stage",)),
+    "recover": Actor("recover"),
+    "rollback": Actor("rollback"),
+    "rollback far": Actor("rollback", back=2),
+    "restore": Actor("restore", before=("drop",)),
+    "adopt": Actor("adopt", before=("made again",)),
+    "vacuum": Actor("vacuum"),
+    "abort uploads": Actor("abort_uploads"),
+    "read older": Actor("read_older"),
+}
+OTHERS: Final = {
+    "insert": Actor("insert", ("d1",)),
+    "insert overwrite": Actor("insert_overwrite", ("d1",)),
+    "move": Actor("move", ("d1",)),
+    "drop": Actor("drop", ("d1",)),
+    "point back": Actor("point_back", ("d1",)),
+    "spell otherwise": Actor("spell_otherwise"),
+    "days pass": Actor("days_pass"),
+    "made again": Actor("made_again"),
+}
+EARLIER: Final = {"dying append": Actor("dying_append")}
+"""What is only ever found done."""
+ACTORS: Final = OURS | OTHERS | EARLIER
+ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values())
+"""What other tools do is one step here: how they order their calls is not this library's to decide."""
+
+
+class ChosenOperations(Operations):
+    """The fuzzer's operations with the arguments of whoever is at work, not with drawn ones."""
+
+    _on: Run
+
+    @property
+    def _actor(self) -> Actor:
+        return self._on.actor
+
+    def _values(self, _: Random) -> list[str]:
+        return list(self._actor.values)
+
+    def _key(self, _: Random) -> str:
+        return self._actor.key
+
+    def _staged_id(self, _: Random) -> str:
+        write_id = self._on.staged[0]
+        self._on.waiting.pop(write_id, None)
+        return write_id
+
+    def _raced(self, value: str) -> bool:
+        return self._on.are_others_at_work or super()._raced(value)
+
+    def append_all(self, _: Random) -> str:
+        return self._write(self._rows(BOTH), WriteMode.APPEND)
+
+    def compact(self, _: Random) -> str:
+        return super().compact(_All())
+
+    def stage(self, _: Random) -> str:
+        actor = self._actor
+        rows = self._rows(actor.values, in_place=actor.in_place)
+        plan = self._plan(rows, actor.mode, in_place=actor.in_place)
+        begun, expires = self._on.now, 3_000_000.0
+        try:
+            self._on.world.stage(rows, plan=plan, expires_after_seconds=expires)
+        finally:
+            self._on.staged.append(plan.write_id)
+        self._on.waiting[plan.write_id] = begun + expires
+        return "staged"
+
+    def batch(self, _: Random) -> str:
+        """Write a batch of a stream, with the key that the library makes for it."""
+        actor, calls = self._actor, list[Any]()
+        write = batch_writer(lambda *call: calls.append(call), self._on.table, "append", "orders", {})  # type: ignore[arg-type,return-value]
+        unwrap(write)(None, actor.batch)
+        call = calls[0][2]
+        key = call.options.idempotency_key
+        return self._with_key(key, _, stream=call.stream, in_place=actor.in_place)
+
+    def rollback(self, _: Random) -> str:
+        version = max(0, self._on.oracle.newest() - self._actor.back)
+        report = self._on.world.keeper.rollback(self._on.table, version=version)
+        return f"rolled back to {report.to_version} as {report.version}"
+
+    def adopt(self, _: Random) -> str:
+        self._on.world.keeper.adopt(self._on.table)
+        return "adopted"
+
+    def vacuum(self, _: Random) -> str:
+        report = self._on.world.keeper.vacuum(self._on.table)
+        return f"deleted {len(report.deleted)} {report.failures}"
+
+    def read_older(self, _: Random) -> str:
+        """Read a version that others may be deleting: what readers saw then, or an error."""
+        version = max(1, self._on.oracle.newest() - self._actor.back)
+        opened = self._on.world.services()
+        try:
+            past = {one.values[0]: one for one in Past(opened, version=version).partitions()}
+            files = {value: files_of(opened, one, "it") for value, one in past.items()}
+        except InvalidInputError as error:
+            return str(error)[:60]
+        self._on.compare_with_sights(version, files)
+        return f"read version {version}"
+
+    def dying_append(self, random: Random) -> None:
+        """An append that dies when it has claimed: as if it had never been, until somebody recovers it."""
+
+        def die(call: str, _: str) -> None:
+            if call == "alter_partitions":
+                raise DeathError
+
+        self._on.world.metastore.on_call = die
+        with suppress(DeathError):
+            self.append(random)
+        self._on.world.metastore.on_call = None
+
+    # Other tools
+
+    def insert_overwrite(self, _: Random) -> None:
+        """Spark's INSERT OVERWRITE of a partition: its files go, others come to the same place."""
+        (value,) = self._actor.values
+        where = self._on.oracle.locations().get(value)
+        if where is None or where.startswith(self._on.world.layout.data("").key):
+            return
+        ids = self._rows([value])[value]
+        raced, store = self._raced(value), self._on.world.store
+        store.delete([info.key for info in store.list(where)])
+        store.put(f"{where}other-{self._on.next_id}.json", json.dumps(sorted(ids)).encode())
+        self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=True)
+
+    def spell_otherwise(self, _: Random) -> None:
+        """Another tool writes locations its own way: the same place, spelled otherwise."""
+        world = self._on.world
+        for value, one in world.partitions().items():
+            location = one.location.replace("s3a://", "s3://").rstrip("/")
+            world.metastore._partitions[world.name][(value,)] = replace(one, location=location)
+
+    def days_pass(self, _: Random) -> None:
+        self._on.advance(DAYS * 86_400.0)
+
+    def made_again(self, _: Random) -> None:
+        """The table is made again, and its partitions are found by their names, where there are files."""
+        table = self._on.world.table
+        self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+    def point_back(self, _: Random) -> None:
+        super().point_back(_First())
+
+    def insert(self, _: Random) -> None:
+        super().insert(_Value(self._actor.values[0]))
+
+    def move(self, _: Random) -> None:
+        super().move(_Value(self._actor.values[0]))
+
+    def drop(self, _: Random) -> None:
+        super().drop(_Value(self._actor.values[0]))
+
+
+class _All(Random):
+    """Draws as much as it may."""
+
+    def randint(self, _: int, most: int) -> int:
+        return most
+
+
+class _First(Random):
+    """Draws the first."""
+
+    def choice(self, options: Any) -> Any:
+        return options[0]
+
+
+class _Value(Random):
+    """Draws the same value always."""
+
+    def __init__(self, value: str) -> None:
+        super().__init__(0)
+        self._value = value
+
+    def choice(self, _: Any) -> Any:
+        return self._value

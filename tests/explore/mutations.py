@@ -1,0 +1,339 @@
+"""Broken rules: a piece of the real code with one text in place of another, and who meets whom when that shows."""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from textwrap import dedent
+from types import FunctionType
+from typing import Any, Final
+
+from .search import BUDGETED, Bound
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A rule, the function that keeps it (``module:Class.function``), and what stands there when it is broken."""
+
+    rule: str
+    function: str
+    text: str
+    broken: str
+    actors: tuple[str, ...]
+    bound: Bound = BUDGETED
+    schedules: int = 250  # of which one notices it
+    seed: int = 0
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Break the rule in here."""
+        module_name, _, path = self.function.partition(":")
+        module = import_module(f"table_writer.{module_name}")
+        *owners, name = path.split(".")
+        owner: Any = module
+        for one in owners:
+            owner = getattr(owner, one)
+        kept = inspect.getattr_static(owner, name)
+        function = broken_function(_plain(kept), self.text, self.broken, module.__dict__)
+        wrapped = isinstance(kept, classmethod | staticmethod | property | cached_property)
+        double: Any = type(kept)(function) if wrapped else function
+        if isinstance(kept, cached_property):
+            double.__set_name__(owner, name)
+        holders = [owner] if owners else [one for one in _modules() if vars(one).get(name) is kept]
+        for holder in holders:
+            setattr(holder, name, double)
+        try:
+            yield
+        finally:
+            for holder in holders:
+                setattr(holder, name, kept)
+
+
+def broken_function(function: FunctionType, text: str, broken: str, names: dict[str, Any]) -> FunctionType:
+    """Return a function whose source has one text in place of another."""
+    source = dedent(inspect.getsource(function))
+    if source.count(text) != 1:
+        raise ValueError(f"{text!r} is {source.count(text)} times in {function.__qualname__}")
+    made: dict[str, Any] = {}
+    flags = __future__.annotations.compiler_flag
+    exec(compile(source.replace(text, broken), inspect.getfile(function), "exec", flags), names, made)  # noqa: S102
+    return _plain(made[function.__name__])
+
+
+def _plain(kept: Any) -> FunctionType:
+    """Return the function in a method, or in a property."""
+    for name in ("fget", "func", "__func__"):
+        kept = getattr(kept, name, None) or kept
+    return inspect.unwrap(kept)
+
+
+def _modules() -> list[Any]:
+    return [module for name, module in list(sys.modules.items()) if name.split(".")[0] == "table_writer"]
+
+
+MUTATIONS: Final = (
+    # Claims
+    Mutation(
+        "a correction claims after the listing that the look began with",
+        "publish.recovery:Recovery.correct",
+        "history.newest > state.newest",
+        "False",
+        ("append after a recovery", "rollback far"),
+        Bound(2, 0),
+        1_500,
+    ),
+    Mutation(
+        "a lost slot means reading the log again",
+        "publish.publisher:Publisher.publish",
+        "if self._claimed.claim(look.entry):",
+        "if self._claimed.claim(look.entry) or True:",
+        ("overwrite", "overwrite"),
+    ),
+    Mutation(
+        "no recovery without a claim",
+        "publish.recovery:Recovery.recover",
+        "if not self._claimed.claim(claimed):",
+        "if not self._claimed.claim(claimed) and False:",
+        ("append", "recover", "overwrite"),
+    ),
+    Mutation(
+        "no rollback without a claim",
+        "publish.rollback:roll_back",
+        "if claimed.claim(entry):",
+        "if claimed.claim(entry) or True:",
+        ("rollback", "overwrite"),
+    ),
+    Mutation(
+        "nothing is sent after the claim's timeout",
+        "publish.switch:Switch.apply",
+        "if not deadline.allows(self.call_timeout_seconds):",
+        "if False:",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "no file is added after the claim's timeout",
+        "publish.switch:ClaimedEntries._add_files",
+        "if not deadline.allows(0):",
+        "if False:",
+        ("append in place", "recover"),
+    ),
+    Mutation(
+        "nothing is recovered before the claim's timeout",
+        "log.rules:claim_is_over",
+        "age_seconds > entry.publish_timeout_seconds",
+        "True",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "a clock that stands still is no clock",
+        "log.rules:Deadline.allows",
+        "max(0.0, ahead if age is None else age - passed)",
+        "0.0",
+        ("append in place", "recover"),
+    ),
+    # What others have published
+    Mutation(
+        "what was published since the plan is a conflict",
+        "log.rules:standing",
+        "Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT",
+        "Standing.EARLIER",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "what was in doubt at the plan and is published since is a conflict",
+        "log.rules:standing",
+        "and entry.version not in in_doubt_at_plan",
+        "",
+        ("overwrite", "overwrite"),
+        Bound(2, 0),
+        500,
+    ),
+    Mutation(
+        "an entry in doubt is resolved before another claims its partitions",
+        "log.rules:standing",
+        "if outcome is None and (overlap or same_key):",
+        "if False:",
+        ("append", "append"),
+    ),
+    Mutation(
+        "a write that a vacuum has given up stops",
+        "log.rules:standing",
+        "return Standing.DELETED if meets else Standing.UNRELATED",
+        "return Standing.UNRELATED",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a partition that is there is not created",
+        "publish.publisher:Publisher._refuse_existing",
+        "if existing:",
+        "if False:",
+        ("create", "append d2 d3"),
+    ),
+    # Appends
+    Mutation(
+        "an append copies what has come since",
+        "publish.append:CarryOver.bring",
+        "known.get(values, {}) != listed.get(values, {})",
+        "values not in known",
+        ("append", "append in place"),
+    ),
+    # Outcomes
+    Mutation(
+        "nothing is abandoned with a call unanswered",
+        "publish.switch:ClaimedEntries.switch",
+        "if not isinstance(failure, OutcomeUnknownError):",
+        "if True:",
+        ("append", "recover"),
+    ),
+    Mutation(
+        "a refusal is recorded by whom nobody has overtaken",
+        "publish.switch:ClaimedEntries.give_up",
+        "is_ours = word == entry.write_id",
+        "is_ours, word = True, entry.write_id",
+        ("append", "recover"),
+    ),
+    Mutation(
+        "a recovery takes the last word before it switches",
+        "publish.recovery:Recovery._has_last_word",
+        "if word in {claimed.write_id, lost_heir}:",
+        "if True:",
+        ("append", "recover"),
+        schedules=1_000,
+    ),
+    Mutation(
+        "nobody is told that what is on record as abandoned is published",
+        "publish.switch:require_all_published",
+        "if ended.outcome is not Outcome.PUBLISHED:",
+        "if False:",
+        ("append d1", "move", "recover"),
+        schedules=1_000,
+    ),
+    Mutation(
+        "what was published in part is not said to be published",
+        "log.open_table:repeated",
+        "if record.superseded else RepeatedError(record.entry)",
+        "if False else RepeatedError(record.entry)",
+        ("append once", "move", "append once"),
+    ),
+    Mutation(
+        "which writes the log names is looked up in all that is read once",
+        "log.history:History.published_ids",
+        "self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])",
+        "self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a key of a batch and one of a single call never meet",
+        "log.keys:KeySearch.look_up",
+        "if key.stream and one.entry.stream == key.stream",
+        "if key.stream",
+        ("batch", "append once", "batch"),
+    ),
+    Mutation(
+        "a call without an answer may yet be applied",
+        "publish.switch:Switch._read_back",
+        "if seen is Effect.SOME or isinstance(error, LostResponseError):",
+        "if seen is Effect.SOME:",
+        ("overwrite", "append"),
+    ),
+    Mutation(
+        "nothing is confirmed of which a part is missing",
+        "publish.recovery:Recovery._has_taken_effect",
+        "rules.effect(found.values()) is Effect.ALL",
+        "True",
+        ("append in place", "append"),
+    ),
+    Mutation(
+        "nothing is confirmed while its drop may still come",
+        "publish.recovery:Recovery._has_taken_effect",
+        "not all(target and self._layout.all_data.contains(target) for target in targets)",
+        "False",
+        ("overwrite table", "append"),
+    ),
+    # Recovery
+    Mutation(
+        "an append in place is done again, file by file",
+        "publish.evidence:Evidence.whole",
+        "if missing.isdisjoint(one.targets())",
+        "",
+        ("append in place", "recover"),
+    ),
+    Mutation(
+        "late calls are corrected",
+        "publish.recovery:Recovery._placed",
+        "placed = {one: history.placement(one, here.get(one)) for one in wanted}",
+        "placed = {one: Placement.IN_PLACE for one in wanted}",
+        ("append", "overwrite", "recover"),
+    ),
+    Mutation(
+        "an append corrects what it builds on",
+        "publish.recovery:Recovery.correct",
+        "if not moved and not state.unverified:",
+        "if True:",
+        ("overwrite", "append", "append"),
+    ),
+    Mutation(
+        "a recovery leaves a mark",
+        "publish.recovery:Recovery.recover",
+        "self._log.remember_recovery(claimed.version)",
+        "pass",
+        ("overwrite", "append", "append"),
+    ),
+    # Keys and staged writes
+    Mutation(
+        "a key is looked for before anything is written",
+        "log.open_table:OpenTable.require_new_key",
+        "if published is not None:",
+        "if False:",
+        ("append once", "append once"),
+    ),
+    Mutation(
+        "a key is looked for at the claim",
+        "publish.publisher:Publisher._first_in_doubt",
+        "if published is not None:",
+        "if False:",
+        ("append once", "append once"),
+    ),
+    Mutation(
+        "nothing is discarded that was published",
+        "vacuum.sweep:Vacuum.give_up",
+        "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
+        "if False:",
+        ("publish", "discard"),
+    ),
+    Mutation(
+        "a key is void once its rows were rolled back",
+        "log.rules:published_with_key",
+        "and is_kept(record, records)",
+        "",
+        ("append once", "rollback", "append once"),
+    ),
+    # Vacuums
+    Mutation(
+        "no vacuum without a claim",
+        "vacuum.sweep:Vacuum.run",
+        "if unfinished or self._log.claim(entry):",
+        "if unfinished or self._log.claim(entry) or True:",
+        ("rollback far", "vacuum"),
+    ),
+    Mutation(
+        "a vacuum spares where readers look",
+        "vacuum.due:is_used",
+        "return used.meets(left.location.place)",
+        "return False",
+        ("rollback far", "vacuum"),
+    ),
+    Mutation(
+        "a discard deletes what was staged",
+        "vacuum.sweep:Vacuum._give_up",
+        "failed += self._delete(entry, (found.key for found in self._store.list(data.key)))",
+        "",
+        ("discard", "recover"),
+    ),
+)

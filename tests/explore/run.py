@@ -1,0 +1,488 @@
+"""One schedule carried out: actors are greenlets of the real code, switched at calls of the doubles."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final
+from uuid import UUID
+
+import greenlet
+
+from table_writer.errors import InvalidInputError
+from table_writer.log import rules
+from table_writer.log.history import History
+from table_writer.model.entry import LogEntry
+from table_writer.model.location import Location
+from tests.doubles import memory_store
+from tests.fuzz.history import CHANGING, Event, Step
+from tests.fuzz.oracle import Oracle
+from tests.fuzz.puppet import strings_pulled
+from tests.fuzz.simulation import DAY_SECONDS, Process, SimulatedWorld, Simulation
+from tests.publish.world import plain
+
+from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, Actor, ChosenOperations
+from .schedule import Deviation, Schedule
+
+PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS * 86_400.0}
+"""How long an actor is paused before another goes on: longer than a claim lasts, and than anything does."""
+POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wants to: fewer calls say the same
+LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
+TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
+FIRST: Final = ("overwrite", "append", "days pass", "overwrite")
+"""What all find: something for a vacuum to delete, and something to roll back to."""
+
+
+parsed: Final = cache(Location.parse)
+_read: Final = cache(LogEntry.from_json)
+
+
+def read(data: bytes, *, root: Location, version: int) -> LogEntry:
+    """Read an entry once: with this and the above, both without effects, a third of the time goes."""
+    return _read(data, root=root, version=version)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A call that an actor is about to make, or has just made."""
+
+    actor: int
+    number: int
+    service: str
+    call: str
+    phase: str
+    key: str
+    is_fixed: bool = False  # it reads an entry or an outcome that is there: nobody changes one
+
+    @property
+    def changes(self) -> bool:
+        return self.call in CHANGING or self.call in {"create_upload", "set_statistics", "drop_statistics"}
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.service}.{self.call} {self.key}".rstrip()
+
+
+@dataclass
+class Worker:
+    """An actor on its way."""
+
+    number: int
+    actor: Actor
+    world: SimulatedWorld
+    greenlet: Any = None
+    points: int = 0
+    names: int = 0
+    row_id: int = 0
+    processes: list[Process] = field(default_factory=list)
+    todo: deque[Deviation] = field(default_factory=deque)
+    stands_since: float | None = None
+    stood_still: float = 0.0
+    result: str = ""
+
+
+class WatchedWorld(SimulatedWorld):
+    """The world as the oracle looks at it, which reads a log again only if it has grown."""
+
+    _read: tuple[int, History] | None = None
+
+    def history(self) -> History:
+        log = self.layout.log_prefix
+        size = sum(key.startswith(log) for key in self.store._objects)
+        if self._read is None or self._read[0] != size:
+            self._read = size, super().history()
+        return self._read[1]
+
+
+class ActorWorld(SimulatedWorld):
+    """The world as one process has it open."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A point that was reached, and what could have happened there."""
+
+    point: Point
+    others: tuple[int, ...]
+    is_request_late: bool
+
+
+class Run(Simulation):
+    """Carries one schedule out over a table that ``begin`` has prepared."""
+
+    atomic = ATOMIC
+
+    def __init__(self, schedule: Schedule, begin: Begin | None = None, *, is_told: bool = False) -> None:
+        self.is_told = is_told
+        self._workers: list[Worker] = []
+        self._hub = greenlet.getcurrent()
+        self._hub_processes: list[Process] = []
+        self._hub_actor = Actor("")
+        self.names = self._hub_id = 0
+        super().__init__(len(ALL_PARTITIONS))
+        self._operations = ChosenOperations(self)
+        self.schedule = schedule
+        self.steps: list[Reached] = []
+        self.begun_at = 0
+        self.went = ""
+        self._has_ended = self._reads_older = False
+        self._said_rows: dict[str, list[int]] = {}
+        self._running: Worker | None = None
+        self._preempted: list[int] = []
+        self._waiting = list(range(len(schedule.actors)))
+        if begin is not None:
+            begin.set_up(self)
+        for number, name in enumerate(schedule.actors):
+            world = ActorWorld(store=self._base.store, metastore=self._base.metastore, sleep=self._sleep)
+            self._workers.append(Worker(number, ACTORS[name], world, row_id=1_000 * (number + 1)))
+
+    # Who is at work
+
+    @property
+    def worker(self) -> Worker | None:
+        """Return whose greenlet runs; none for what is done before and after."""
+        return getattr(greenlet.getcurrent(), "worker", None)
+
+    @property
+    def actor(self) -> Actor:
+        """Return whose arguments count."""
+        return self.worker.actor if self.worker else self._hub_actor
+
+    @property
+    def world(self) -> SimulatedWorld:
+        return self.worker.world if self.worker else self._base
+
+    @world.setter
+    def world(self, base: SimulatedWorld) -> None:
+        self._base = base
+
+    @property
+    def processes(self) -> list[Process]:
+        return self.worker.processes if self.worker else self._hub_processes
+
+    @processes.setter
+    def processes(self, processes: list[Process]) -> None:
+        pass
+
+    @property
+    def next_id(self) -> int:
+        """Return the newest row of whoever is at work: each has numbers of its own, however others are scheduled."""
+        return self.worker.row_id if self.worker else self._hub_id
+
+    @next_id.setter
+    def next_id(self, row_id: int) -> None:
+        if worker := self.worker:
+            worker.row_id = row_id
+        else:
+            self._hub_id = row_id
+
+    @property
+    def are_others_at_work(self) -> bool:
+        """Whether anybody of ours has begun and not ended, dead ones left out."""
+        return any(one.processes for one in self._workers)
+
+    def _sleep(self, seconds: float) -> None:
+        self.advance(max(seconds, POLL_SECONDS))
+
+    def tell(self, text: str) -> None:
+        worker = self.worker
+        super().tell(f"[{worker.number} {self.schedule.actors[worker.number]}] {text}" if worker else text)
+
+    # Running
+
+    def make_world(self) -> SimulatedWorld:
+        return WatchedWorld(sleep=self.advance)
+
+    @contextmanager
+    def strings(self) -> Iterator[None]:
+        """Give each actor names and a clock of its own: both are the same however others are scheduled."""
+        numbers = count(1)
+        with strings_pulled(self._clock):
+            replaced: list[tuple[Any, str, Any]] = [
+                (secrets, "token_hex", self._name),
+                (rules, "wall_seconds", lambda: self.now),  # it goes on where an actor's own clock stands still
+                (memory_store.uuid, "uuid4", lambda: UUID(int=next(numbers))),
+                (Location, "parse", parsed),
+                (LogEntry, "from_json", staticmethod(read)),
+            ]
+            kept = [vars(owner)[name] for owner, name, _ in replaced]
+            for owner, name, double in replaced:
+                setattr(owner, name, double)
+            try:
+                yield
+            finally:
+                for (owner, name, _), original in zip(replaced, kept, strict=True):
+                    setattr(owner, name, original)
+
+    def _clock(self) -> float:
+        return self.now - (self.worker.stood_still if self.worker else 0.0)
+
+    def _name(self, _: int = 8) -> str:
+        worker = self.worker
+        if worker is None:
+            self.names += 1
+            return f"{self.names:016d}"
+        worker.names += 1
+        return f"{(worker.number + 1) * 1_000 + worker.names:016d}"
+
+    def act(self, name: str) -> None:
+        """Do one actor's work whole, before the schedule."""
+        self._hub_actor = ACTORS[name]
+        self.do(Step(self._hub_actor.operation, 0))
+        self._look(at_rest=True)
+
+    def go(self) -> None:
+        """Carry the schedule out, until all its actors have ended."""
+        self.begun_at = len(self.trace)
+        with self.strings(), self._hooked():
+            while (worker := self._next()) is not None:
+                point = worker.greenlet.switch(self._reply(worker))
+                self._say_rows()
+                if worker.greenlet.dead:
+                    self._running = None
+                    self._note_sights()
+                else:
+                    self._reached(worker, point)
+                if self.oracle.wrong:
+                    return
+            self._look(at_rest=not self.pending)
+
+    def end(self) -> None:
+        """Let everything late arrive, recover, and clean up weeks later: nothing is left behind."""
+        with self.strings(), self._hooked():
+            self._running = None
+            self._has_ended = True
+            self.advance(2 * DAY_SECONDS)
+            with self.unhooked():
+                self.world.keeper.adopt(self.table, accept_loss=True)
+            last = ("recover", "append_all") if self._builds_first else ("append_all", "recover")
+            for operation in (*last, *("days_pass",) * 5, "vacuum"):
+                if self.oracle.wrong:
+                    return
+                unclear = frozenset(self.oracle.unclear)
+                self.do(Step(operation, 0), must_succeed=True)
+                self._reads_older = operation == ("vacuum" if self._builds_first else "recover")
+                if operation in {"recover", "vacuum"}:
+                    self._look(at_rest=True, decided=unclear if operation == "recover" else ())
+            if self.oracle.stale and not self.oracle.wrong:
+                self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
+            with self.unhooked():
+                if left := self._left_behind():
+                    self.oracle.blame(f"left behind after recover, weeks and a vacuum: {left}")
+
+    def _left_behind(self) -> list[str]:
+        live = self.oracle.locations().values()
+        return [one.removeprefix(self.root) for one in self.world.leftovers() if not one.startswith(tuple(live))]
+
+    @property
+    def _builds_first(self) -> bool:
+        return len(self.steps) % 2 == 0
+
+    def _next(self) -> Worker | None:
+        """Choose who goes on: as the schedule says, else the same, else whoever was preempted last, else the next."""
+        worker = self._running
+        while worker is not None and worker.todo and not worker.todo[0].stops:
+            deviation = worker.todo.popleft()
+            if deviation.what == "arrive":
+                if self.pending:
+                    self._arrive(min(self.pending))
+            elif deviation.to in self._preempted or deviation.to in self._waiting:
+                self.tell_of(worker, f"is paused; {self.schedule.actors[deviation.to]} goes on")
+                worker.stands_since = self.now if deviation.what == "stand still" else None
+                self._preempted.append(worker.number)
+                self.advance(PAUSES.get(deviation.what, 0))
+                worker = self._take(deviation.to)
+        if worker is None and (self._preempted or self._waiting):
+            worker = self._take(self._preempted[-1] if self._preempted else self._waiting[0])
+        self._running = worker
+        return worker
+
+    def tell_of(self, worker: Worker, text: str) -> None:
+        """Say what happens to an actor."""
+        self.tell(f"[{worker.number} {self.schedule.actors[worker.number]}] {text}")
+
+    def do(self, step: Step, *, must_succeed: bool = False) -> bool:
+        before = len(self.trace)
+        ended = super().do(step, must_succeed=must_succeed)
+        if worker := self.worker:
+            said = [line.partition("= ")[2] for line in self.trace[before:] if "= " in line]
+            worker.result = said[-1][:25] if said else ""
+        return ended
+
+    def _take(self, number: int) -> Worker:
+        for numbers in (self._preempted, self._waiting):
+            if number in numbers:
+                numbers.remove(number)
+        worker = self._workers[number]
+        if worker.greenlet is None:
+            worker.greenlet = greenlet.greenlet(lambda _: self.do(Step(worker.actor.operation, 0)))
+            worker.greenlet.worker = worker
+        if worker.stands_since is not None:
+            worker.stood_still += self.now - worker.stands_since
+            worker.stands_since = None
+        return worker
+
+    def _reached(self, worker: Worker, point: Point) -> None:
+        others = tuple(sorted({*self._preempted, *self._waiting}))
+        self.steps.append(Reached(point, others, bool(self.pending)))
+        found = [one for one in self.schedule.deviations if (one.actor, one.point) == (point.actor, point.number)]
+        worker.todo = deque(sorted(found, key=lambda one: one.stops))
+
+    def _reply(self, worker: Worker) -> Event | None:
+        """Return what is to happen to the actor at its call."""
+        if not worker.todo:
+            return None
+        what = worker.todo.popleft().what
+        worker.todo.clear()
+        return Event("", "", 0, "", "error" if what == "answer lost" else what, LATE_SECONDS)
+
+    def _meet(self, process: Process, service: str, call: str, phase: str, key: str) -> None:
+        worker = self.worker
+        if worker is None or (phase == "after" and call not in CHANGING):
+            return
+        worker.points += 1
+        is_fixed = call in {"get", "head"} and "/log/0" in key and key in self._base.store._objects
+        point = Point(worker.number, worker.points, service, call, phase, key, is_fixed)
+        event = self._hub.switch(point)
+        if event is not None:
+            self._happen(process, replace(event, service=service, call=call, phase=phase), key)
+
+    # What readers see
+
+    def _note_sights(self) -> None:
+        """Note what readers see once an actor has ended, if that is what the newest version says."""
+        with self.unhooked():
+            if self.are_others_at_work:
+                self._open.add(self.oracle.newest())
+            else:
+                self._remember()
+
+    def _read_older_versions(self) -> None:
+        if self._has_ended and self._reads_older:
+            super()._read_older_versions()
+
+    def _say_rows(self) -> None:
+        if not self.is_told:
+            return
+        with self.unhooked():
+            now = {value: sorted(self.oracle.rows_at(where)) for value, where in self.oracle.locations().items()}
+        if now != self._said_rows:
+            self._said_rows = now
+            self.tell(f"readers see {now}")
+
+    def compare_with_sights(self, version: int, files: Mapping[str, Collection[str]]) -> None:
+        """Take what a reader of an older version was given: rows that readers saw at that version."""
+        if version not in self._sights or version in self._open or self.oracle.wild or self.oracle.soft:
+            return
+        for value in sorted(set(self.partitions) - self.oracle.once_wild):
+            keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
+            rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
+            seen = [sorted(one.get(value, [])) for one in self._sights[version]]
+            if rows not in seen:
+                self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+
+    def outline(self) -> str:
+        """Return what became of everything, in few words: one that is new is worth following."""
+        partitions = self._base.metastore._partitions[self._base.name]
+        places = [(v, write_id_of(one.location)) for v, one in sorted(partitions.items())]
+        with self.unhooked():
+            records = [
+                (one.entry.version, one.entry.operation, one.outcome, one.recorded_by, sorted(one.superseded))
+                for one in self._base.history().records[-5:]
+            ]
+        results = [one.result for one in self._workers]
+        rows = sorted((value, len(ids)) for value, ids in self.oracle.expected.items())
+        return repr((places, records, results, rows, len(self.pending)))
+
+    def state(self) -> str:
+        """Return a digest of all there is, without times: two runs that end in one state go on alike."""
+        store, metastore = self._base.store, self._base.metastore
+        objects = sorted((key, TIMES.sub(b"", plain(body))) for key, (body, _) in store._objects.items())
+        uploads = sorted(one.key for one in store._uploads.values())
+        partitions = sorted((v, one.location) for v, one in metastore._partitions[self._base.name].items())
+        pending = [one.name for one in self.pending]
+        oracle = self.oracle
+        promised = (sorted(oracle.expected.items()), sorted(oracle.refused.items()))
+        open_ends = (sorted(oracle.wild), sorted(oracle.soft))
+        told = (sorted(oracle.told), sorted(oracle.withdrawn), sorted(oracle.stale), self._builds_first)
+        return sha256(repr((objects, uploads, partitions, pending, promised, open_ends, told)).encode()).hexdigest()
+
+
+class Begin:
+    """What a schedule finds, prepared once and copied for each run."""
+
+    def __init__(self, *before: str) -> None:
+        run = Run(Schedule(()))
+        with run.strings(), run._hooked():
+            for name in (*FIRST, *before):
+                run.act(name)
+        if run.oracle.wrong:
+            raise AssertionError(run.trace)
+        self._run = run
+
+    def set_up(self, run: Run) -> None:
+        """Give a run this state as its own."""
+        old = self._run
+        run.now, run.next_id, run.names = old.now, old.next_id, old.names
+        run.staged, run.waiting = list(old.staged), dict(old.waiting)
+        run._sights, run._open = deepcopy(old._sights), set(old._open)
+        store, metastore = run._base.store, run._base.metastore
+        store._objects, store._uploads = dict(old._base.store._objects), deepcopy(old._base.store._uploads)
+        for name in ("_tables", "_partitions", "_statistics"):
+            setattr(metastore, name, {key: copy(one) for key, one in getattr(old._base.metastore, name).items()})
+        for one in fields(Oracle):
+            if one.name not in {"world", "tell"}:
+                setattr(run.oracle, one.name, copied(getattr(old.oracle, one.name)))
+
+
+def write_id_of(location: str) -> str:
+    """Return whose files lie at a location."""
+    _, _, rest = location.partition("/_table_writer/")
+    return rest.split("/")[1][-5:] if rest else "elsewhere"
+
+
+def copied(value: Any) -> Any:
+    """Copy containers, and leave in them what does not change."""
+    if isinstance(value, dict):
+        return {key: copied(one) for key, one in value.items()}
+    if isinstance(value, list | set):
+        return type(value)(value)
+    return value
+
+
+def begin_of(actors: Collection[str]) -> Begin:
+    """Return what these actors find done."""
+    return _begun(tuple(sorted({one for name in actors for one in ACTORS[name].before})))
+
+
+@cache
+def _begun(before: tuple[str, ...]) -> Begin:
+    return Begin(*before)
+
+
+def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: bool = False) -> Run:
+    """Carry a schedule out with all that comes after it, unless a run has ended in the same state before."""
+    run = Run(schedule, begin_of(schedule.actors), is_told=is_told)
+    try:
+        run.go()
+    except InvalidInputError as error:  # what the oracle read of the log
+        run.oracle.blame(f"the log cannot be read: {error.message}")
+    if not run.oracle.wrong:
+        run.went = run.outline()
+        state = run.state()
+        if ended is None or state not in ended:
+            run.end()
+            if ended is not None:
+                ended.add(state)
+    return run

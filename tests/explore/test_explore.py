@@ -1,0 +1,70 @@
+"""Whatever meets whatever in the real code, in whatever order and however late: promises hold.
+
+A failing schedule is told, shortened, with the command that repeats it. See the package for how it works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from .mutations import MUTATIONS, Mutation
+from .scenarios import BUDGETED_PAIRS, PAIRS, TRIPLES
+from .schedule import Deviation, Schedule
+from .search import BUDGETED, SLOW, Bound, Exploration, Figures
+from .story import shortest, told
+
+PARTS = 10
+Scenarios = Sequence[tuple[str, ...]]
+
+
+@pytest.fixture(scope="module")
+def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    total = Figures()
+    yield total
+    plugins = request.config.pluginmanager
+    with plugins.get_plugin("capturemanager").global_and_fixture_disabled():
+        plugins.get_plugin("terminalreporter").write_line(f"\nexplored: {total}")
+
+
+def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.MarkDecorator) -> list[object]:
+    name = "triples" if scenarios is TRIPLES else "pairs"
+    size = f"{bound.preemptions}-{bound.faults}"
+    return [
+        pytest.param(scenarios[part::PARTS], schedules, bound, marks=marks, id=f"{name}-{size}-part-{part}")
+        for part in range(PARTS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "schedules", "bound"),
+    [
+        *parts(BUDGETED_PAIRS, 2, BUDGETED),
+        *parts(TRIPLES, 6, BUDGETED),
+        *parts(PAIRS, 4, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, 30, SLOW, pytest.mark.slow),
+    ],
+)
+def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures) -> None:
+    for actors in scenarios:
+        exploration = Exploration(actors, bound)
+        exploration.sample(schedules)
+        figures.add(exploration.figures)
+        if exploration.failures:
+            pytest.fail(told(shortest(exploration.failures[0].schedule)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in MUTATIONS])
+def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:
+    exploration = Exploration(mutation.actors, mutation.bound, seed=mutation.seed)
+    with mutation.applied():
+        exploration.sample(mutation.schedules, stops=True)
+    assert exploration.failures
+
+
+def test_a_schedule_is_one_story() -> None:
+    schedule = Schedule(("append", "recover"), (Deviation(0, 37, "error"), Deviation(0, 41, "hour", 1)))
+    assert Schedule.parse(str(schedule)) == schedule
+    assert told(schedule) == told(schedule)
