@@ -400,6 +400,7 @@ class History:
         needed |= set(self._groups().values())
         doubtful = {record.entry.version for record in self.in_doubt}
         needed |= {one.entry.version for one in self.records if one.entry.recovers in doubtful}
+        needed |= {record.entry.recovers or 0 for record in self.in_doubt}
         needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
         ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
         free = ({record.entry.version for record in ended} | oldest.ended) - needed

@@ -37,8 +37,6 @@ class Evidence:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
         whole = self.whole(entry.partitions)
         found, here = states(entry, now, self._layout, whole), locations(now)
-        original = self._log.find(entry.recovers or 0)
-        never_switched = original.superseded if original else frozenset[PartitionValues]()
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
             ids = self._chain_of(entry)
@@ -52,7 +50,7 @@ class Evidence:
             # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
             wanted = next(one.new_location for one in entry.partitions if one.values == values)
             found[values] = PartitionState.DONE if wanted is None else PartitionState.SUPERSEDED
-        return found | dict.fromkeys(never_switched & found.keys(), PartitionState.SUPERSEDED)
+        return found
 
     def _chain_of(self, entry: LogEntry) -> frozenset[str]:
         """Return the ids in whose name the entry that is recovered may have been switched, by whomever."""

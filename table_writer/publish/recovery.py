@@ -204,6 +204,9 @@ class Recovery:
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
+        original = self._log.find(record.entry.recovers or 0)
+        if not behind and original is not None and original.outcome is not None:
+            return self._end_as(original, record.entry, claimed)
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
@@ -236,6 +239,15 @@ class Recovery:
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _end_as(self, original: SlotRecord, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
+        """End a recover entry as what it recovers has ended, and switch nothing.
+
+        Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
+        """
+        values = entry.partition_values
+        superseded = values if original.outcome is Outcome.ABANDONED else original.superseded & values
+        return self._record_outcome(entry, claimed, (), tuple(sorted(superseded)))
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""

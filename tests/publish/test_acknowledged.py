@@ -298,3 +298,46 @@ def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_r
     world.vacuum()
     assert world.leftovers() == []
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({2})}
+
+
+def test_a_recovery_without_the_last_word_is_not_carried_out_later(world: World) -> None:
+    plan = world.plan(WriteMode.APPEND, key="nightly")
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=plan)
+    world.wait_out_claims()
+    old = world.partitions()["d1"].location
+    with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
+        world.keeper.recover(T)  # its entry is there, and no last word
+    world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
+    with world.inject(Fault("store", "put_if_absent", 4, "after", DeathError)), pytest.raises(DeathError):
+        world.keeper.recover(T)
+    with pytest.raises(PartlyPublishedError, match="dt=d1"):
+        world.services().require_new_key(plan.key)
+    world.pointed_by_another_tool("d1", old)
+    world.wait_out_claims()
+    world.write({"d1": frozenset({11})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows()["d1"] == frozenset({1, 11})
+
+
+@pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
+@pytest.mark.parametrize("is_older", [True, False], ids=["of an older version", "of this one"])
+def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
+    world: World, moved: tuple[str, ...], is_older: bool
+) -> None:
+    """An older version recorded the original's outcome first, and could die before that of its own entry."""
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(key="nightly"))
+    world.wait_out_claims()
+    before = {value: world.partitions()[value].location for value in moved}
+    for value in moved:
+        world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+    world.keeper.recover(T)
+    world.store.delete([world.layout.outcome_key(3)])
+    if is_older:
+        world.store.delete([f"{world.layout.log_prefix}last-word-{2:020d}"])
+    for value, location in before.items():
+        world.pointed_by_another_tool(value, location)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == (OLD if len(moved) == 2 else {"d1": OLD["d1"], "d2": MORE["d2"]})
+    assert world.history().publishes_in_doubt == ()
