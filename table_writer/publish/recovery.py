@@ -109,21 +109,43 @@ class Recovery:
         return record, False
 
     def _end(self, record: SlotRecord, table: Table, *, newest: int) -> RecoveredEntry | None:
-        """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has."""
-        version, entry = record.entry.version, record.entry
-        history = self._log.read_history(self._log.read_state(listed_after=version))
-        word = self._log.last_word(version)
-        if word == entry.write_id:
-            return self._record(entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
-        heir = next((one for one in history.records if one.entry.write_id == word), None)
-        if heir is None:
-            is_covered = rules.is_covered(history, entry)
-            rebuilt = self._rebuild(entry, history, table) if is_covered else None
-            return rebuilt or self.recover(record, table, newest=newest, lost_heir=word)
-        if heir.outcome is None:
-            return self.resolve(heir.entry.version, table, newest=newest)
-        why = f"version {heir.entry.version} has ended it"
-        return self._record(entry, heir.outcome, by=word, superseded=heir.superseded, why=why)
+        """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has.
+
+        That may be a recovery which has died or was refused, on which another has the last word, and so on: the last of
+        them is ended, and the others as it is.
+        """
+        history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
+        heirs = {one.entry.write_id: one for one in history.records}
+        chain, word = [record], self._log.last_word(record.entry.version)
+        heir = heirs.pop(word, None)
+        while heir is not None and heir.outcome is None:
+            heir, _ = self._wait(heir, table)
+            if heir.outcome is None:
+                chain.append(heir)
+                word = self._log.last_word(heir.entry.version)
+                heir = heirs.pop(word, None)
+        ended = self._end_last(chain[-1], heir, word, history, table, newest=newest)
+        for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
+            if ended is not None:
+                why, superseded = f"version {by.entry.version} has ended it", ended.superseded
+                link_ended = self._record(
+                    link.entry, ended.outcome, by=by.entry.write_id, superseded=superseded, why=why
+                )
+                ended = replace(link_ended, partitions=ended.partitions)
+        return ended
+
+    def _end_last(
+        self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, newest: int
+    ) -> RecoveredEntry | None:
+        """End an entry on which ``word`` is the last one, perhaps that of a recovery, its ``heir``, which has ended."""
+        if word == last.entry.write_id:
+            return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
+        if heir is not None and heir.outcome is not None:
+            why = f"version {heir.entry.version} has ended it"
+            return self._record(last.entry, heir.outcome, by=word, superseded=heir.superseded, why=why)
+        if rules.is_covered(history, last.entry):
+            return self._rebuild(last.entry, history, table)
+        return self.recover(last, table, newest=newest, lost_heir=word)
 
     def _is_free(self, record: SlotRecord) -> bool:
         """Whether nothing of an entry in doubt is under way any more, as far as its claimant keeps to its time."""
@@ -358,7 +380,12 @@ class Recovery:
         claimed: LogEntry | None = None,
         superseded: Collection[PartitionValues] = (),
     ) -> None:
-        """Let listeners know, once the call is over, what has become of an entry that was in doubt."""
+        """Let listeners know, once the call is over, what has become of an entry that was in doubt.
+
+        They hear of a recovery that had died by the entry that it recovers.
+        """
+        if original.operation is Operation.RECOVER:
+            return
         resolved(partial(self._event, original, outcome, claimed or original, superseded))
 
     def _event(

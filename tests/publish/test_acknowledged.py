@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -340,4 +341,27 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
     world.wait_out_claims()
     world.keeper.recover(T)
     assert world.rows() == (OLD if len(moved) == 2 else {"d1": OLD["d1"], "d2": MORE["d2"]})
+    assert world.history().publishes_in_doubt == ()
+
+
+def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
+    """As a scheduler leaves them that tries again all through a weekend: 500 links, and some requests for each."""
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.keeper.recover(T)
+    log = world.services().log
+    log.read_state()
+    entry = log.read(3).entry
+    for version in range(4, 504):
+        entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
+        assert log.claim(entry)
+        log.remember_recovery(version)
+        assert log.take_last_word(version - 1, entry.write_id) == entry.write_id
+        log.release_recovery(version)
+    before = world.store.request_counts()["GetObject"]
+    world.keeper.recover(T)
+    assert world.store.request_counts()["GetObject"] - before < 20 * 500
+    assert world.rows() == ALL
     assert world.history().publishes_in_doubt == ()
