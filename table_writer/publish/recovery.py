@@ -18,7 +18,7 @@ from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import LogState
+from table_writer.log.table_log import Ended, LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
@@ -70,25 +70,24 @@ class Recovery:
         Returns when something changed: the caller reads the log again.
         """
         record = self._log.read(version)
-        original = self._original_without_word(record)
-        if original is not None and original.outcome is None:  # which comes first: what it ends as decides
-            return self.resolve(original.entry.version, table, newest=newest)
-        if original is not None:
-            why = "what it recovers was abandoned"
-            return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
+        if self._is_wordless(record):
+            version = record.entry.recovers or 0
+            ended = self._log.ended(version)
+            if ended is None and self._log.find(version) is not None:  # what that ends as decides
+                return self.resolve(version, table, newest=newest)
+            if ended is None or ended.outcome is Outcome.ABANDONED:  # else it may be a correction, which needs no word
+                why = "it recovers what was abandoned, or is lost"
+                return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
         record, is_seen = self._wait(record, table)
         if is_seen:  # its outcome is recorded in its claimant's place
             return self._record(record.entry, Outcome.PUBLISHED, by=record.entry.write_id, why="readers see it")
         return None if record.outcome is not None else self._end(record, table, newest=newest)
 
-    def _original_without_word(self, record: SlotRecord) -> SlotRecord | None:
-        """Return what a recover entry in doubt recovers, if it has not the last word on it: it has switched nothing."""
-        if record.outcome is not None or record.entry.recovers is None:
-            return None
-        original = self._log.find(record.entry.recovers)
-        if original is None or original.outcome is Outcome.PUBLISHED:  # a correction needs no word
-            return None
-        return original if self._log.last_word(original.entry.version) != record.entry.write_id else None
+    def _is_wordless(self, record: SlotRecord) -> bool:
+        """Whether a recover entry is in doubt, and has not the last word on what it recovers."""
+        recovers = record.entry.recovers
+        is_in_doubt = record.outcome is None and recovers is not None
+        return is_in_doubt and self._log.last_word(recovers or 0) != record.entry.write_id
 
     def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:
         """Return an entry once it has ended, or others may end it; also whether readers see all of it by then."""
@@ -226,8 +225,8 @@ class Recovery:
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
-        original = self._log.find(record.entry.recovers or 0)
-        if not behind and original is not None and original.outcome is not None:
+        original = None if behind or record.entry.recovers is None else self._log.ended(record.entry.recovers)
+        if original is not None:
             return self._end_as(original, record.entry, claimed)
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
@@ -262,7 +261,7 @@ class Recovery:
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 
-    def _end_as(self, original: SlotRecord, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
+    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.

@@ -365,3 +365,25 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
     assert world.store.request_counts()["GetObject"] - before < 20 * 500
     assert world.rows() == ALL
     assert world.history().publishes_in_doubt == ()
+
+
+def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world: World) -> None:
+    def recover_and_die(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put_if_absent", "before") and "last-word" in str(key):
+            world.store.on_call = world.metastore.on_call = None
+            world.wait_out_claims()
+            before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
+            with world.inject(before_its_word), pytest.raises(DeathError):
+                world.keeper.recover(T)
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            raise MetastoreError("no")
+
+    world.store.on_call, world.metastore.on_call = recover_and_die, refuse
+    with pytest.raises(MetastoreError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.store.delete([world.layout.entry_key(2)])
+    world.wait_out_claims()
+    world.keeper.recover(T, accept_loss=True)
+    assert world.rows() == OLD
