@@ -228,6 +228,12 @@ class Recovery:
         original = None if behind or record.entry.recovers is None else self._log.ended(record.entry.recovers)
         if original is not None:
             return self._end_as(original, record.entry, claimed)
+        return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
+
+    def _do_again(
+        self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool
+    ) -> RecoveredEntry:
+        """Carry out a claimed recover entry, as far as no other tool has been there."""
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
@@ -235,17 +241,17 @@ class Recovery:
             raise
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
-        if superseded and not behind:
+        if superseded and not is_correction:
             now = self._confirmed(table, record, claimed, now, superseded, deadline)
             found = self._evidence.states(claimed, now)
             superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
-        chosen = found.keys() - set(superseded) if behind else rules.to_switch(found)
+        chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
-        in_the_way = {} if behind else self._evidence.changed_since(claimed, found, now)
+        in_the_way = {} if is_correction else self._evidence.changed_since(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
             half = self._evidence.half_added(record.entry, claimed, found)
