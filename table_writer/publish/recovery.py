@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.events.event import EventPartition, TableEvent
@@ -40,7 +41,8 @@ class RecoveredEntry:
     version: int
     outcome: Outcome
     partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
-    superseded: tuple[PartitionValues, ...] = ()  # moved by another tool meanwhile: left alone
+    superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
+    """Left alone, with where another tool had moved them meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +143,7 @@ class Recovery:
             return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
         if heir is not None and heir.outcome is not None:
             why = f"version {heir.entry.version} has ended it"
-            return self._record(last.entry, heir.outcome, by=word, superseded=heir.superseded, why=why)
+            return self._record(last.entry, heir.outcome, by=word, superseded=heir.left_alone, why=why)
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
         return self.recover(last, table, newest=newest, lost_heir=word)
@@ -153,14 +155,19 @@ class Recovery:
         return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
 
     def _record(
-        self, entry: LogEntry, outcome: Outcome, *, by: str, why: str, superseded: Collection[PartitionValues] = ()
+        self,
+        entry: LogEntry,
+        outcome: Outcome,
+        *,
+        by: str,
+        why: str,
+        superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
         ended = self._log.record_outcome(entry.version, outcome, write_id=by, superseded=superseded, of=entry.write_id)
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
         self._tell(entry, ended.outcome, superseded=ended.superseded)
-        left_alone = tuple(sorted(ended.superseded))
-        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=left_alone)
+        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
@@ -174,7 +181,8 @@ class Recovery:
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         why = "newer entries show how it had ended"
-        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded, why=why)
+        left_alone = dict.fromkeys(superseded)
+        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
@@ -219,6 +227,8 @@ class Recovery:
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
         claimed = self._again(record.entry, newest + 1, behind)
+        if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
+            claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
@@ -261,20 +271,26 @@ class Recovery:
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
             undone = {values for values, state in found.items() if state not in ended}
-            return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
+            here = locations(now)
+            return self._record_outcome(record.entry, claimed, (), {values: here.get(values) for values in undone})
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
-        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+        switched, here = tuple(partition.values for partition in todo), locations(now)
+        return self._record_outcome(
+            record.entry, claimed, switched, {values: here.get(values) for values in superseded}
+        )
 
     def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
         """
-        values = entry.partition_values
-        superseded = values if original.outcome is Outcome.ABANDONED else original.superseded & values
-        return self._record_outcome(entry, claimed, (), tuple(sorted(superseded)))
+        superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
+        found = original.left_alone
+        return self._record_outcome(
+            entry, claimed, (), {values: found.get(values) for values in superseded & entry.partition_values}
+        )
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
@@ -360,7 +376,7 @@ class Recovery:
         original: LogEntry,
         claimed: LogEntry,
         switched: tuple[PartitionValues, ...],
-        superseded: tuple[PartitionValues, ...],
+        superseded: Mapping[PartitionValues, str | None],
     ) -> RecoveredEntry:
         """Record the outcome, the recover entry's first: it has the last word, and the original ends as it does.
 
@@ -369,7 +385,7 @@ class Recovery:
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         ended = self._log.record_outcome(claimed.version, outcome, write_id=by, superseded=superseded, of=by)
-        left_alone = tuple(sorted(ended.superseded))
+        left_alone = ended.left_alone
         outcome = self._log.record_outcome(
             original.version, ended.outcome, write_id=by, superseded=left_alone, of=original.write_id
         ).outcome
@@ -463,7 +479,7 @@ class Recovery:
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
-        placed, taken = self._placed(history, [one for one in values if one in history.current], now)
+        placed, taken = self._placed(history, values, now)
         if taken:
             raise ConflictError(
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
@@ -479,21 +495,23 @@ class Recovery:
         return True
 
     def _placed(
-        self, history: History, wanted: Iterable[PartitionValues], now: PartitionsNow
+        self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
 
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = {one: history.placement(one, here.get(one)) for one in wanted}
+        placed = {one: history.placement(one, here.get(one)) for one in wanted if one in history.current}
+        brought = (one for one in set(wanted) - placed.keys() if history.is_brought_late(one, here.get(one)))
+        placed |= dict.fromkeys(brought, Placement.BEHIND)
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
         for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
             if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
                 placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for one in written:
-            is_gone = history.current[one].partition.new_location is None
+            is_gone = one in history.current and history.current[one].partition.new_location is None
             placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
 
@@ -507,10 +525,11 @@ class Recovery:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        now = self._metastore.get_partitions(table, sorted(history.current))
+        known = history.current.keys() | history.given_up.keys()
+        now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self.resolved_history(table)[0])
-        placed, taken = self._placed(history, history.current, now)
+        placed, taken = self._placed(history, known, now)
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
@@ -578,14 +597,13 @@ class Recovery:
         here = locations(now)
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
-        for values, where in placed.items():
-            if where is Placement.BEHIND:
-                newest = history.current[values]
-                location = newest.partition.new_location
-                held = entries.described(values, Location.parse(location)) if location else None
-                moved = replace(held or newest.partition, old_location=here.get(values), new_location=location)
-                moved = self._as_listed(replace(moved, source=None, added=()))
-                behind.setdefault(newest.version, []).append(moved)
+        for values in (values for values, where in placed.items() if where is Placement.BEHIND):
+            version, known = self._wanted(history, values, here.get(values))
+            location = known.new_location
+            held = entries.described(values, Location.parse(location)) if location else None
+            moved = replace(held or known, old_location=here.get(values), new_location=location)
+            moved = self._as_listed(replace(moved, source=None, added=()))
+            behind.setdefault(version, []).append(moved)
         oldest = min(behind)
         lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
         if lost:
@@ -596,6 +614,22 @@ class Recovery:
                 table=str(table.name),
             )
         return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
+
+    def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
+        """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
+
+        Where an entry was given up whose call has come since, that is where the recovery had found the partition:
+        another tool's place, if not that of the newest published version.
+        """
+        newest = history.current.get(values)
+        before = history.given_up[values].before if history.is_brought_late(values, here) else None
+        is_newest = newest is not None and same_place(before, newest.partition.new_location)
+        if newest is not None and (before is None or is_newest):
+            return newest.version, newest.partition
+        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(str(before))))
+        size = sum(one.size_bytes for one in listed)
+        there = replace(EntryPartition.without_rows(values, before), rows=None, raw_bytes=None)
+        return history.given_up[values].version, replace(there, files=len(listed), bytes=size)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again with those of what is there, other tools' files too."""
