@@ -9,7 +9,7 @@ from inspect import unwrap
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.past import Past, files_of
 from table_writer.model.write import WriteMode
 from table_writer.write.batches import batch_writer
@@ -36,6 +36,7 @@ class Actor:
     in_place: bool = False
     before: tuple[str, ...] = ()
     back: int = 1  # how many versions a rollback or a reader goes back
+    counts_figures: bool = False  # of its files, so that a publish sets statistics after its switch
 
 
 STAGES: Final = {
@@ -55,10 +56,13 @@ OURS: Final = {
     "overwrite": Actor("overwrite"),
     "overwrite d2 d3": Actor("overwrite", ("d2", "d3")),
     "overwrite where": Actor("overwrite_where"),
+    "overwrite with figures": Actor("overwrite", counts_figures=True),
     "overwrite table": Actor("overwrite_table", ("d1",)),
+    "overwrite nothing": Actor("overwrite_nothing", ()),
     "create": Actor("create", ("d3",)),
     "compact": Actor("compact", before=("append in place",)),
     "append once": Actor("append_once", key="orders/2"),
+    "append once d3": Actor("append_once", ("d3",), key="orders/2"),
     "append in place once": Actor("append_in_place_once", key="orders/2"),
     "overwrite once": Actor("overwrite_once", key="orders/2"),
     "batch": Actor("batch", batch=5),
@@ -82,16 +86,25 @@ OURS: Final = {
 OTHERS: Final = {
     "insert": Actor("insert", ("d1",)),
     "insert overwrite": Actor("insert_overwrite", ("d1",)),
+    "insert d2": Actor("insert", ("d2",)),
+    "insert d3": Actor("insert", ("d3",)),
     "move": Actor("move", ("d1",)),
+    "move d3": Actor("move", ("d3",)),
     "drop": Actor("drop", ("d1",)),
     "point back": Actor("point_back", ("d1",)),
     "spell otherwise": Actor("spell_otherwise"),
     "days pass": Actor("days_pass"),
     "made again": Actor("made_again"),
+    "lose outcome": Actor("lose_outcome"),
+    "reset log": Actor("reset_log"),
 }
 EARLIER: Final = {"dying append": Actor("dying_append")}
 """What is only ever found done."""
-ACTORS: Final = OURS | OTHERS | EARLIER
+APART: Final = {
+    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
+}
+"""Who needs what others do not find, so that not all meet them."""
+ACTORS: Final = OURS | OTHERS | EARLIER | APART
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values())
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
@@ -145,6 +158,21 @@ class ChosenOperations(Operations):
         call = calls[0][2]
         key = call.options.idempotency_key
         return self._with_key(key, _, stream=call.stream, in_place=actor.in_place)
+
+    def overwrite_nothing(self, _: Random) -> str:
+        """Replace no partition with no rows: an entry that names none."""
+        return self._write({}, WriteMode.OVERWRITE_PARTITIONS, scope=lambda _: frozenset())
+
+    def publish(self, random: Random) -> str:
+        """Publish what is staged; after a refusal it stays staged, and nothing of it is published."""
+        write_id, waiting = self._on.staged[0], dict(self._on.waiting)
+        try:
+            return super().publish(random)
+        except (MetastoreError, StorageError) as error:
+            if not isinstance(error, OutcomeUnknownError):
+                self._on.require_unpublished(write_id)
+                self._on.waiting.update(waiting)
+            raise
 
     def rollback(self, _: Random) -> str:
         version = max(0, self._on.oracle.newest() - self._actor.back)
@@ -211,6 +239,18 @@ class ChosenOperations(Operations):
         """The table is made again, and its partitions are found by their names, where there are files."""
         table = self._on.world.table
         self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+    def lose_outcome(self, _: Random) -> None:
+        """The newest outcome of a publish is lost, or was damaged and deleted."""
+        world = self._on.world
+        ended = [one.entry.version for one in world.history().published]
+        if ended:
+            del world.store._objects[world.layout.outcome_key(ended[-1])]
+            self._on.read_anew()
+
+    def reset_log(self, random: Random) -> None:
+        super().reset_log(random)
+        self._on.read_anew()
 
     def point_back(self, _: Random) -> None:
         super().point_back(_First())
