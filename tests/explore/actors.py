@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
+from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.past import Past, files_of
+from table_writer.model.entry import Operation
+from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
+from table_writer.publish.switch import new_parameters
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
 from tests.publish.world import DeathError
@@ -98,14 +103,21 @@ OTHERS: Final = {
     "lose outcome": Actor("lose_outcome"),
     "reset log": Actor("reset_log"),
 }
-EARLIER: Final = {"dying append": Actor("dying_append")}
+EARLIER: Final = {
+    "dying append": Actor("dying_append"),
+    "dying overwrite table": Actor("dying_overwrite_table", ("d1",)),
+}
 """What is only ever found done."""
 APART: Final = {
+    "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
+    "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
+    "then overwrite": Actor("overwrite"),
+    "create d2": Actor("create", ("d2",)),
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
 }
 """Who needs what others do not find, so that not all meet them."""
 ACTORS: Final = OURS | OTHERS | EARLIER | APART
-ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values())
+ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
 
@@ -165,12 +177,14 @@ class ChosenOperations(Operations):
 
     def publish(self, random: Random) -> str:
         """Publish what is staged; after a refusal it stays staged, and nothing of it is published."""
-        write_id, waiting = self._on.staged[0], dict(self._on.waiting)
+        waiting = dict(self._on.waiting)
         try:
             return super().publish(random)
-        except (MetastoreError, StorageError) as error:
-            if not isinstance(error, OutcomeUnknownError):
-                self._on.require_unpublished(write_id)
+        except MetastoreError as error:
+            if "Nothing of write" in error.message:
+                self._on.require_unpublished(self._on.staged[0])
+            others = sum(ACTORS[one].operation in {"publish", "discard"} for one in self._on.schedule.actors)
+            if not isinstance(error, OutcomeUnknownError) and others == 1:
                 self._on.waiting.update(waiting)
             raise
 
@@ -202,14 +216,41 @@ class ChosenOperations(Operations):
     def dying_append(self, random: Random) -> None:
         """An append that dies when it has claimed: as if it had never been, until somebody recovers it."""
 
+        self._die_at("alter_partitions", self.append, random)
+
+    def dying_overwrite_table(self, random: Random) -> None:
+        """The same with an overwrite that dies before its drop."""
+        self._die_at("drop_partition", self.overwrite_table, random)
+
+    def _die_at(self, at: str, operation: Callable[[Random], str], random: Random) -> None:
         def die(call: str, _: str) -> None:
-            if call == "alter_partitions":
+            if call == at:
                 raise DeathError
 
-        self._on.world.metastore.on_call = die
+        metastore = self._on.world.metastore
+        metastore.on_call = die
         with suppress(DeathError):
-            self.append(random)
-        self._on.world.metastore.on_call = None
+            operation(random)
+        metastore.on_call = None
+        self._on.oracle.observe(self._on.oracle.newest(), late=False)
+
+    def old_call_comes(self, _: Random) -> None:
+        """The call before which a process died, so it seems, comes now: others have recovered its entry, and gone on."""
+        on, world = self._on, self._on.world
+        recovered = {one.entry.recovers for one in world.history().records}
+        found = next(one for one in world.history().records if one.entry.version in recovered)
+        entry = found.entry
+        if found.age_seconds > LATE_CALL_SECONDS:
+            return
+        gone = [one for one in entry.partitions if one.new_location is None]
+        for one in gone:
+            world.metastore.drop_partition(world.table, one.values)
+        for one in () if gone else entry.partitions:
+            parameters = new_parameters(entry, one, world.layout.root)
+            world.metastore.put_partition(
+                world.name, Partition(values=one.values, location=str(one.new_location), parameters=parameters)
+            )
+        on.oracle.observe(entry.version, late=True)
 
     # Other tools
 
@@ -243,7 +284,8 @@ class ChosenOperations(Operations):
     def lose_outcome(self, _: Random) -> None:
         """The newest outcome of a publish is lost, or was damaged and deleted."""
         world = self._on.world
-        ended = [one.entry.version for one in world.history().published]
+        publishes = (one for one in world.history().records if one.entry.operation is not Operation.VACUUM)
+        ended = [one.entry.version for one in publishes if one.outcome is not None]
         if ended:
             del world.store._objects[world.layout.outcome_key(ended[-1])]
             self._on.read_anew()

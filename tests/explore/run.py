@@ -31,7 +31,7 @@ from tests.fuzz.puppet import strings_pulled
 from tests.fuzz.simulation import DAY_SECONDS, Process, SimulatedWorld, Simulation
 from tests.publish.world import plain
 
-from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, Actor, ChosenOperations
+from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, OTHERS, Actor, ChosenOperations
 from .schedule import Deviation, Schedule
 
 PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS * 86_400.0}
@@ -502,7 +502,8 @@ def copied(value: Any) -> Any:
 
 def begin_of(actors: Collection[str]) -> Begin:
     """Return what these actors find done."""
-    return _begun(tuple(sorted({one for name in actors for one in ACTORS[name].before})))
+    before = {one for name in actors for one in ACTORS[name].before}
+    return _begun(tuple(sorted(before, key=lambda one: (one in OTHERS, one))))
 
 
 @cache

@@ -81,6 +81,8 @@ class Oracle:
     """Where readers were, since when they are not, and the files that queries may still read there."""
     _added: list[tuple[int, str, str, Ids]] = field(default_factory=list)
     _applied: dict[str, int] = field(default_factory=dict)
+    _published: set[str] = field(default_factory=set)
+    """Writes of which an entry was not abandoned: a vacuum may have trimmed it, and left one that was."""
     _seen: dict[str, str] = field(default_factory=dict)
     _voided: set[str] = field(default_factory=set)
     is_forced: bool = False
@@ -320,11 +322,11 @@ class Oracle:
     def require_whole(self) -> None:
         """Compare outcomes with what callers were told, and with what came of appends in place."""
         records = self.world.history().records
-        published = {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
+        self._published |= {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
         for record in records:
             entry = record.entry
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
-                self._require_unseen(entry, is_told=entry.write_id in self.told - published)
+                self._require_unseen(entry, is_told=entry.write_id in self.told - self._published)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
                 if value in self.once_wild or one.values in record.superseded:
