@@ -102,16 +102,22 @@ OTHERS: Final = {
     "made again": Actor("made_again"),
     "lose outcome": Actor("lose_outcome"),
     "reset log": Actor("reset_log"),
+    "begin again": Actor("begin_again"),
 }
 EARLIER: Final = {
     "dying append": Actor("dying_append"),
     "dying overwrite table": Actor("dying_overwrite_table", ("d1",)),
+    "then refused publish": Actor("refused_publish"),
 }
 """What is only ever found done."""
 APART: Final = {
     "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
     "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
     "then overwrite": Actor("overwrite"),
+    "rollback further": Actor("rollback", back=3),
+    "rollback of files": Actor("rollback", before=("append in place",)),
+    "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
+    "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
     "create d2": Actor("create", ("d2",)),
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
 }
@@ -222,17 +228,23 @@ class ChosenOperations(Operations):
         """The same with an overwrite that dies before its drop."""
         self._die_at("drop_partition", self.overwrite_table, random)
 
-    def _die_at(self, at: str, operation: Callable[[Random], str], random: Random) -> None:
+    def _die_at(
+        self, at: str, operation: Callable[[Random], str], random: Random, error: BaseException | None = None
+    ) -> None:
         def die(call: str, _: str) -> None:
             if call == at:
-                raise DeathError
+                raise error or DeathError
 
         metastore = self._on.world.metastore
         metastore.on_call = die
-        with suppress(DeathError):
+        with suppress(DeathError, MetastoreError):
             operation(random)
         metastore.on_call = None
         self._on.oracle.observe(self._on.oracle.newest(), late=False)
+
+    def refused_publish(self, random: Random) -> None:
+        """A publish of what is staged that the metastore refuses: its entry is abandoned, and it stays staged."""
+        self._die_at("alter_partitions", self.publish, random, MetastoreError("refused"))
 
     def old_call_comes(self, _: Random) -> None:
         """The call before which a process died, so it seems, comes now: others have recovered its entry, and gone on."""
@@ -293,6 +305,15 @@ class ChosenOperations(Operations):
     def reset_log(self, random: Random) -> None:
         super().reset_log(random)
         self._on.read_anew()
+
+    def begin_again(self, random: Random) -> None:
+        """The log is deleted, and others publish as many versions as it had."""
+        newest = self._on.oracle.newest()
+        self.reset_log(random)
+        for _ in range(newest if self._on.oracle.newest() == 0 else 0):
+            rows = self._rows(BOTH)
+            self._on.world.write(rows, plan=self._plan(rows, WriteMode.OVERWRITE_PARTITIONS))
+            self._on.oracle.observe(self._on.oracle.newest(), late=False)
 
     def point_back(self, _: Random) -> None:
         super().point_back(_First())

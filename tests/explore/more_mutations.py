@@ -10,6 +10,12 @@ from .search import Bound
 CONFIRMED: Final = ("publish.base:confirmed", "log = _Log(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 NOT_EXACTLY: Final = ("publish.append:CarryOver._require_exactly", "if not self._placed and not self.is_shared:", "if True:")
+NOT_COUNTED: Final = (
+    "publish.entry:files_there",
+    "if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):",
+    "if False:",
+)
+"""What is put back is counted and measured: the second guard of which files are of which version."""
 LOG: Final = "self.counts.__self__._log"
 
 MUTATIONS: Final = (
@@ -31,8 +37,8 @@ MUTATIONS: Final = (
     Mutation("a vacuum looks at the metastore", "vacuum.due:in_use", "return InUse(history.layout, live | history.in_use() | hidden)", "return InUse(history.layout, history.in_use() | hidden)", ("point back", "vacuum"), Bound(1, 0), 100),
     Mutation("a vacuum spares what is in doubt", "log.history:History.in_use", "for record in self.in_doubt for", "for record in () for", ("rollback far", "vacuum")),
     Mutation("a vacuum waits until no call can be late", "vacuum.due:due", "if left.age_seconds < wanted_seconds:", "if False:", ("overwrite", "vacuum")),
-    Mutation("no rollback to what a vacuum deletes", "publish.rollback:_check", "and not history.restorable(location)", "and False", ("rollback far", "vacuum"), Bound(2, 0), 1000),
-    Mutation("no rollback to what a vacuum may be deleting", "log.history:History.restorable", "return is_there and location.place not in self.doomed", "return is_there", ("rollback far", "vacuum"), Bound(2, 0), 1000),
+    Mutation("no rollback to what a vacuum deletes", "publish.rollback:_check", "and not history.restorable(location)", "and False", ("rollback further", "vacuum"), Bound(2, 0), 1000),
+    Mutation("no rollback to what a vacuum may be deleting", "log.history:History.restorable", "return is_there and location.place not in self.doomed", "return is_there", ("rollback further", "vacuum"), Bound(2, 0), 1000),
     # modes
     Mutation("an append brings along what is there", "publish.publisher:Publisher._look", "carried = leaving if plan.mode is WriteMode.APPEND else {}", "carried = {}", ("append",)),
     Mutation("an append looks again after copying", "publish.append:CarryOver.bring", "return True", "return False", ("append", "append in place")),
@@ -51,10 +57,10 @@ MUTATIONS: Final = (
     Mutation("a publisher looks for entries of its own write", "publish.publisher:_require_unpublished", "record.outcome is Outcome.PUBLISHED", "False", ("publish", "publish")),
     Mutation("who cannot resolve its own write's entry does not know the outcome", "publish.publisher:Publisher._resolve_other", "if plan.write_id in written_ids(plan.layout, entry):", "if False:", ("publish", "publish"), Bound(2, 2), 1000),
     Mutation("no discard without a claim", "vacuum.sweep:Vacuum.give_up", "if self._log.claim(entry):", "if self._log.claim(entry) or True:", ("publish", "discard"), schedules=500),
-    Mutation("no discard without a claim, also after a refusal", "vacuum.sweep:Vacuum.give_up", "deletes = self._deletes(plan)", "if plan.kept: return plan\n        deletes = self._deletes(plan)", ("publish", "publish", "discard"), Bound(2, 1), 1500),
+    Mutation("no discard without a claim, also after a refusal", "vacuum.sweep:Vacuum.give_up", "deletes = self._deletes(plan)", "if plan.kept: return plan\n        deletes = self._deletes(plan)", ("publish after a refusal", "discard"), Bound(1, 0), 300),
     Mutation("each publisher of a staged append copies into a directory of its own", "write.running_write:Claiming.fresh_directory", "write_id=new_write_id()", "write_id='20240101T000000-9999999999999999'", ("publish", "publish", "overwrite"), Bound(2, 1), 1000),
     Mutation("no staged append copies beside what was staged", "publish.append:CarryOver._may_grow", "return not self.is_shared", "return True", ("publish", "publish", "overwrite"), Bound(2, 1), 1000, also=(NOT_EXACTLY,)),
-    Mutation("no publisher points readers at copies that a vacuum has given up", "publish.publisher:Publisher.publish", "carry_over.placed(draft)", "draft", ("publish", "vacuum"), Bound(3, 0), 1500, also=(("publish.publisher:Publisher.publish", "self._first_in_doubt(look.entry, records, staged.plan)", "pass"),)),
+    Mutation("no publisher points readers at copies that a vacuum has given up", "publish.publisher:Publisher.publish", "carry_over.placed(draft)", "draft", ("publish", "vacuum"), Bound(3, 0), 1500),
     Mutation("the record of a staged write has a key that no sign of life has", "model.write:TableLayout.staged_key", "{self.all_staged.key}", "{self.registrations.key}", ("stage", "vacuum"), Bound(2, 1), 500),
     Mutation("the log is asked before files are missed", "write.staged_writes:StagedWrites._publish", "publisher.require_unpublished(record.plan)", "pass", ("publish", "publish"), Bound(2, 1), 500),
     Mutation("a vacuum spares what is staged", "vacuum.due:due", "elif write_id in staged:", "elif False:", ("publish overwrite", "days pass", "vacuum"), Bound(0, 1), 500),
@@ -71,24 +77,24 @@ MUTATIONS: Final = (
     Mutation("an append lists placeholders", "publish.publisher:Publisher._look", "carried = leaving if plan.mode is WriteMode.APPEND else {}", "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location} if plan.mode is WriteMode.APPEND else {}", ("append d2 d3", "insert d3", "append d2 d3"), Bound(1, 1), 1000),
     Mutation("a placeholder is listed before it is dropped", "publish.switch:Switch._drop", "and values not in written", "", ("overwrite table", "insert d2"), Bound(2, 1), 500),
     Mutation("what is emptied already stays where it is", "publish.switch:Switch._changed", "empty = current.location if is_empty else self._empty(entry, partition)", "empty = self._empty(entry, partition)", ("overwrite table", "insert d2", "recover"), Bound(2, 1), 1000),
-    Mutation("what was planned in another log conflicts", "publish.publisher:Publisher._refuse_other_log", "state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids)", "False", ("publish overwrite", "reset log", "overwrite", "overwrite", "overwrite", "overwrite"), Bound(0, 0), 500),
+    Mutation("what was planned in another log conflicts", "publish.publisher:Publisher._refuse_other_log", "state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids)", "False", ("publish overwrite", "begin again"), Bound(0, 0), 100),
     # in place
     Mutation("nothing is copied before the metastore has answered", "publish.switch:ClaimedEntries.switch", "notes = self._switch.apply(table, entry, now, deadline)\n        self._add_files(entry, files, deadline)", "self._add_files(entry, files, deadline)\n        notes = self._switch.apply(table, entry, now, deadline)", ("append in place",)),
-    Mutation("sources stay until the outcome is recorded", "log.files:add_files", "many(copy, sources, COPY_THREADS)", "many(copy, sources, COPY_THREADS)\n    store.delete(list(sources.values()))", ("append in place", "recover")),
+    Mutation("sources stay until the outcome is recorded", "log.files:add_files", "store.copy(known[sources[target]], target, before_send=before_send)", "store.copy(known[sources[target]], target, before_send=before_send)\n        store.delete([sources[target]])", ("append in place", "recover")),
     Mutation("a copy without an answer leaves the entry in doubt", "publish.switch:ClaimedEntries._add_files", "raise outcome_unknown(entry, error) from error", "pass", ("append in place",)),
     Mutation("nothing is confirmed before its files are there", "publish.recovery:Recovery._has_taken_effect", "self._evidence.whole(entry.partitions)", "frozenset(one.values for one in entry.partitions)", ("append in place", "append in place")),
     Mutation("what was begun is rolled forward", "publish.evidence:Evidence.changed_since", "and not one.added", "", ("append in place", "recover"), Bound(2, 1), 500),
-    Mutation("a rollback copies where later files lie", "log.history:History.surplus", "return frozenset(one.name for _, _, named in adding for one in named.added) - part", "return frozenset()", ("append in place", "overwrite", "rollback far"), Bound(1, 1), 500),
-    Mutation("a restore copies where files of an abandoned entry lie", "publish.restore:_check", "if not there.is_all:", "if False:", ("append in place d1", "drop", "restore"), Bound(2, 1), 1000),
-    Mutation("a rollback copies where abandoned files may come", "log.history:History.surplus", "if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id", "if record.outcome is Outcome.PUBLISHED", ("append in place d1", "move", "recover", "rollback"), Bound(2, 1), 1500),
-    Mutation("what a recovery names is of the version that it finishes", "log.history:History.__post_init__", "version if again is None else first.get(again, again)", "version", ("append in place", "append", "rollback far"), Bound(2, 1), 1000),
-    Mutation("what was superseded is no part of any version", "log.history:History.surplus", "and named.values not in record.superseded", "", ("append in place", "move", "recover", "rollback"), Bound(2, 1), 1500),
-    Mutation("a rollback that a vacuum has given up stops", "publish.rollback:roll_back", "if found != copied_of or place in history.deleted or place in history.doomed:", "if found != copied_of:", ("append in place", "rollback", "vacuum"), Bound(2, 1), 1000),
+    Mutation("a rollback copies where later files lie", "log.history:History.surplus", "return frozenset(one.name for _, _, named in adding for one in named.added) - part", "return frozenset()", ("append in place", "rollback", "append"), Bound(1, 1), 300, also=(NOT_COUNTED,)),
+    Mutation("a restore copies where files of an abandoned entry lie", "publish.restore:_check", "if not there.is_all:", "if False:", ("append in place d1", "drop", "restore"), Bound(2, 1), 600, also=(NOT_COUNTED,)),
+    Mutation("a rollback copies where abandoned files may come", "log.history:History.surplus", "if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id", "if record.outcome is Outcome.PUBLISHED", ("append in place", "overwrite", "rollback far"), Bound(1, 2), 600, also=(NOT_COUNTED,)),
+    Mutation("what a recovery names is of the version that it finishes", "log.history:History.__post_init__", "version if again is None else first.get(again, again)", "version", ("append in place", "append", "rollback far"), Bound(2, 1), 600, also=(NOT_COUNTED,)),
+    Mutation("what was superseded is no part of any version", "log.history:History.surplus", "and named.values not in record.superseded", "", ("append in place", "move", "recover", "rollback"), Bound(2, 1), 600, also=(NOT_COUNTED,)),
+    Mutation("a rollback that a vacuum has given up stops", "publish.rollback:roll_back", "if found != copied_of or place in history.deleted or place in history.doomed:", "if found != copied_of:", ("rollback of files", "vacuum"), Bound(1, 0), 300),
     Mutation("nothing is added to what a vacuum deletes", "publish.publisher:Publisher.publish", "self._first_in_doubt(look.entry, records, staged.plan)", "pass", ("append in place d1", "point back", "vacuum"), Bound(2, 1), 1000),
-    Mutation("a vacuum spares sources of what is in doubt", "log.history:History.in_use", "named += [partition.old_location, partition.new_location, partition.source]", "named += [partition.old_location, partition.new_location]", ("append in place", "vacuum"), Bound(2, 1), 500),
+    Mutation("a vacuum spares sources of what is in doubt", "log.history:History.in_use", "named += [partition.old_location, partition.new_location, partition.source]", "named += [partition.old_location, partition.new_location]", ("publish in place after a refusal", "days pass", "vacuum"), Bound(0, 1), 500, also=(("vacuum.due:due", "elif write_id in staged:", "elif False:"),)),
     Mutation("a vacuum deletes what an abandoned rollback has copied", "log.history:History._fold_abandoned", "copies = [one for one in own if data.contains(one)]", "copies = []", ("append in place", "rollback")),
     Mutation("an entry whose source a vacuum deletes is not done again", "log.rules:_delete", "(one.new_location, one.source)", "(one.new_location,)", ("publish in place", "lose outcome", "vacuum", "recover"), Bound(2, 1), 1000),
-    Mutation("an outcome is rebuilt by files: what was refused", "publish.recovery:Recovery._rebuild", "is_copied(history, one, missing)", "True", ("append in place", "lose outcome", "append"), Bound(2, 1), 500),
+    Mutation("an outcome is rebuilt by files: what was refused", "publish.recovery:Recovery._rebuild", "is_copied(history, one, missing)", "True", ("append in place", "lose outcome", "overwrite", "recover"), Bound(0, 1), 500),
     Mutation("an outcome is rebuilt by files: what was published", "publish.recovery:Recovery._rebuild", "is_copied(history, one, missing)", "False", ("append in place", "lose outcome", "overwrite", "recover"), Bound(2, 1), 500),
     Mutation("nothing is added to what a late alter has brought back", "publish.publisher:Publisher._look", "if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):", "if False:", ("overwrite", "append", "append in place"), also=(CONFIRMED,), schedules=1000),
     Mutation("a call without an answer counts by the parameters", "publish.switch:Switch._read_back", "is_sent = (one for one in now.values() if one.parameters.get(WRITE_ID_PARAMETER) == entry.write_id)", "is_sent = now.values()", ("append in place", "overwrite"), Bound(1, 1), 500),

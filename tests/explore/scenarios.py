@@ -21,6 +21,7 @@ VARIANTS: Final = frozenset(
         "insert d2",
         "insert d3",
         "move d3",
+        "begin again",
         "append after a recovery",
         "append d1",
         "append in place d1",

@@ -84,7 +84,8 @@ class Oracle:
     _published: set[str] = field(default_factory=set)
     """Writes of which an entry was not abandoned: a vacuum may have trimmed it, and left one that was."""
     _seen: dict[str, str] = field(default_factory=dict)
-    _voided: set[str] = field(default_factory=set)
+    _voided: frozenset[str] = frozenset()
+    _voided_after: dict[int, frozenset[str]] = field(default_factory=dict)
     is_forced: bool = False
     """Whether a vacuum deletes what readers have just left, as it was told to."""
     planned_before: set[str] = field(default_factory=set)
@@ -153,6 +154,7 @@ class Oracle:
         if not any(value in targets and self._where(self._seen.get(value)) == targets[value] for value in moved):
             return
         open_ends = self.once_wild | self.stale
+        open_ends |= {v for v, at in self._seen.items() if self._where(at) is None and self.rows_at(at)}  # inserted
         behind = [v for v, where in targets.items() if self._where(self._seen.get(v)) != where and v not in open_ends]
         if behind:
             self.blame(f"readers see version {entry.version} in {moved}, and not in {behind}")
@@ -170,7 +172,7 @@ class Oracle:
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
         elif entry.version <= applied:
-            if entry.operation is Operation.COMPACT and where is not None:  # rows of then
+            if where is not None and self._original(entry).version not in self.refused:  # rows of then
                 self.content.setdefault((value, where), frozenset(self.rows_at(where)))
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
@@ -218,9 +220,11 @@ class Oracle:
             known = self._put_back(value, where, original)
             self.expected[value] = frozenset(self.rows_at(where)) if known is None else known
         if original.rollback_to is not None:
-            self._voided |= {
+            then = max((one for one in self._voided_after if one <= original.rollback_to), default=0)
+            self._voided = self._voided_after.get(then, frozenset()) | {
                 one.original.write_id for one in self.effects if one.original.version > original.rollback_to
             }
+        self._voided_after[original.version] = frozenset(self._voided)
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
 
@@ -241,7 +245,7 @@ class Oracle:
     def forget_log(self) -> None:
         """Somebody has deleted the log: versions begin again, and nothing is promised that only it could tell."""
         self.planned_before |= self.writes.keys()
-        for one in (self.effects, self.refused, self.arrived, self._added, self._applied, self.left):
+        for one in (self.effects, self.refused, self.arrived, self._added, self._applied, self._voided_after, self.left):
             one.clear()  # type: ignore[attr-defined]
         self.stale.clear()
 
