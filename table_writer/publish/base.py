@@ -198,10 +198,11 @@ class _Log:
             return None  # a publish that was refused has added it, where another tool had dropped the partition
         if self.opened.layout.own.contains(location):
             return None if named.new_location is None and self._is_written(location) else record.entry.version
-        named_before = (one for entry in entries for one in entry.partitions if one.values == shown.values)
+        published = [entry for entry in entries if self.moved(shown.values, entry.version - 1, [entry])]
+        named_before = (one for entry in published for one in entry.partitions if one.values == shown.values)
         former = {Location.parse(one.old_location).place for one in named_before if one.old_location is not None}
-        is_former = location.place in former or seen > 0
-        return record.entry.version if is_former and not self._is_written_since(location, entries) else None
+        is_former = location.place in former or seen > 0  # what a refused publish has found there, it has not left
+        return record.entry.version if is_former and not self._is_written_since(location, published) else None
 
     def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
         """Whether a publish has added a partition at this placeholder, and then moved it to its rows."""

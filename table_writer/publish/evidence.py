@@ -130,8 +130,12 @@ class Evidence:
         return changed
 
     def _require_copied(self, named: EntryPartition, present: Partition, entry: LogEntry) -> EntryPartition:
-        """Return a partition that holds what an append has copied, no file more and none less."""
-        place, target = Location.parse(present.location), Location.parse(str(named.new_location))
+        """Return a partition that holds what an append has copied, no file more and none less.
+
+        Where it was then is what counts: an older call may have come since, and taken it elsewhere.
+        """
+        place = Location.parse(named.old_location or present.location)
+        target = Location.parse(str(named.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
         held, there = ({one.key.removeprefix(at.key): one for one in files} for at, files in listed)
         copies = {name: one for name, one in there.items() if entry.recovered_write_id not in name}

@@ -16,6 +16,7 @@ at the n-th point       what happens
 ``0@12!death``          actor 0 is gone before the call
 ``0@12!error``          the call fails and is never applied
 ``0@12!lost``           the call is applied (a point after it), its answer is lost
+``0@12!misreported``    the metastore applies the call, and answers that it has refused it
 ``0@12!late``           the call fails, and is applied up to a day later; ``!late-death``: and actor 0 is gone
 ``0@12!twice``          the call is applied, and once more up to a day later
 ======================= ==================================================================================

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.past import Past, files_of
+from table_writer.model.entry import Operation
+from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
+from table_writer.publish.switch import new_parameters
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
 from tests.publish.world import DeathError
@@ -36,6 +41,7 @@ class Actor:
     in_place: bool = False
     before: tuple[str, ...] = ()
     back: int = 1  # how many versions a rollback or a reader goes back
+    counts_figures: bool = False  # of its files, so that a publish sets statistics after its switch
 
 
 STAGES: Final = {
@@ -55,10 +61,13 @@ OURS: Final = {
     "overwrite": Actor("overwrite"),
     "overwrite d2 d3": Actor("overwrite", ("d2", "d3")),
     "overwrite where": Actor("overwrite_where"),
+    "overwrite with figures": Actor("overwrite", counts_figures=True),
     "overwrite table": Actor("overwrite_table", ("d1",)),
+    "overwrite nothing": Actor("overwrite_nothing", ()),
     "create": Actor("create", ("d3",)),
     "compact": Actor("compact", before=("append in place",)),
     "append once": Actor("append_once", key="orders/2"),
+    "append once d3": Actor("append_once", ("d3",), key="orders/2"),
     "append in place once": Actor("append_in_place_once", key="orders/2"),
     "overwrite once": Actor("overwrite_once", key="orders/2"),
     "batch": Actor("batch", batch=5),
@@ -82,17 +91,39 @@ OURS: Final = {
 OTHERS: Final = {
     "insert": Actor("insert", ("d1",)),
     "insert overwrite": Actor("insert_overwrite", ("d1",)),
+    "insert d2": Actor("insert", ("d2",)),
+    "insert d3": Actor("insert", ("d3",)),
     "move": Actor("move", ("d1",)),
+    "move d3": Actor("move", ("d3",)),
     "drop": Actor("drop", ("d1",)),
     "point back": Actor("point_back", ("d1",)),
     "spell otherwise": Actor("spell_otherwise"),
     "days pass": Actor("days_pass"),
     "made again": Actor("made_again"),
+    "lose outcome": Actor("lose_outcome"),
+    "reset log": Actor("reset_log"),
+    "begin again": Actor("begin_again"),
 }
-EARLIER: Final = {"dying append": Actor("dying_append")}
+EARLIER: Final = {
+    "dying append": Actor("dying_append"),
+    "dying overwrite table": Actor("dying_overwrite_table", ("d1",)),
+    "then refused publish": Actor("refused_publish"),
+}
 """What is only ever found done."""
-ACTORS: Final = OURS | OTHERS | EARLIER
-ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values())
+APART: Final = {
+    "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
+    "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
+    "then overwrite": Actor("overwrite"),
+    "rollback further": Actor("rollback", back=3),
+    "rollback of files": Actor("rollback", before=("append in place",)),
+    "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
+    "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
+    "create d2": Actor("create", ("d2",)),
+    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
+}
+"""Who needs what others do not find, so that not all meet them."""
+ACTORS: Final = OURS | OTHERS | EARLIER | APART
+ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
 
@@ -146,6 +177,23 @@ class ChosenOperations(Operations):
         key = call.options.idempotency_key
         return self._with_key(key, _, stream=call.stream, in_place=actor.in_place)
 
+    def overwrite_nothing(self, _: Random) -> str:
+        """Replace no partition with no rows: an entry that names none."""
+        return self._write({}, WriteMode.OVERWRITE_PARTITIONS, scope=lambda _: frozenset())
+
+    def publish(self, random: Random) -> str:
+        """Publish what is staged; after a refusal it stays staged, and nothing of it is published."""
+        waiting = dict(self._on.waiting)
+        try:
+            return super().publish(random)
+        except MetastoreError as error:
+            if "Nothing of write" in error.message:
+                self._on.require_unpublished(self._on.staged[0])
+            others = sum(ACTORS[one].operation in {"publish", "discard"} for one in self._on.schedule.actors)
+            if not isinstance(error, OutcomeUnknownError) and others == 1:
+                self._on.waiting.update(waiting)
+            raise
+
     def rollback(self, _: Random) -> str:
         version = max(0, self._on.oracle.newest() - self._actor.back)
         report = self._on.world.keeper.rollback(self._on.table, version=version)
@@ -174,14 +222,47 @@ class ChosenOperations(Operations):
     def dying_append(self, random: Random) -> None:
         """An append that dies when it has claimed: as if it had never been, until somebody recovers it."""
 
-        def die(call: str, _: str) -> None:
-            if call == "alter_partitions":
-                raise DeathError
+        self._die_at("alter_partitions", self.append, random)
 
-        self._on.world.metastore.on_call = die
-        with suppress(DeathError):
-            self.append(random)
-        self._on.world.metastore.on_call = None
+    def dying_overwrite_table(self, random: Random) -> None:
+        """The same with an overwrite that dies before its drop."""
+        self._die_at("drop_partition", self.overwrite_table, random)
+
+    def _die_at(
+        self, at: str, operation: Callable[[Random], str], random: Random, error: BaseException | None = None
+    ) -> None:
+        def die(call: str, _: str) -> None:
+            if call == at:
+                raise error or DeathError
+
+        metastore = self._on.world.metastore
+        metastore.on_call = die
+        with suppress(DeathError, MetastoreError):
+            operation(random)
+        metastore.on_call = None
+        self._on.oracle.observe(self._on.oracle.newest(), late=False)
+
+    def refused_publish(self, random: Random) -> None:
+        """A publish of what is staged that the metastore refuses: its entry is abandoned, and it stays staged."""
+        self._die_at("alter_partitions", self.publish, random, MetastoreError("refused"))
+
+    def old_call_comes(self, _: Random) -> None:
+        """The call before which a process died, so it seems, comes now: others have recovered its entry, and gone on."""
+        on, world = self._on, self._on.world
+        recovered = {one.entry.recovers for one in world.history().records}
+        found = next(one for one in world.history().records if one.entry.version in recovered)
+        entry = found.entry
+        if found.age_seconds > LATE_CALL_SECONDS:
+            return
+        gone = [one for one in entry.partitions if one.new_location is None]
+        for one in gone:
+            world.metastore.drop_partition(world.table, one.values)
+        for one in () if gone else entry.partitions:
+            parameters = new_parameters(entry, one, world.layout.root)
+            world.metastore.put_partition(
+                world.name, Partition(values=one.values, location=str(one.new_location), parameters=parameters)
+            )
+        on.oracle.observe(entry.version, late=True)
 
     # Other tools
 
@@ -211,6 +292,28 @@ class ChosenOperations(Operations):
         """The table is made again, and its partitions are found by their names, where there are files."""
         table = self._on.world.table
         self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+    def lose_outcome(self, _: Random) -> None:
+        """The newest outcome of a publish is lost, or was damaged and deleted."""
+        world = self._on.world
+        publishes = (one for one in world.history().records if one.entry.operation is not Operation.VACUUM)
+        ended = [one.entry.version for one in publishes if one.outcome is not None]
+        if ended:
+            del world.store._objects[world.layout.outcome_key(ended[-1])]
+            self._on.read_anew()
+
+    def reset_log(self, random: Random) -> None:
+        super().reset_log(random)
+        self._on.read_anew()
+
+    def begin_again(self, random: Random) -> None:
+        """The log is deleted, and others publish as many versions as it had."""
+        newest = self._on.oracle.newest()
+        self.reset_log(random)
+        for _ in range(newest if self._on.oracle.newest() == 0 else 0):
+            rows = self._rows(BOTH)
+            self._on.world.write(rows, plan=self._plan(rows, WriteMode.OVERWRITE_PARTITIONS))
+            self._on.oracle.observe(self._on.oracle.newest(), late=False)
 
     def point_back(self, _: Random) -> None:
         super().point_back(_First())

@@ -15,6 +15,13 @@ PAIRS: Final = tuple(
 
 VARIANTS: Final = frozenset(
     {
+        "overwrite with figures",
+        "overwrite nothing",
+        "append once d3",
+        "insert d2",
+        "insert d3",
+        "move d3",
+        "begin again",
         "append after a recovery",
         "append d1",
         "append in place d1",
@@ -67,6 +74,7 @@ TRIPLES: Final = tuple(
             *((one, "discard", "append") for one in ("publish", "publish in place")),
             *((one, "move", one) for one in AGAIN),
             *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
+            ("append once after a rollback", "rollback"),
             ("batch", "append once", "batch"),
             ("batch", "later batch", "batch"),
             ("append once", "batch", "append once"),

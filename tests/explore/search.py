@@ -31,6 +31,7 @@ WEIGHTS: Final[dict[What, float]] = {
     "death": 3,
     "error": 4,
     "answer lost": 2,
+    "misreported": 1,
     "late": 3,
     "late and death": 2,
     "twice": 1,
@@ -251,6 +252,8 @@ class Exploration:
             if point.phase == "after":
                 if is_busy:
                     yield "answer lost"
+                if point.service == "metastore":
+                    yield "misreported"
             else:
                 yield from ("death", "error", "late", "late and death") if is_busy else ("death", "error")
                 if point.service == "store" and is_busy:

@@ -23,7 +23,7 @@ OPERATIONS = {
     "overwrite_once": 1,
     "stage": 5,
     "publish": 6,
-    "discard": 1,
+    "discard": 3,
     "recover": 5,
     "rollback": 4,
     "restore": 1,
@@ -35,9 +35,11 @@ OPERATIONS = {
     "move": 1,
     "drop": 1,
     "point_back": 1,
+    "reset_log": 0.5,
+    "rename": 0.5,
     "wait": 5,
 }
-WITHOUT_CALLS = {"insert", "move", "drop", "point_back", "wait"}
+WITHOUT_CALLS = {"insert", "move", "drop", "point_back", "reset_log", "wait"}
 CALLS = {
     ("metastore", "get_partitions"): 4,
     ("metastore", "add_partitions"): 5,

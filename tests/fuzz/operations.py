@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from table_writer.log.files import files_read_at
 from table_writer.log.open_table import RepeatedError
-from table_writer.model.entry import Operation, ReplacedLocation, ReplacedObject
+from table_writer.log.table_log import LogState
+from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
@@ -47,8 +48,9 @@ class Operations:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
+        seen: LogState | None = None,
     ) -> WritePlan:
-        plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place)
+        plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place, seen=seen)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
         of_all = f"{stream}:{key}" if key else ""
@@ -137,11 +139,11 @@ class Operations:
     def _with_key(
         self, key: str, random: Random, mode: WriteMode = WriteMode.APPEND, *, stream: str = "", in_place: bool = False
     ) -> str:
-        rows = self._rows(self._values(random), in_place=in_place)
-        plan = self._plan(rows, mode, key=key, stream=stream, in_place=in_place)
-        write_id, is_repeated = plan.write_id, False
+        rows, is_repeated = self._rows(self._values(random), in_place=in_place), False
         try:
-            self._on.world.services().require_new_key(plan.key)
+            seen = self._on.world.services().require_new_key(Key(key, stream))
+            plan = self._plan(rows, mode, key=key, stream=stream, in_place=in_place, seen=seen)
+            write_id = plan.write_id
             self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id, is_repeated = repeated.entry.write_id, True
@@ -225,7 +227,12 @@ class Operations:
         """By force: the one who does it has made sure that nobody is at work."""
         if len(self._on.processes) > 1 or self._on.pending:
             return self.vacuum(random)
-        report = self._on.world.vacuum()
+        self._on.oracle.is_forced = True
+        try:
+            report = self._on.world.vacuum()
+        finally:
+            self._on.oracle.is_forced = False
+            self._on.oracle.left.clear()
         return f"deleted {len(report.deleted)} {report.failures}"
 
     def abort_uploads(self, _: Random) -> str:
@@ -303,6 +310,27 @@ class Operations:
         self._on.tell(f"another tool points {value} at {where.removeprefix(self._on.root)}")
         ids = self._on.oracle.content[value, where]
         self._on.oracle.other_tool(value, ids, where, raced=True, looks_late=True)
+
+    def reset_log(self, _: Random) -> None:
+        """A person forgets the table's history, as the documentation says: once nobody is at work on it."""
+        store, layout = self._on.world.store, self._on.world.layout
+        if self._on.is_busy or self._on.world.history().in_doubt:
+            return
+        for key in [one for one in store._objects if one.startswith(layout.log_prefix)]:
+            del store._objects[key]
+        for key in (layout.owner_key, layout.checkpoint_key):
+            store._objects.pop(key, None)
+        self._on.tell("the log is deleted")
+        self._on.forget_log()
+
+    def rename(self, _: Random) -> str:
+        """Another tool renames the table, which is adopted under its new name."""
+        if len(self._on.processes) > 1 or self._on.pending:
+            return "others are at work"
+        with self._on.unhooked():
+            self._on.rename()
+        self._on.world.keeper.adopt(self._on.table)
+        return "adopted"
 
     def wait(self, random: Random) -> None:
         seconds = random.choice((400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0))

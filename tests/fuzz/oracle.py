@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
@@ -76,10 +77,19 @@ class Oracle:
     content: dict[tuple[str, str | None], Ids] = field(default_factory=dict)
     arrived: dict[tuple[int, str], Ids] = field(default_factory=dict)
     """Rows of appends in place that have come to where readers look, by version and partition."""
+    left: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
+    """Where readers were, since when they are not, and the files that queries may still read there."""
     _added: list[tuple[int, str, str, Ids]] = field(default_factory=list)
     _applied: dict[str, int] = field(default_factory=dict)
+    _published: set[str] = field(default_factory=set)
+    """Writes of which an entry was not abandoned: a vacuum may have trimmed it, and left one that was."""
     _seen: dict[str, str] = field(default_factory=dict)
-    _voided: set[str] = field(default_factory=set)
+    _voided: frozenset[str] = frozenset()
+    _voided_after: dict[int, frozenset[str]] = field(default_factory=dict)
+    is_forced: bool = False
+    """Whether a vacuum deletes what readers have just left, as it was told to."""
+    planned_before: set[str] = field(default_factory=set)
+    """Writes that were planned in a log that is deleted by now: what was published since, nobody can tell them."""
 
     def blame(self, text: str) -> None:
         """Note what must not be."""
@@ -120,17 +130,40 @@ class Oracle:
         """Take in what a call of the metastore has changed, and for which entry it was sent."""
         now = self.locations()
         entry = self.entry(version)
-        for value in sorted(now.keys() | self._seen.keys()):
-            if now.get(value) != self._seen.get(value):
-                if value not in self.wild:
-                    self._moved(value, now.get(value), entry, late=late)
-                elif late:
-                    self.unclear.add(value)
+        moved = [value for value in sorted(now.keys() | self._seen.keys()) if now.get(value) != self._seen.get(value)]
+        for value in moved:
+            self._require_created(value, now.get(value), entry)
+            if value not in self.wild:
+                self._moved(value, now.get(value), entry, late=late)
+            elif late:
+                self.unclear.add(value)
         self._seen = now
+        if entry is not None and not late and self.world.metastore.switches_at_once(self.world.table):
+            self._require_at_once(moved, entry)
+
+    def _require_created(self, value: str, key: str | None, entry: LogEntry | None) -> None:
+        """A creation adds: what is there is never moved for it, whoever has added it."""
+        written = self.writes.get(entry.write_id) if entry and entry.operation is Operation.WRITE else None
+        before = self._where(self._seen.get(value))
+        if written and written.mode is WriteMode.CREATE_PARTITIONS and before is not None and key is not None:
+            self.blame(f"a creation has moved {value} from {before} to {key}")
+
+    def _require_at_once(self, moved: Collection[str], entry: LogEntry) -> None:
+        """All partitions of an entry switch in one call, but those that another tool had moved."""
+        targets = {one.values[0]: self._target(one) for one in entry.partitions if not one.added}
+        if not any(value in targets and self._where(self._seen.get(value)) == targets[value] for value in moved):
+            return
+        open_ends = self.once_wild | self.stale
+        open_ends |= {v for v, at in self._seen.items() if self._where(at) is None and self.rows_at(at)}  # inserted
+        behind = [v for v, where in targets.items() if self._where(self._seen.get(v)) != where and v not in open_ends]
+        if behind:
+            self.blame(f"readers see version {entry.version} in {moved}, and not in {behind}")
 
     def _moved(self, value: str, key: str | None, entry: LogEntry | None, *, late: bool) -> None:
         named = next((one for one in entry.partitions if one.values == (value,)), None) if entry else None
         if entry is None or named is None:
+            if self._where(key) is None and self._where(self._seen.get(value)) is None:
+                return  # to prove that a partition is not there, it is added without rows
             self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
             return
         where, applied = self._where(key), self._applied.get(value, 0)
@@ -139,7 +172,7 @@ class Oracle:
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
         elif entry.version <= applied:
-            if entry.operation is Operation.COMPACT and where is not None:  # rows of then
+            if where is not None and self._original(entry).version not in self.refused:  # rows of then
                 self.content.setdefault((value, where), frozenset(self.rows_at(where)))
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
@@ -166,12 +199,15 @@ class Oracle:
         if any(one.added for one in original.partitions if one.values == (value,)):
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
         self.current[value] = where
+        self._leave(found_at, where)
         before = [one for one in self.effects if one.value == value]
         if any(one.original.version == original.version for one in before):
             return  # corrected: the rows stay as they were promised
         if original.version in self.refused:
             self.blame(f"version {original.version} shows in {value} though {self.refused[original.version]}")
         self._require_not_withdrawn(original)
+        if original.write_id in self.planned_before:
+            self.blame(f"write {original.write_id} shows, though it was planned in another log")
         if any(one.version > original.version for one in before):
             self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
         if original.operation is Operation.WRITE:
@@ -184,11 +220,34 @@ class Oracle:
             known = self._put_back(value, where, original)
             self.expected[value] = frozenset(self.rows_at(where)) if known is None else known
         if original.rollback_to is not None:
-            self._voided |= {
+            then = max((one for one in self._voided_after if one <= original.rollback_to), default=0)
+            self._voided = self._voided_after.get(then, frozenset()) | {
                 one.original.write_id for one in self.effects if one.original.version > original.rollback_to
             }
+        self._voided_after[original.version] = frozenset(self._voided)
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
+
+    def _leave(self, place: str | None, where: str | None) -> None:
+        """Note that readers have gone from one place of this library to another: queries may be at work there."""
+        self.left.pop(where or "", None)
+        if place is not None and place != where and place.startswith(self.world.layout.all_data.key):
+            self.left[place] = self.world.store.clock(), frozenset(
+                one.key for one in visible_files(self.world.store, place)
+            )
+
+    def _require_kept(self) -> None:
+        """What readers have left stays for a day at least."""
+        for place, (since, keys) in self.left.items() if not self.is_forced else ():
+            if self.world.store.clock() - since < LATE_CALL_SECONDS and not keys <= self.world.store._objects.keys():
+                self.blame(f"files at {place}, which readers have just left, are gone")
+
+    def forget_log(self) -> None:
+        """Somebody has deleted the log: versions begin again, and nothing is promised that only it could tell."""
+        self.planned_before |= self.writes.keys()
+        for one in (self.effects, self.refused, self.arrived, self._added, self._applied, self._voided_after, self.left):
+            one.clear()  # type: ignore[attr-defined]
+        self.stale.clear()
 
     def _original(self, entry: LogEntry) -> LogEntry:
         original = entry
@@ -267,11 +326,11 @@ class Oracle:
     def require_whole(self) -> None:
         """Compare outcomes with what callers were told, and with what came of appends in place."""
         records = self.world.history().records
-        published = {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
+        self._published |= {one.entry.write_id for one in records if one.outcome is not Outcome.ABANDONED}
         for record in records:
             entry = record.entry
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
-                self._require_unseen(entry, is_told=entry.write_id in self.told - published)
+                self._require_unseen(entry, is_told=entry.write_id in self.told - self._published)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
                 if value in self.once_wild or one.values in record.superseded:
@@ -386,6 +445,7 @@ class Oracle:
 
     def check(self) -> None:
         """Compare what readers see with the dict."""
+        self._require_kept()
         now = self.locations()
         for value in sorted(now.keys() | self.expected.keys()):
             listed = self.rows_at(now[value]) if value in now else []

@@ -242,6 +242,24 @@ def test_an_append_that_died_is_finished_where_nothing_has_changed(world: World)
     assert world.rows() == ALL
 
 
+def test_an_append_without_its_outcome_stays_published_though_an_older_call_comes_late(world: World) -> None:
+    """A recovery compares its copies with where they were made, not with where the older call has taken readers."""
+    with world.inject(DIED, keep_call=True), pytest.raises(DeathError):
+        world.write({"d1": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(OLD)
+    unrecorded = Fault("store", "put_if_absent", 2, "before", Exception)
+    with world.inject(unrecorded):
+        published = world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    assert "the log could not record it" in published.notes[0]
+    world.apply_kept_call()
+    assert world.rows()["d1"] == frozenset({1, 5})
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == ALL
+
+
 def test_a_recovery_that_the_metastore_refuses_lets_the_next_one_go_on_at_once(world: World) -> None:
     with world.inject(DIED), pytest.raises(DeathError):
         world.write(MORE, plan=world.plan(WriteMode.APPEND))

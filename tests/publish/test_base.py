@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.errors import ConflictError, InvalidInputError, PartitionExistsError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode
 from tests.doubles.memory_metastore import MemoryMetastore
-from tests.publish.world import ROOT, TABLE, World
+from tests.publish.world import ROOT, TABLE, Fault, World
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 HIDDEN: frozenset[PartitionValues] = frozenset({("d2",)})
@@ -58,6 +58,18 @@ def test_a_place_of_other_tools_is_a_base_again_once_they_have_written_there() -
     world.written_by_another_tool("d1", frozenset({4}))
     world.write({"d1": frozenset({3})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {"d1": frozenset({3, 4})}
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_place_that_a_refused_append_has_found_is_a_base(*, in_place: bool) -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.written_by_another_tool("d1", frozenset({2}))
+    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    with world.inject(refused), pytest.raises(MetastoreError, match="injected"):
+        world.write({"d1": frozenset({3})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))
+    world.write({"d1": frozenset({4})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))
+    assert world.rows() == {"d1": frozenset({2, 4})}
 
 
 @pytest.mark.parametrize("older", [1, 20])

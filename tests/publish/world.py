@@ -20,6 +20,7 @@ from table_writer.errors import InvalidInputError, LostResponseError, MetastoreE
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
+from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import ColumnFigures, as_text
@@ -147,11 +148,12 @@ class TableWorld:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
+        seen: LogState | None = None,
     ) -> WritePlan:
         services = self.services()
         log_id = take_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         services.log.expect(log_id)
-        state = services.log.read_state()
+        state = services.state_to_build_on(log_id, seen)
         return WritePlan(
             write_id=new_write_id(),
             mode=mode,
