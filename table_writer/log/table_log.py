@@ -519,7 +519,7 @@ class TableLog:
             f" out from newer entries and from the metastore how version {version} ended"
         )
 
-    def trim(self, versions: Iterable[int]) -> None:
+    def trim(self, versions: Collection[int]) -> None:
         """Delete entries on which nothing depends any more.
 
         First a mark says so: an entry above it that is gone is lost. An entry goes before its outcome, since an entry

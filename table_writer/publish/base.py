@@ -72,7 +72,8 @@ def unlisted(opened: OpenTable, newest: int, listed: Collection[PartitionValues]
     entries = log.entries(1)
     named = {one.values for entry in entries for one in entry.partitions}
     found = {values: log.moved(values, 0, entries) for values in named.difference(listed)}
-    return frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
+    left_out = frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
+    return left_out if left_out and opened.why_partial() else frozenset()  # else another tool has dropped them
 
 
 def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValues]) -> None:
@@ -198,6 +199,8 @@ class _Log:
             return None  # a publish that was refused has added it, where another tool had dropped the partition
         if self.opened.layout.own.contains(location):
             return None if named.new_location is None and self._is_written(location) else record.entry.version
+        if not self.may_be_old:  # another tool has put it back
+            return None
         published = [entry for entry in entries if self.moved(shown.values, entry.version - 1, [entry])]
         named_before = (one for entry in published for one in entry.partitions if one.values == shown.values)
         former = {Location.parse(one.old_location).place for one in named_before if one.old_location is not None}

@@ -38,6 +38,7 @@ from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 logger = logging.getLogger(__name__)
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
+MOST_PAUSES: Final = 3  # of the machine, before a claim; a clock that leaps all the time says nothing
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
 
@@ -113,6 +114,7 @@ class Publisher:
         state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
+        pauses = MOST_PAUSES
         while True:
             started = Deadline(self._opened.config.publish_timeout_seconds)
             records = self._unseen(staged.plan, state)
@@ -129,8 +131,9 @@ class Publisher:
                 with claiming(look.entry) as lost:
                     if not self._claimed.claim(look.entry):
                         lost()
-                    elif started.has_leapt() or not seen.allows(0):
-                        self._claimed.give_up(look.entry, _paused(look.entry))
+                    elif pauses and (started.has_leapt() or not seen.allows(0)) and self._gives_up(look.entry):
+                        pauses -= 1
+                        logger.warning("write_id=%s was paused before its claim: looking again", staged.plan.write_id)
                     else:
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
                         if not notes:
@@ -138,6 +141,14 @@ class Publisher:
                             self._opened.log.save_checkpoint(log)
                         return look.published(carry_over, notes)
             state = self._opened.log.read_state(listed_after=state.listed_after)
+
+    def _gives_up(self, entry: LogEntry) -> bool:
+        """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
+        if self._opened.log.outcome(entry.version) is not None:
+            return False
+        why = f"its process was paused between its look at {entry.table} and its claim"
+        self._claimed.give_up(entry, ConflictError(why, **entry.named))
+        return True
 
     def require_unpublished(self, plan: WritePlan) -> None:
         """Raise ``RepeatedError`` if another process has published a staged write; first resolve one in doubt.
@@ -357,14 +368,6 @@ class Publisher:
 def _description(table: Table) -> tuple[object, ...]:
     """Return what decides whether files that were written for a table can be read through it."""
     return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
-
-
-def _paused(entry: LogEntry) -> ConflictError:
-    """Return why a claim is given up, and everything looked at again."""
-    return ConflictError(
-        f"the process of write {entry.write_id} was paused between its look at {entry.table} and its claim",
-        **entry.named,
-    )
 
 
 def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:

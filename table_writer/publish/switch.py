@@ -448,7 +448,7 @@ def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
     if ended.outcome is not Outcome.PUBLISHED:
         raise ConflictError(
             f"write {entry.write_id} of {entry.table} (version {entry.version}) is on record as abandoned: its process"
-            " was paused past its claim, and a recovery has found that another tool has changed its partitions meanwhile."
+            " was paused past its claim, and a recovery has found that another tool had changed its partitions."
             f" Run `table-writer recover {entry.table}`, which undoes a call of it that came late, and run it again.",
             **entry.named,
         )

@@ -119,7 +119,7 @@ APART: Final = {
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
     "create d2": Actor("create", ("d2",)),
-    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
+    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
 ACTORS: Final = OURS | OTHERS | EARLIER | APART

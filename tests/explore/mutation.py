@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from textwrap import dedent
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 from .search import BUDGETED, Bound
 

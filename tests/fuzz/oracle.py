@@ -232,8 +232,9 @@ class Oracle:
         """Note that readers have gone from one place of this library to another: queries may be at work there."""
         self.left.pop(where or "", None)
         if place is not None and place != where and place.startswith(self.world.layout.all_data.key):
-            self.left[place] = self.world.store.clock(), frozenset(
-                one.key for one in visible_files(self.world.store, place)
+            self.left[place] = (
+                self.world.store.clock(),
+                frozenset(one.key for one in visible_files(self.world.store, place)),
             )
 
     def _require_kept(self) -> None:
@@ -245,7 +246,15 @@ class Oracle:
     def forget_log(self) -> None:
         """Somebody has deleted the log: versions begin again, and nothing is promised that only it could tell."""
         self.planned_before |= self.writes.keys()
-        for one in (self.effects, self.refused, self.arrived, self._added, self._applied, self._voided_after, self.left):
+        for one in (
+            self.effects,
+            self.refused,
+            self.arrived,
+            self._added,
+            self._applied,
+            self._voided_after,
+            self.left,
+        ):
             one.clear()  # type: ignore[attr-defined]
         self.stale.clear()
 
