@@ -177,9 +177,17 @@ class Oracle:
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
             self.stale.add(value)
+        elif where is not None and self._is_given_up(entry):  # its call has outlasted its claim
+            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
+            self.stale.add(value)
         else:
             self._applied[value] = entry.version
             self._takes_effect(value, where, entry)
+
+    def _is_given_up(self, entry: LogEntry) -> bool:
+        """Whether an entry is on record as abandoned."""
+        stored = self.world.store._objects.get(self.world.layout.outcome_key(entry.version))
+        return stored is not None and json.loads(plain(stored[0]))["outcome"] == Outcome.ABANDONED.value
 
     def _target(self, named: EntryPartition) -> str | None:
         return None if named.new_location is None else self._where(Location.parse(named.new_location).key)
@@ -189,7 +197,8 @@ class Oracle:
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
             named = [one for one in entry.partitions if one.values == (value,) and not one.added] if entry else []
-            if entry and named and version not in self.refused and self._target(named[0]) == where:
+            is_wanted = named and self._target(named[0]) == where
+            if entry and is_wanted and version not in self.refused and not self._is_given_up(entry):
                 self._applied[value] = version
                 self._takes_effect(value, where, entry)
                 return
