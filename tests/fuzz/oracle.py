@@ -393,8 +393,8 @@ class Oracle:
         if outcomes == {Outcome.ABANDONED}:
             self.blame(f"write {write_id} is said to be published, and on record as abandoned")
         for value, ids in self.writes[write_id].rows.items():
-            if value in self.once_wild and not repeated:
-                continue
+            if (value in self.once_wild and not repeated) or value in self.stale:
+                continue  # what a late call has taken away is there once it is put right
             if never := ids - self.shown.get(value, set()):
                 self.blame(f"write {write_id} is said to be published, and nobody ever saw {sorted(never)} in {value}")
         effects = [one for one in self.effects if one.original.write_id == write_id]
