@@ -177,7 +177,7 @@ class Maintenance:
         return VersionReport(
             table=str(opened.table.name),
             summary=summarised(record, opened.layout),
-            partitions=partition_details(opened.table, opened.layout, record.entry.partitions, record.entry),
+            partitions=partition_details(opened.table, opened.layout, record.switched, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 

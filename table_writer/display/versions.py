@@ -43,9 +43,9 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
 def summarised(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
-    entry = record.entry
-    rows = [partition.rows for partition in entry.partitions]
-    changes = [change_of(partition, layout, entry) for partition in entry.partitions]
+    entry, partitions = record.entry, record.switched
+    rows = [partition.rows for partition in partitions]
+    changes = [change_of(partition, layout, entry) for partition in partitions]
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
@@ -64,8 +64,8 @@ def summarised(
         dropped_count=changes.count("dropped"),
         rolled_back_count=rolled_back_count,
         rows=None if None in rows else sum(row for row in rows if row is not None),
-        files=sum(partition.files for partition in entry.partitions),
-        bytes=sum(partition.bytes for partition in entry.partitions),
+        files=sum(partition.files for partition in partitions),
+        bytes=sum(partition.bytes for partition in partitions),
         table_bytes=table_bytes,
         tags=dict(entry.tags),
         idempotency_key=entry.idempotency_key,

@@ -31,6 +31,18 @@ class SlotRecord:
     recorded_by: str = ""  # the write_id that recorded the outcome
     outcome_age_seconds: float = 0.0  # of the outcome
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
+    found: Mapping[PartitionValues, str] = field(default_factory=dict)  # where these were then
+
+    @property
+    def switched(self) -> tuple[EntryPartition, ...]:
+        """The partitions that it has changed, or wants to; of an abandoned one all that it wanted to."""
+        is_published = self.outcome is Outcome.PUBLISHED
+        return tuple(one for one in self.entry.partitions if not (is_published and one.values in self.superseded))
+
+    @property
+    def left_alone(self) -> dict[PartitionValues, str | None]:
+        """The superseded partitions, with where they were found."""
+        return {**dict.fromkeys(self.superseded), **self.found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,15 @@ class StateThen:
     known: bool = field(kw_only=True)
     sure: bool = field(default=True, kw_only=True, compare=False)
     """Not if another tool has moved it between two entries: whether before or after that version, nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A partition of an entry that a recovery has given up, though its call was never answered."""
+
+    version: int
+    place: Place  # to which only that call can bring it
+    before: str  # where it was when the entry was given up
 
 
 class Placement(enum.Enum):
@@ -259,12 +280,12 @@ class History:
         published since, and nobody has looked after the day in which the call could come. Else somebody did it on
         purpose. A placeholder that no older entry names counts as no partition: a refused publish has added it.
         """
+        current = None if location is None else Location.parse_any(location)
         newest = self.current[values]
         wanted = newest.partition.new_location
         older = [
             (record, named) for record, named in self._naming.get(values, ()) if record.entry.version < newest.version
         ]
-        current = None if location is None else Location.parse_any(location)
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
         if location is not None and (current is None or self.lost_after(newest.version)):
@@ -272,13 +293,38 @@ class History:
         unanswered = [named for record, named in older if self._may_have_come_late(record)]
         ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
-        if current is not None and (current.place in ours or current.place in theirs):
+        if current is not None and (current.place in ours | theirs or self.is_brought_late(values, location)):
             return Placement.BEHIND
         if current is not None and not self.layout.is_placeholder(current):
             return Placement.MOVED
         if wanted is None:
             return Placement.IN_PLACE
         return Placement.BEHIND if None in theirs else Placement.MISSING
+
+    def is_brought_late(self, values: PartitionValues, location: str | None) -> bool:
+        """Whether the late call of an entry that was given up has brought a partition to where it is."""
+        current = None if location is None else Location.parse_any(location)
+        return current is not None and values in self.given_up and current.place == self.given_up[values].place
+
+    @cached_property
+    def given_up(self) -> Mapping[PartitionValues, GivenUp]:
+        """Return the partitions that a late call may move yet, of entries that are on record as not having moved them.
+
+        None where an entry has published the partition since: there the call is one of an older entry.
+        """
+        found: dict[PartitionValues, GivenUp] = {}
+        for record in self.records if self._unverified_ids != {""} else ():
+            is_abandoned = record.outcome is Outcome.ABANDONED
+            never = record.entry.partition_values if is_abandoned else record.superseded
+            for named in record.entry.partitions if self._may_have_come_late(record) else ():
+                placed = self.current.get(named.values)
+                is_newer = placed is None or placed.version < record.entry.version
+                before = record.found.get(named.values, named.old_location)
+                is_ours = named.new_location is not None and self._is_ours(self._location(named.new_location))
+                if named.values in never and is_newer and before is not None and is_ours and not named.added:
+                    place = self._location(str(named.new_location)).place
+                    found[named.values] = GivenUp(record.entry.version, place, before)
+        return found
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.

@@ -18,6 +18,7 @@ from table_writer.model.process import boot_seconds, wall_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, no_partition
 
+LEAP_SECONDS: Final = 10.0
 CLOCKS_AGREE_SECONDS: Final = 1.0  # two clocks of one machine differ less as long as nobody pauses it or sets one
 QUERY_TAG: Final = "streaming_query_id"
 """Tag of an entry with the id of the streaming query that has written it: it belongs to one checkpoint."""
@@ -375,3 +376,7 @@ class Deadline:
             age = self._claim_age()
             self._ahead, self._missed = ahead, max(0.0, ahead if age is None else age - passed)
         return passed + self._missed + seconds <= self._seconds
+
+    def has_leapt(self) -> bool:
+        """Whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
+        return abs(wall_seconds() - self._began_on_wall - (self._clock() - self._began)) > LEAP_SECONDS

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -85,7 +86,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "s
     recorded_by: str
     of: str = ""  # the write_id of the entry
     superseded: frozenset[PartitionValues] = frozenset()
+    found: tuple[tuple[PartitionValues, str], ...] = ()  # where those were, as far as they were anywhere
     age_seconds: float = 0.0  # by the store's clock: not stored
+
+    @property
+    def left_alone(self) -> dict[PartitionValues, str | None]:
+        """The superseded partitions, with where they were found."""
+        return {**dict.fromkeys(self.superseded), **dict(self.found)}
 
 
 class TableLog:
@@ -429,6 +436,7 @@ class TableLog:
             recorded_by=ended.recorded_by,
             outcome_age_seconds=ended.age_seconds,
             superseded=ended.superseded,
+            found=dict(ended.found),
         )
         self._ended_records[version] = record
         return record
@@ -595,19 +603,21 @@ class TableLog:
         outcome: Outcome,
         *,
         write_id: str,
-        superseded: Collection[PartitionValues] = (),
+        superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         of: str = "",
     ) -> Ended:
         """Record how an entry ended; returns what stands, which may be an earlier record.
 
         ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
-        call may still come late. ``superseded`` partitions were not switched, since another tool had moved them. ``of``
-        is the write_id of the entry: an outcome of another table may lie here by mistake.
+        call may still come late. ``superseded`` partitions were not switched, with where they were found instead.
+        ``of`` is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
-        moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
+        moved: dict[str, Any] = {"superseded": sorted(map(list, superseded))} if superseded else {}
+        found = tuple((values, place) for values, place in sorted(superseded.items()) if place is not None)
+        moved |= {"found": found} if found else {}
         if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
-            return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded))
+            return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)
         stands = self.ended(version)
         if stands is None:
             raise StorageError(f"the outcome of log entry {version} below {self._layout.root} was there, and is gone")

@@ -21,7 +21,7 @@ from table_writer.errors import (
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, repeated
-from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
+from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
@@ -77,6 +77,12 @@ class _Look:
     entry: LogEntry
     notes: tuple[str, ...]
 
+    def published(self, carry_over: CarryOver, notes: tuple[str, ...]) -> Published:
+        """Describe the publish that this look led to."""
+        return Published(
+            entry=self.entry, notes=self.notes + notes, carried=carry_over.carried, given_up=carry_over.given_up
+        )
+
 
 class Publisher:
     """Publishes staged files of one table; ``copy_files`` copies those that an append brings along."""
@@ -108,6 +114,7 @@ class Publisher:
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         while True:
+            started = Deadline(self._opened.config.publish_timeout_seconds)
             records = self._unseen(staged.plan, state)
             if is_shared:
                 _require_unpublished(staged.plan, records)
@@ -116,21 +123,20 @@ class Publisher:
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
+                seen = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
                 with claiming(look.entry) as lost:
-                    if self._claimed.claim(look.entry):
+                    if not self._claimed.claim(look.entry):
+                        lost()
+                    elif started.has_leapt() or not seen.allows(0):
+                        self._claimed.give_up(look.entry, _paused(look.entry))
+                    else:
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
                         if not notes:
                             log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
                             self._opened.log.save_checkpoint(log)
-                        return Published(
-                            entry=look.entry,
-                            notes=look.notes + notes,
-                            carried=carry_over.carried,
-                            given_up=carry_over.given_up,
-                        )
-                    lost()
+                        return look.published(carry_over, notes)
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def require_unpublished(self, plan: WritePlan) -> None:
@@ -351,6 +357,14 @@ class Publisher:
 def _description(table: Table) -> tuple[object, ...]:
     """Return what decides whether files that were written for a table can be read through it."""
     return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
+
+
+def _paused(entry: LogEntry) -> ConflictError:
+    """Return why a claim is given up, and everything looked at again."""
+    return ConflictError(
+        f"the process of write {entry.write_id} was paused between its look at {entry.table} and its claim",
+        **entry.named,
+    )
 
 
 def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.events.event import EventPartition, TableEvent
@@ -18,7 +19,7 @@ from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import LogState
+from table_writer.log.table_log import Ended, LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
@@ -40,7 +41,8 @@ class RecoveredEntry:
     version: int
     outcome: Outcome
     partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
-    superseded: tuple[PartitionValues, ...] = ()  # moved by another tool meanwhile: left alone
+    superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
+    """Left alone, with where another tool had moved them meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,25 +72,24 @@ class Recovery:
         Returns when something changed: the caller reads the log again.
         """
         record = self._log.read(version)
-        original = self._original_without_word(record)
-        if original is not None and original.outcome is None:  # which comes first: what it ends as decides
-            return self.resolve(original.entry.version, table, newest=newest)
-        if original is not None:
-            why = "what it recovers was abandoned"
-            return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
+        if self._is_wordless(record):
+            version = record.entry.recovers or 0
+            ended = self._log.ended(version)
+            if ended is None and self._log.find(version) is not None:  # what that ends as decides
+                return self.resolve(version, table, newest=newest)
+            if ended is None or ended.outcome is Outcome.ABANDONED:  # else it may be a correction, which needs no word
+                why = "it recovers what was abandoned, or is lost"
+                return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
         record, is_seen = self._wait(record, table)
         if is_seen:  # its outcome is recorded in its claimant's place
             return self._record(record.entry, Outcome.PUBLISHED, by=record.entry.write_id, why="readers see it")
         return None if record.outcome is not None else self._end(record, table, newest=newest)
 
-    def _original_without_word(self, record: SlotRecord) -> SlotRecord | None:
-        """Return what a recover entry in doubt recovers, if it has not the last word on it: it has switched nothing."""
-        if record.outcome is not None or record.entry.recovers is None:
-            return None
-        original = self._log.find(record.entry.recovers)
-        if original is None or original.outcome is Outcome.PUBLISHED:  # a correction needs no word
-            return None
-        return original if self._log.last_word(original.entry.version) != record.entry.write_id else None
+    def _is_wordless(self, record: SlotRecord) -> bool:
+        """Whether a recover entry is in doubt, and has not the last word on what it recovers."""
+        recovers = record.entry.recovers
+        is_in_doubt = record.outcome is None and recovers is not None
+        return is_in_doubt and self._log.last_word(recovers or 0) != record.entry.write_id
 
     def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:
         """Return an entry once it has ended, or others may end it; also whether readers see all of it by then."""
@@ -109,21 +110,43 @@ class Recovery:
         return record, False
 
     def _end(self, record: SlotRecord, table: Table, *, newest: int) -> RecoveredEntry | None:
-        """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has."""
-        version, entry = record.entry.version, record.entry
-        history = self._log.read_history(self._log.read_state(listed_after=version))
-        word = self._log.last_word(version)
-        if word == entry.write_id:
-            return self._record(entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
-        heir = next((one for one in history.records if one.entry.write_id == word), None)
-        if heir is None:
-            is_covered = rules.is_covered(history, entry)
-            rebuilt = self._rebuild(entry, history, table) if is_covered else None
-            return rebuilt or self.recover(record, table, newest=newest, lost_heir=word)
-        if heir.outcome is None:
-            return self.resolve(heir.entry.version, table, newest=newest)
-        why = f"version {heir.entry.version} has ended it"
-        return self._record(entry, heir.outcome, by=word, superseded=heir.superseded, why=why)
+        """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has.
+
+        That may be a recovery which has died or was refused, on which another has the last word, and so on: the last of
+        them is ended, and the others as it is.
+        """
+        history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
+        heirs = {one.entry.write_id: one for one in history.records}
+        chain, word = [record], self._log.last_word(record.entry.version)
+        heir = heirs.pop(word, None)
+        while heir is not None and heir.outcome is None:
+            heir, _ = self._wait(heir, table)
+            if heir.outcome is None:
+                chain.append(heir)
+                word = self._log.last_word(heir.entry.version)
+                heir = heirs.pop(word, None)
+        ended = self._end_last(chain[-1], heir, word, history, table, newest=newest)
+        for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
+            if ended is not None:
+                why, superseded = f"version {by.entry.version} has ended it", ended.superseded
+                link_ended = self._record(
+                    link.entry, ended.outcome, by=by.entry.write_id, superseded=superseded, why=why
+                )
+                ended = replace(link_ended, partitions=ended.partitions)
+        return ended
+
+    def _end_last(
+        self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, newest: int
+    ) -> RecoveredEntry | None:
+        """End an entry on which ``word`` is the last one, perhaps that of a recovery, its ``heir``, which has ended."""
+        if word == last.entry.write_id:
+            return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
+        if heir is not None and heir.outcome is not None:
+            why = f"version {heir.entry.version} has ended it"
+            return self._record(last.entry, heir.outcome, by=word, superseded=heir.left_alone, why=why)
+        if rules.is_covered(history, last.entry):
+            return self._rebuild(last.entry, history, table)
+        return self.recover(last, table, newest=newest, lost_heir=word)
 
     def _is_free(self, record: SlotRecord) -> bool:
         """Whether nothing of an entry in doubt is under way any more, as far as its claimant keeps to its time."""
@@ -132,14 +155,19 @@ class Recovery:
         return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
 
     def _record(
-        self, entry: LogEntry, outcome: Outcome, *, by: str, why: str, superseded: Collection[PartitionValues] = ()
+        self,
+        entry: LogEntry,
+        outcome: Outcome,
+        *,
+        by: str,
+        why: str,
+        superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
         ended = self._log.record_outcome(entry.version, outcome, write_id=by, superseded=superseded, of=entry.write_id)
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
         self._tell(entry, ended.outcome, superseded=ended.superseded)
-        left_alone = tuple(sorted(ended.superseded))
-        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=left_alone)
+        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
@@ -153,7 +181,8 @@ class Recovery:
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         why = "newer entries show how it had ended"
-        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded, why=why)
+        left_alone = dict.fromkeys(superseded)
+        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
@@ -198,15 +227,23 @@ class Recovery:
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
         claimed = self._again(record.entry, newest + 1, behind)
+        if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
+            claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
-        original = self._log.find(record.entry.recovers or 0)
-        if not behind and original is not None and original.outcome is not None:
+        original = None if behind or record.entry.recovers is None else self._log.ended(record.entry.recovers)
+        if original is not None:
             return self._end_as(original, record.entry, claimed)
+        return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
+
+    def _do_again(
+        self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool
+    ) -> RecoveredEntry:
+        """Carry out a claimed recover entry, as far as no other tool has been there."""
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
@@ -214,17 +251,17 @@ class Recovery:
             raise
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
-        if superseded and not behind:
+        if superseded and not is_correction:
             now = self._confirmed(table, record, claimed, now, superseded, deadline)
             found = self._evidence.states(claimed, now)
             superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
-        chosen = found.keys() - set(superseded) if behind else rules.to_switch(found)
+        chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
-        in_the_way = {} if behind else self._evidence.changed_since(claimed, found, now)
+        in_the_way = {} if is_correction else self._evidence.changed_since(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
             half = self._evidence.half_added(record.entry, claimed, found)
@@ -234,20 +271,26 @@ class Recovery:
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
             undone = {values for values, state in found.items() if state not in ended}
-            return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
+            here = locations(now)
+            return self._record_outcome(record.entry, claimed, (), {values: here.get(values) for values in undone})
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
-        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+        switched, here = tuple(partition.values for partition in todo), locations(now)
+        return self._record_outcome(
+            record.entry, claimed, switched, {values: here.get(values) for values in superseded}
+        )
 
-    def _end_as(self, original: SlotRecord, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
+    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
         """
-        values = entry.partition_values
-        superseded = values if original.outcome is Outcome.ABANDONED else original.superseded & values
-        return self._record_outcome(entry, claimed, (), tuple(sorted(superseded)))
+        superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
+        found = original.left_alone
+        return self._record_outcome(
+            entry, claimed, (), {values: found.get(values) for values in superseded & entry.partition_values}
+        )
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
@@ -333,7 +376,7 @@ class Recovery:
         original: LogEntry,
         claimed: LogEntry,
         switched: tuple[PartitionValues, ...],
-        superseded: tuple[PartitionValues, ...],
+        superseded: Mapping[PartitionValues, str | None],
     ) -> RecoveredEntry:
         """Record the outcome, the recover entry's first: it has the last word, and the original ends as it does.
 
@@ -342,7 +385,7 @@ class Recovery:
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         ended = self._log.record_outcome(claimed.version, outcome, write_id=by, superseded=superseded, of=by)
-        left_alone = tuple(sorted(ended.superseded))
+        left_alone = ended.left_alone
         outcome = self._log.record_outcome(
             original.version, ended.outcome, write_id=by, superseded=left_alone, of=original.write_id
         ).outcome
@@ -358,7 +401,12 @@ class Recovery:
         claimed: LogEntry | None = None,
         superseded: Collection[PartitionValues] = (),
     ) -> None:
-        """Let listeners know, once the call is over, what has become of an entry that was in doubt."""
+        """Let listeners know, once the call is over, what has become of an entry that was in doubt.
+
+        They hear of a recovery that had died by the entry that it recovers.
+        """
+        if original.operation is Operation.RECOVER:
+            return
         resolved(partial(self._event, original, outcome, claimed or original, superseded))
 
     def _event(
@@ -431,7 +479,7 @@ class Recovery:
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
-        placed, taken = self._placed(history, [one for one in values if one in history.current], now)
+        placed, taken = self._placed(history, values, now)
         if taken:
             raise ConflictError(
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
@@ -447,21 +495,23 @@ class Recovery:
         return True
 
     def _placed(
-        self, history: History, wanted: Iterable[PartitionValues], now: PartitionsNow
+        self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
 
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = {one: history.placement(one, here.get(one)) for one in wanted}
+        placed = {one: history.placement(one, here.get(one)) for one in wanted if one in history.current}
+        brought = (one for one in set(wanted) - placed.keys() if history.is_brought_late(one, here.get(one)))
+        placed |= dict.fromkeys(brought, Placement.BEHIND)
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
         for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
             if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
                 placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for one in written:
-            is_gone = history.current[one].partition.new_location is None
+            is_gone = one in history.current and history.current[one].partition.new_location is None
             placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
 
@@ -475,10 +525,11 @@ class Recovery:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        now = self._metastore.get_partitions(table, sorted(history.current))
+        known = history.current.keys() | history.given_up.keys()
+        now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self.resolved_history(table)[0])
-        placed, taken = self._placed(history, history.current, now)
+        placed, taken = self._placed(history, known, now)
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
@@ -546,14 +597,13 @@ class Recovery:
         here = locations(now)
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
-        for values, where in placed.items():
-            if where is Placement.BEHIND:
-                newest = history.current[values]
-                location = newest.partition.new_location
-                held = entries.described(values, Location.parse(location)) if location else None
-                moved = replace(held or newest.partition, old_location=here.get(values), new_location=location)
-                moved = self._as_listed(replace(moved, source=None, added=()))
-                behind.setdefault(newest.version, []).append(moved)
+        for values in (values for values, where in placed.items() if where is Placement.BEHIND):
+            version, known = self._wanted(history, values, here.get(values))
+            location = known.new_location
+            held = entries.described(values, Location.parse(location)) if location else None
+            moved = replace(held or known, old_location=here.get(values), new_location=location)
+            moved = self._as_listed(replace(moved, source=None, added=()))
+            behind.setdefault(version, []).append(moved)
         oldest = min(behind)
         lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
         if lost:
@@ -564,6 +614,22 @@ class Recovery:
                 table=str(table.name),
             )
         return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
+
+    def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
+        """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
+
+        Where an entry was given up whose call has come since, that is where the recovery had found the partition:
+        another tool's place, if not that of the newest published version.
+        """
+        newest = history.current.get(values)
+        before = history.given_up[values].before if history.is_brought_late(values, here) else None
+        is_newest = newest is not None and same_place(before, newest.partition.new_location)
+        if newest is not None and (before is None or is_newest):
+            return newest.version, newest.partition
+        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(str(before))))
+        size = sum(one.size_bytes for one in listed)
+        there = replace(EntryPartition.without_rows(values, before), rows=None, raw_bytes=None)
+        return history.given_up[values].version, replace(there, files=len(listed), bytes=size)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again with those of what is there, other tools' files too."""

@@ -365,16 +365,14 @@ class ClaimedEntries:
     ) -> tuple[str, ...] | None:
         """Do only the switch; the caller records the outcome, unless something is left to do.
 
-        ``None``: others have carried the entry out, and recorded that. What they have recorded instead is raised.
+        ``None``: others have ended the entry, one way or the other.
         Files are added in place last: what the metastore refuses, nobody has seen any of.
         """
         try:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            ended = self._ended(entry)
-            if ended is not None:  # others have seen it, or carried it out, and may have moved on since
-                require_all_published(entry, ended, table)
+            if self._has_ended(entry):  # others have seen it, or carried it out, and may have moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, failure)
@@ -414,13 +412,13 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _ended(self, entry: LogEntry) -> Ended | None:
-        """Return how an entry ended by the word of others; ``None`` while it is in doubt."""
+    def _has_ended(self, entry: LogEntry) -> bool:
+        """Whether others have recorded how an entry has ended."""
         try:
-            return self._log.ended(entry.version)
+            return self._log.outcome(entry.version) is not None
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
-            return None
+            return False
 
     def give_up(self, entry: LogEntry, refusal: TableWriterError) -> None:
         """After a refusal, record that nothing was published, unless somebody may be rolling the entry forward.
@@ -450,8 +448,8 @@ def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
     if ended.outcome is not Outcome.PUBLISHED:
         raise ConflictError(
             f"write {entry.write_id} of {entry.table} (version {entry.version}) is on record as abandoned: its process"
-            " was paused past its claim, another tool has moved its partitions, and a recovery has found them so."
-            " Readers see none of its rows; run it again.",
+            " was paused past its claim, and a recovery has found that another tool has changed its partitions meanwhile."
+            f" Run `table-writer recover {entry.table}`, which undoes a call of it that came late, and run it again.",
             **entry.named,
         )
     if ended.superseded:

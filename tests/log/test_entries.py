@@ -325,7 +325,7 @@ def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     store, given = MemoryStore(), with_partitions(5_000)
     log = log_of(store)
     log.claim(given)
-    log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=given.partition_values)
+    log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=dict.fromkeys(given.partition_values))
     done = store.get(TableLayout(ROOT).outcome_key(1))
     assert done is not None
     assert done.body.startswith(b"\x1f\x8b")

@@ -275,7 +275,9 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     of = Log(1, in_doubt=(1,))
     of.now += 10
     assert of.log.read(1).age_seconds == 10
-    of.log.record_outcome(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1], of="w1")
+    of.log.record_outcome(
+        1, Outcome.ABANDONED, write_id="somebody", superseded={D2: None, D1: "s3a://lake/t/d1/"}, of="w1"
+    )
     of.now += 5
     record = TableLog(of.store, LAYOUT).read(1)
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
+from table_writer.errors import (
+    ConflictError,
+    LostResponseError,
+    MetastoreError,
+    OutcomeUnknownError,
+    PartlyPublishedError,
+    StorageError,
+)
 from table_writer.log import rules
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
+from tests.doubles.faults import Late
 from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"
@@ -359,3 +369,182 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
     world.keeper.recover(T)
     assert world.rows() == (OLD if len(moved) == 2 else {"d1": OLD["d1"], "d2": MORE["d2"]})
     assert world.history().publishes_in_doubt == ()
+
+
+def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
+    """As a scheduler leaves them that tries again all through a weekend: 500 links, and some requests for each."""
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.keeper.recover(T)
+    log = world.services().log
+    log.read_state()
+    entry = log.read(3).entry
+    for version in range(4, 504):
+        entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
+        assert log.claim(entry)
+        log.remember_recovery(version)
+        assert log.take_last_word(version - 1, entry.write_id) == entry.write_id
+        log.release_recovery(version)
+    before = world.store.request_counts()["GetObject"]
+    world.keeper.recover(T)
+    assert world.store.request_counts()["GetObject"] - before < 20 * 500
+    assert world.rows() == ALL
+    assert world.history().publishes_in_doubt == ()
+
+
+def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world: World) -> None:
+    def recover_and_die(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put_if_absent", "before") and "last-word" in str(key):
+            world.store.on_call = world.metastore.on_call = None
+            world.wait_out_claims()
+            before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
+            with world.inject(before_its_word), pytest.raises(DeathError):
+                world.keeper.recover(T)
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            raise MetastoreError("no")
+
+    world.store.on_call, world.metastore.on_call = recover_and_die, refuse
+    with pytest.raises(MetastoreError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.store.delete([world.layout.entry_key(2)])
+    world.wait_out_claims()
+    world.keeper.recover(T, accept_loss=True)
+    assert world.rows() == OLD
+
+
+def unanswered(world: World) -> None:
+    """Let the next alter have no answer; it comes when the test says so."""
+
+    def lost(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call = None
+            raise Late(LostResponseError("no answer"))
+
+    world.metastore.on_call = lost
+
+
+def insert(world: World, value: str, row: int) -> None:
+    place = Location.parse(world.partitions()[value].location).key
+    world.store.put(f"{place}spark-{row}.json", f"[{row}]".encode())
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("theirs", [False, True])
+def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, theirs: bool) -> None:
+    world = World()
+    if theirs:
+        world.written_by_another_tool("d1", frozenset({1}))
+    else:
+        world.write({"d1": frozenset({1})})
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
+    insert(world, "d1", 99)
+    world.wait_out_claims()
+    assert list(world.keeper.recover(T).settled.values()) == ["abandoned"]
+    world.metastore.pending.pop()()
+    if again:
+        world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
+    world.keeper.recover(T)
+    assert world.rows()["d1"] == (frozenset({1, 99, 11}) if again else frozenset({1, 99}))
+    world.vacuum()
+    assert world.rows()["d1"] >= {1, 99}
+
+
+def test_the_late_call_of_a_compaction_that_was_given_up_is_undone(world: World) -> None:
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.compact("d1")
+    insert(world, "d1", 99)
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    world.metastore.pending.pop()()
+    world.keeper.recover(T)
+    assert world.rows()["d1"] == frozenset({1, 99})
+
+
+@pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
+def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, moved: tuple[str, ...]) -> None:
+    write_id = world.stage(MORE, plan=world.plan(key="k"))
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.keeper.publish(T, write_id)
+    for value in moved:
+        world.store.put(f"mart/orders/elsewhere/{value}/f.json", b"[77]")
+        world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.metastore.pending.pop()()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
+    assert (world.history().publication(write_id) is None) is (len(moved) == 2)
+
+
+def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_not_is_undone(world: World) -> None:
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.write(MORE, plan=world.plan(WriteMode.APPEND, key="k"))
+    insert(world, "d1", 99)
+    insert(world, "d2", 98)
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
+    world.metastore.pending.pop()()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
+
+
+@pytest.mark.parametrize("clock", ["wall", "both"])
+def test_what_was_looked_at_before_a_pause_is_looked_at_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    """A hypervisor stops one clock and a suspended machine none; its claim is young in either case."""
+    passed, now = [0.0], time.clock_gettime
+    monkeypatch.setattr(rules, "wall_seconds", lambda: passed[0])
+    if clock == "both":
+        monkeypatch.setattr("time.clock_gettime", lambda which: now(which) + passed[0])
+
+    def pause(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.json"):
+            world.store.on_call = None
+            passed[0] += 3 * 86_400
+            world.skipped_seconds += 3 * 86_400
+            insert(world, "d1", 99)
+
+    world.store.on_call = pause
+    world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    assert world.rows() == {**ALL, "d1": frozenset({1, 10, 99})}
+
+
+@pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
+def test_a_write_is_not_told_what_became_of_another(world: World, moved: tuple[str, ...]) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE)
+    world.wait_out_claims()
+
+    def overtake(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call = None
+            for value in moved:
+                world.written_by_another_tool(value, frozenset({77}))
+            world.wait_out_claims()
+            world.keeper.recover(T)
+            raise MetastoreError("300 s were not enough to publish")
+
+    world.metastore.on_call = overtake
+    world.write({"d1": frozenset({5}), "d2": frozenset({6})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows() == {"d1": frozenset({77, 5}), "d2": frozenset({77, 6}) if len(moved) == 2 else MORE["d2"] | {6}}
+
+
+def test_the_history_says_which_partitions_were_published(world: World) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(MORE)
+    world.written_by_another_tool("d2", frozenset({77}))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert [one.name for one in world.keeper.show(T, 2).partitions] == ["dt=d1"]
+    assert {one.version: one.rows for one in world.keeper.history(T).versions} == {3: 1, 2: 1, 1: 2}
