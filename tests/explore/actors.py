@@ -119,7 +119,7 @@ APART: Final = {
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
     "create d2": Actor("create", ("d2",)),
-    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback"))
+    "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
 ACTORS: Final = OURS | OTHERS | EARLIER | APART
@@ -247,7 +247,7 @@ class ChosenOperations(Operations):
         self._die_at("alter_partitions", self.publish, random, MetastoreError("refused"))
 
     def old_call_comes(self, _: Random) -> None:
-        """The call before which a process died, so it seems, comes now: others have recovered its entry, and gone on."""
+        """The call before which a process seems to have died comes now, after others' recovery and publish."""
         on, world = self._on, self._on.world
         recovered = {one.entry.recovers for one in world.history().records}
         found = next(one for one in world.history().records if one.entry.version in recovered)

@@ -1,4 +1,4 @@
-"""What a broken rule is: a piece of the real code with one text in place of another, and who meets whom when it shows."""
+"""What a broken rule is: a piece of the real code with one text in place of another, and who notices it."""
 
 from __future__ import annotations
 import __future__
@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from textwrap import dedent
 from types import FunctionType
-from typing import Any, Final
+from typing import Any
 
 from .search import BUDGETED, Bound
 
@@ -27,7 +27,7 @@ class Mutation:
     broken: str
     actors: tuple[str, ...]
     bound: Bound = BUDGETED
-    schedules: int = 250  # of which one notices it
+    schedules: int = 600  # of which one notices it
     seed: int = 0
 
     also: tuple[tuple[str, str, str], ...] = ()

@@ -24,8 +24,8 @@ MUTATIONS: Final = (
     Mutation(
         "a lost slot means reading the log again",
         "publish.publisher:Publisher.publish",
-        "if self._claimed.claim(look.entry):",
-        "if self._claimed.claim(look.entry) or True:",
+        "if not self._claimed.claim(look.entry):",
+        "if not self._claimed.claim(look.entry) and False:",
         ("overwrite", "overwrite"),
     ),
     Mutation(
@@ -33,7 +33,8 @@ MUTATIONS: Final = (
         "publish.recovery:Recovery.recover",
         "if not self._claimed.claim(claimed):",
         "if not self._claimed.claim(claimed) and False:",
-        ("append", "recover", "overwrite"),
+        ("append", "recover", "recover"),
+        schedules=1_500,
     ),
     Mutation(
         "no rollback without a claim",
@@ -201,8 +202,8 @@ MUTATIONS: Final = (
     Mutation(
         "late calls are corrected",
         "publish.recovery:Recovery._placed",
-        "placed = {one: history.placement(one, here.get(one)) for one in wanted}",
-        "placed = {one: Placement.IN_PLACE for one in wanted}",
+        "return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)",
+        "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),
     Mutation(

@@ -167,7 +167,10 @@ class Oracle:
             self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
             return
         where, applied = self._where(key), self._applied.get(value, 0)
-        if where is None and self._target(named) is not None:  # a placeholder before the switch
+        if late and where is not None and self._is_given_up(entry):  # by a recovery: whoever comes next corrects it
+            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
+            self.stale.add(value)
+        elif where is None and self._target(named) is not None:  # a placeholder before the switch
             self.stale |= {value} if late else set()
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
@@ -181,6 +184,12 @@ class Oracle:
             self._applied[value] = entry.version
             self._takes_effect(value, where, entry)
 
+    def _is_given_up(self, entry: LogEntry) -> bool:
+        """Whether somebody else than its claimant has recorded that an entry was abandoned."""
+        found = [one for one in self.world.history().records if one.entry.version == entry.version]
+        is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
+        return is_others and any(one.outcome is Outcome.ABANDONED for one in found)
+
     def _target(self, named: EntryPartition) -> str | None:
         return None if named.new_location is None else self._where(Location.parse(named.new_location).key)
 
@@ -189,7 +198,8 @@ class Oracle:
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
             named = [one for one in entry.partitions if one.values == (value,) and not one.added] if entry else []
-            if entry and named and version not in self.refused and self._target(named[0]) == where:
+            is_there = named and version not in self.refused and self._target(named[0]) == where
+            if entry and is_there and not self._is_given_up(entry):
                 self._applied[value] = version
                 self._takes_effect(value, where, entry)
                 return
@@ -232,8 +242,9 @@ class Oracle:
         """Note that readers have gone from one place of this library to another: queries may be at work there."""
         self.left.pop(where or "", None)
         if place is not None and place != where and place.startswith(self.world.layout.all_data.key):
-            self.left[place] = self.world.store.clock(), frozenset(
-                one.key for one in visible_files(self.world.store, place)
+            self.left[place] = (
+                self.world.store.clock(),
+                frozenset(one.key for one in visible_files(self.world.store, place)),
             )
 
     def _require_kept(self) -> None:
@@ -245,7 +256,15 @@ class Oracle:
     def forget_log(self) -> None:
         """Somebody has deleted the log: versions begin again, and nothing is promised that only it could tell."""
         self.planned_before |= self.writes.keys()
-        for one in (self.effects, self.refused, self.arrived, self._added, self._applied, self._voided_after, self.left):
+        for one in (
+            self.effects,
+            self.refused,
+            self.arrived,
+            self._added,
+            self._applied,
+            self._voided_after,
+            self.left,
+        ):
             one.clear()  # type: ignore[attr-defined]
         self.stale.clear()
 
