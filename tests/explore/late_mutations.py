@@ -47,7 +47,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what newer entries cover is not done again",
-        "publish.recovery:Recovery._end",
+        "publish.recovery:Recovery._end_last",
         "if rules.is_covered(history, last.entry):",
         "if False:",
         ("overwrite", "lose outcome", "recover"),

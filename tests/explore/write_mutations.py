@@ -297,15 +297,6 @@ MUTATIONS: Final = (
         500,
     ),
     Mutation(
-        "the log is asked before files are missed",
-        "write.staged_writes:StagedWrites._publish",
-        "publisher.require_unpublished(record.plan)",
-        "pass",
-        ("publish", "publish"),
-        Bound(2, 1),
-        500,
-    ),
-    Mutation(
         "a vacuum spares what is staged",
         "vacuum.due:due",
         "elif write_id in staged:",
