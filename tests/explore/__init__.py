@@ -33,7 +33,8 @@ file           what it has
 `run`          carries one schedule out; the fuzzer's simulation and oracle do all but the switching
 `search`       which schedules: drawn from a seed within a bound of preemptions and faults, or all
 `story`        a failing schedule, shortened, as a person reads it
-`mutations`    broken rules of the real code, each with the actors who notice it
+`mutation`     a broken rule of the real code, with the actors who notice it; ``mutations``, ``write_mutations``
+               and ``late_mutations`` have them, ``rules.md`` says what they do not have
 ============== ===========================================================================================
 
 What is left out: switches at calls that commute with all that the other does (another place, or both read; entries and

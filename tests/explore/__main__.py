@@ -7,7 +7,7 @@ import logging
 import sys
 from contextlib import ExitStack
 
-from .mutations import MUTATIONS
+from .every_mutation import EVERY_MUTATION
 from .scenarios import PAIRS, TRIPLES
 from .schedule import Schedule
 from .search import Bound, Exploration, Figures
@@ -28,7 +28,7 @@ options.add_argument("--part", default="0/1", help="the n-th of so many parts of
 options.add_argument("--broken", help="with the rule broken whose name begins so: see mutations.py")
 chosen = options.parse_args()
 broken = ExitStack()
-for one in MUTATIONS if chosen.broken else ():
+for one in EVERY_MUTATION if chosen.broken else ():
     if one.rule.startswith(chosen.broken):
         broken.enter_context(one.applied())
         chosen.actors = chosen.actors or ", ".join(one.actors)

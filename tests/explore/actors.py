@@ -247,7 +247,7 @@ class ChosenOperations(Operations):
         self._die_at("alter_partitions", self.publish, random, MetastoreError("refused"))
 
     def old_call_comes(self, _: Random) -> None:
-        """The call before which a process died, so it seems, comes now: others have recovered its entry, and gone on."""
+        """The call before which a process seems to have died comes now, after others' recovery and publish."""
         on, world = self._on, self._on.world
         recovered = {one.entry.recovers for one in world.history().records}
         found = next(one for one in world.history().records if one.entry.version in recovered)

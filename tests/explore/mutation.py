@@ -1,4 +1,4 @@
-"""What a broken rule is: a piece of the real code with one text in place of another, and who meets whom when it shows."""
+"""What a broken rule is: a piece of the real code with one text in place of another, and who notices it."""
 
 from __future__ import annotations
 import __future__
@@ -27,7 +27,7 @@ class Mutation:
     broken: str
     actors: tuple[str, ...]
     bound: Bound = BUDGETED
-    schedules: int = 250  # of which one notices it
+    schedules: int = 600  # of which one notices it
     seed: int = 0
 
     also: tuple[tuple[str, str, str], ...] = ()

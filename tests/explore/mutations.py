@@ -7,6 +7,9 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
+CONFIRMED: Final = ("publish.base:confirmed", "log = _Log(opened, newest)", "return now")
+"""An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
+
 MUTATIONS: Final = (
     # Claims
     Mutation(
@@ -21,8 +24,8 @@ MUTATIONS: Final = (
     Mutation(
         "a lost slot means reading the log again",
         "publish.publisher:Publisher.publish",
-        "if self._claimed.claim(look.entry):",
-        "if self._claimed.claim(look.entry) or True:",
+        "if not self._claimed.claim(look.entry):",
+        "if not self._claimed.claim(look.entry) and False:",
         ("overwrite", "overwrite"),
     ),
     Mutation(
@@ -30,7 +33,8 @@ MUTATIONS: Final = (
         "publish.recovery:Recovery.recover",
         "if not self._claimed.claim(claimed):",
         "if not self._claimed.claim(claimed) and False:",
-        ("append", "recover", "overwrite"),
+        ("append", "recover", "recover"),
+        schedules=1_500,
     ),
     Mutation(
         "no rollback without a claim",
@@ -41,7 +45,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is sent after the claim's timeout",
-        "publish.switch:Switch.apply",
+        "publish.switch:Switch.require_time",
         "if not deadline.allows(self.call_timeout_seconds):",
         "if False:",
         ("overwrite", "append"),
@@ -127,6 +131,7 @@ MUTATIONS: Final = (
         "is_ours = word == entry.write_id",
         "is_ours, word = True, entry.write_id",
         ("append", "recover"),
+        schedules=1_500,
     ),
     Mutation(
         "a recovery takes the last word before it switches",
@@ -197,16 +202,17 @@ MUTATIONS: Final = (
     Mutation(
         "late calls are corrected",
         "publish.recovery:Recovery._placed",
-        "placed = {one: history.placement(one, here.get(one)) for one in wanted}",
-        "placed = {one: Placement.IN_PLACE for one in wanted}",
-        ("append", "overwrite", "recover"),
+        "return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)",
+        "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
+        ("old alter comes", "recover"),
     ),
     Mutation(
         "an append corrects what it builds on",
         "publish.recovery:Recovery.correct",
         "if not moved and not state.unverified:",
         "if True:",
-        ("overwrite", "append", "append"),
+        ("old alter comes", "append"),
+        also=(CONFIRMED,),
     ),
     Mutation(
         "a recovery leaves a mark",
@@ -214,6 +220,8 @@ MUTATIONS: Final = (
         "self._log.remember_recovery(claimed.version)",
         "pass",
         ("overwrite", "append", "append"),
+        schedules=600,
+        also=(CONFIRMED,),
     ),
     # Keys and staged writes
     Mutation(
@@ -262,7 +270,7 @@ MUTATIONS: Final = (
     Mutation(
         "a discard deletes what was staged",
         "vacuum.sweep:Vacuum._give_up",
-        "failed += self._delete(entry, (found.key for found in self._store.list(data.key)))",
+        "failed += self._delete(entry, self._store.list(data.key))",
         "",
         ("discard", "recover"),
     ),

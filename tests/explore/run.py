@@ -516,13 +516,13 @@ def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: b
     run = Run(schedule, begin_of(schedule.actors), is_told=is_told)
     try:
         run.go()
+        if not run.oracle.wrong:
+            run.went = run.outline()
+            state = run.state()
+            if ended is None or state not in ended:
+                run.end()
+                if ended is not None:
+                    ended.add(state)
     except InvalidInputError as error:  # what the oracle read of the log
         run.oracle.blame(f"the log cannot be read: {error.message}")
-    if not run.oracle.wrong:
-        run.went = run.outline()
-        state = run.state()
-        if ended is None or state not in ended:
-            run.end()
-            if ended is not None:
-                ended.add(state)
     return run

@@ -62,6 +62,11 @@ DYING: Final = (
 )
 """Entries that others may find in doubt."""
 BUILDING: Final = ("append", "rollback", "move", "insert", "vacuum")
+LATE: Final = ("old alter comes", "old drop comes")
+OVERTAKEN: Final = ("append", "append in place", "overwrite", "create d2", "publish", "rollback", "compact", "vacuum")
+"""Who meets a call that comes late, of an entry that others have recovered and published over."""
+BY_HAND: Final = tuple(product(LATE, OVERTAKEN, ("append", "recover")))
+"""Not in any run: where a misreported call and an older one meet, a caller may be told of a refusal that is none."""
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
 TRIPLES: Final = tuple(
     dict.fromkeys(

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from .mutations import MUTATIONS, Mutation
+from .every_mutation import EVERY_MUTATION
+from .mutation import Mutation
 from .scenarios import BUDGETED_PAIRS, PAIRS, TRIPLES
 from .schedule import Deviation, Schedule
 from .search import BUDGETED, SLOW, Bound, Exploration, Figures
@@ -56,7 +57,7 @@ def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in MUTATIONS])
+@pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in EVERY_MUTATION])
 def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:
     exploration = Exploration(mutation.actors, mutation.bound, seed=mutation.seed)
     with mutation.applied():

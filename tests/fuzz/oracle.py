@@ -167,7 +167,10 @@ class Oracle:
             self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
             return
         where, applied = self._where(key), self._applied.get(value, 0)
-        if where is None and self._target(named) is not None:  # a placeholder before the switch
+        if late and where is not None and self._is_given_up(entry):  # by a recovery: whoever comes next corrects it
+            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
+            self.stale.add(value)
+        elif where is None and self._target(named) is not None:  # a placeholder before the switch
             self.stale |= {value} if late else set()
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
@@ -177,17 +180,15 @@ class Oracle:
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
             self.stale.add(value)
-        elif where is not None and self._is_given_up(entry):  # its call has outlasted its claim
-            self.content.setdefault((value, where), frozenset(self.rows_at(where)))
-            self.stale.add(value)
         else:
             self._applied[value] = entry.version
             self._takes_effect(value, where, entry)
 
     def _is_given_up(self, entry: LogEntry) -> bool:
-        """Whether an entry is on record as abandoned."""
-        stored = self.world.store._objects.get(self.world.layout.outcome_key(entry.version))
-        return stored is not None and json.loads(plain(stored[0]))["outcome"] == Outcome.ABANDONED.value
+        """Whether somebody else than its claimant has recorded that an entry was abandoned."""
+        found = [one for one in self.world.history().records if one.entry.version == entry.version]
+        is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
+        return is_others and any(one.outcome is Outcome.ABANDONED for one in found)
 
     def _target(self, named: EntryPartition) -> str | None:
         return None if named.new_location is None else self._where(Location.parse(named.new_location).key)
@@ -197,8 +198,8 @@ class Oracle:
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
             named = [one for one in entry.partitions if one.values == (value,) and not one.added] if entry else []
-            is_wanted = named and self._target(named[0]) == where
-            if entry and is_wanted and version not in self.refused and not self._is_given_up(entry):
+            is_there = named and version not in self.refused and self._target(named[0]) == where
+            if entry and is_there and not self._is_given_up(entry):
                 self._applied[value] = version
                 self._takes_effect(value, where, entry)
                 return
@@ -411,8 +412,8 @@ class Oracle:
         if outcomes == {Outcome.ABANDONED}:
             self.blame(f"write {write_id} is said to be published, and on record as abandoned")
         for value, ids in self.writes[write_id].rows.items():
-            if value in self.once_wild and not repeated:
-                continue
+            if (value in self.once_wild and not repeated) or value in self.stale:
+                continue  # what a late call has taken away is there once it is put right
             if never := ids - self.shown.get(value, set()):
                 self.blame(f"write {write_id} is said to be published, and nobody ever saw {sorted(never)} in {value}")
         effects = [one for one in self.effects if one.original.write_id == write_id]

@@ -1,0 +1,14 @@
+"""All broken rules; ``rules.md`` says of which of the model's nothing is here, and why."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import late_mutations, mutations, write_mutations
+from .mutation import Mutation
+
+EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
+    *mutations.MUTATIONS,
+    *write_mutations.MUTATIONS,
+    *late_mutations.MUTATIONS,
+)
