@@ -348,10 +348,11 @@ class ClaimedEntries:
             )
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (
-                *notes,
-                f"published, but the log could not record it ({error.message}); the next write resolves it.",
-            )
+            others = self._ended(entry)
+            if others is None:
+                note = f"published, but the log could not record it ({error.message}); the next write resolves it."
+                return (*notes, note)
+            ended = others
         require_all_published(entry, ended, table)
         return notes
 
@@ -372,7 +373,7 @@ class ClaimedEntries:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if self._has_ended(entry):  # others have seen it, or carried it out, and may have moved on since
+            if self._ended(entry) is not None:  # others have seen it, or carried it out, and may have moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, failure)
@@ -412,13 +413,13 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _has_ended(self, entry: LogEntry) -> bool:
-        """Whether others have recorded how an entry has ended."""
+    def _ended(self, entry: LogEntry) -> Ended | None:
+        """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
-            return self._log.outcome(entry.version) is not None
+            return self._log.ended(entry.version)
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
-            return False
+            return None
 
     def give_up(self, entry: LogEntry, refusal: TableWriterError) -> None:
         """After a refusal, record that nothing was published, unless somebody may be rolling the entry forward.

@@ -179,7 +179,8 @@ def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
     assert world.rows() == ALL
 
 
-def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: World) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: World, *, fails: bool) -> None:
     """Its switch took effect; before it could record that, another tool took both partitions, and a recovery came."""
 
     def take_over(call: str, phase: str, key: object) -> None:
@@ -189,6 +190,8 @@ def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: 
                 world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
             world.wait_out_claims()
             assert world.keeper.recover(T).settled == {2: "abandoned"}
+            if fails:
+                raise StorageError("no answer")
 
     world.store.on_call = take_over
     with pytest.raises(ConflictError, match="on record as abandoned"):
