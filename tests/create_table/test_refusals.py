@@ -112,10 +112,10 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ({"format": "hive:textfile", "options": {"separatorChar": ";"}}, r"not \['separatorChar'\]"),
         (
             {"properties": {"table_writer.retention": 168}},
-            r"properties\['table_writer\.retention'\]=168: expected a text",
+            r"properties\['table_writer\.retention'\]: expected a text, got an int",
         ),
         ({"properties": ["a"]}, "properties: expected a dict of texts, got a list"),
-        ({"options": {"header": True}}, r"options\['header'\]=True: expected a text"),
+        ({"options": {"header": True}}, r"options\['header'\]: expected a text, got a bool"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_where_it_is_given(values: dict[str, Any], reason: str) -> None:
