@@ -343,8 +343,8 @@ class AzureStore:
         condition = {} if isinstance(item, str) or not item.etag else _only_if(item, "")
         try:
             self._blob(key, new=False).delete_blob(**condition)
-        except ResourceModifiedError:
-            return key, replaced_message(self._where(key))
+        except ResourceModifiedError:  # what is gone answers so, too
+            return None if self.head(key) is None else (key, replaced_message(self._where(key)))
         except ResourceNotFoundError as error:
             if error_code(error) != "BlobNotFound":
                 return key, str(storage_error(error, self._where(key)))
