@@ -142,14 +142,6 @@ MUTATIONS: Final = (
         schedules=1_000,
     ),
     Mutation(
-        "nobody is told that what is on record as abandoned is published",
-        "publish.switch:require_all_published",
-        "if ended.outcome is not Outcome.PUBLISHED:",
-        "if False:",
-        ("append d1", "move", "recover"),
-        schedules=1_000,
-    ),
-    Mutation(
         "what was published in part is not said to be published",
         "log.open_table:repeated",
         "if record.superseded else RepeatedError(record.entry)",

@@ -214,13 +214,6 @@ MUTATIONS: Final = (
         ("overwrite table",),
     ),
     Mutation(
-        "an entry without partitions is not superseded",
-        "publish.recovery:Recovery._record_outcome",
-        "bool(superseded) and",
-        "",
-        ("overwrite nothing", "recover"),
-    ),
-    Mutation(
         "the base version is fixed before the key is looked for",
         "log.open_table:OpenTable.require_new_key",
         "return self.log.with_checkpoint(recent.state)",

@@ -285,7 +285,8 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     stored = of.store.get(LAYOUT.outcome_key(1))
     assert stored is not None
     said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
-    assert json.loads(stored.body) == {**said, "superseded": [["d1"], ["d2"]]}
+    found = {"superseded": [["d1"], ["d2"]], "found": [[["d1"], "s3a://lake/t/d1/"]]}
+    assert json.loads(stored.body) == {**said, **found}
 
 
 def test_what_has_ended_is_read_once_and_what_is_in_doubt_again() -> None:

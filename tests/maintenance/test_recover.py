@@ -521,7 +521,8 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
     world.wait_out_claims()
     services = world.services()
     done = Recovery(services).recover(services.log.read(2), world.table, newest=2)
-    assert done == RecoveredEntry(version=2, outcome=Outcome.ABANDONED, superseded=(("d1",), ("d2",)))
+    here = {(value,): one.location for value, one in world.partitions().items()}
+    assert done == RecoveredEntry(version=2, outcome=Outcome.ABANDONED, superseded=here)
     assert world.rows() == ONE
     assert world.history().in_doubt == ()
 
