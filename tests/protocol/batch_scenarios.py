@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from table_writer.log.rules import PartitionState
-from table_writer.model.entry import Outcome
-
 from .batches import Batches
 from .explorer import Scenario
 from .keeping import Protocol
@@ -31,7 +28,7 @@ from .scenarios import (
     scenario,
     write,
 )
-from .state import Budget, Call, Change, Slot, World
+from .state import Budget, Call, Slot, World
 
 
 def batched(title: str, begin: World, budget: Budget, larger: Budget | None = None, **actors: Next) -> Scenario:
@@ -93,16 +90,6 @@ class LooksAtTheClockOnce(Batches):
         return Send(call, 0) if number else super().send_batch(job, call, number)
 
 
-class GivesUpWhatIsHalfDone(Batches):
-    """A recovery records that nothing was changed, unless all was."""
-
-    def to_do(self, changes: tuple[Change, ...], states: dict[str, PartitionState]) -> tuple[Change, ...]:
-        return () if PartitionState.DONE in states.values() else super().to_do(changes, states)
-
-    def recovered_as(self, states: tuple[PartitionState, ...]) -> Outcome:
-        return Outcome.ABANDONED if len({*states}) > 1 else super().recovered_as(states)
-
-
 class BelievesWhatItSees(Batches):
     def believes_what_it_sees(self) -> bool:
         return True
@@ -143,5 +130,4 @@ BATCH_MUTATIONS: Final = (
         batched("2 writes, recover", BOTH, Budget(timeouts=1), A=A_PQ, B=write("B", "pq"), recover=RECOVER),
         "which no entry in doubt wants",
     ),
-    Mutation("batches: a recovery rolls the rest forward", GivesUpWhatIsHalfDone, HALF_REFUSED, "after recover"),
 )

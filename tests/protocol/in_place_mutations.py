@@ -388,7 +388,7 @@ IN_PLACE_MUTATIONS: Final = (
             vacuum=VACUUM,
             recover=RECOVER,
         ),
-        "after recover",
+        "its entry is abandoned",
     ),
     Mutation(
         "files of other tools in the root are no directory of ours: an append in place",

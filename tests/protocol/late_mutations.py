@@ -182,7 +182,7 @@ LATE_MUTATIONS: Final = (
         "an outcome is rebuilt by what came after the entry",
         TakesCoveredForGivenUp,
         where("an outcome is lost: recover", HALF_REPLACED, Budget(damaged=1), recover=RECOVER),
-        "and vacuum leaves it",
+        "a lost update",
     ),
     Mutation(
         "nobody takes the slot of a lost entry",

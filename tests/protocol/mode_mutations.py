@@ -195,7 +195,7 @@ MODE_MUTATIONS: Final = (
         "an append waits for what is in doubt",
         AppendsBesideOneInDoubt,
         where("2 appends", ONLY_P, A=APPEND_P, B=append("B", "p")),
-        "after recover",
+        "rows are wrong",
     ),
     Mutation(
         "no append to what a late alter has brought back",
@@ -242,7 +242,7 @@ MODE_MUTATIONS: Final = (
         "a replaced set of partitions conflicts with every newer entry of it",
         ConflictsOnlyWithItsRows,
         where("overwrite where q, write of q", SEPARATE, A=replacing("A", "", "q"), B=write("B", "q")),
-        "after recover",
+        "a lost update",
     ),
     Mutation(
         "what a table loses is emptied in the same alter",
