@@ -280,12 +280,12 @@ class History:
         published since, and nobody has looked after the day in which the call could come. Else somebody did it on
         purpose. A placeholder that no older entry names counts as no partition: a refused publish has added it.
         """
-        current = None if location is None else Location.parse_any(location)
         newest = self.current[values]
         wanted = newest.partition.new_location
         older = [
             (record, named) for record, named in self._naming.get(values, ()) if record.entry.version < newest.version
         ]
+        current = None if location is None else Location.parse_any(location)
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
         if location is not None and (current is None or self.lost_after(newest.version)):
@@ -562,9 +562,8 @@ class History:
         else:
             copies = [one for one in own if data.contains(one)]
         seen = {self._place(one.old_location) for one in entry.partitions}
-        replaced = (
-            self._location(one.location) for one in entry.replaced
-        )  # by copies elsewhere, too, before the claim
+        # also what copies elsewhere had replaced before the claim
+        replaced = (self._location(one.location) for one in entry.replaced)
         unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
         for location in (*copies, *unseen):
             self._leave(location, record)

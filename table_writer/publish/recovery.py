@@ -257,6 +257,7 @@ class Recovery:
             superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
+        here = locations(now)
         chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
@@ -271,12 +272,11 @@ class Recovery:
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
             undone = {values for values, state in found.items() if state not in ended}
-            here = locations(now)
             return self._record_outcome(record.entry, claimed, (), {values: here.get(values) for values in undone})
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
-        switched, here = tuple(partition.values for partition in todo), locations(now)
+        switched = tuple(partition.values for partition in todo)
         return self._record_outcome(
             record.entry, claimed, switched, {values: here.get(values) for values in superseded}
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 from collections import deque
@@ -424,12 +423,7 @@ class Run(Simulation):
         """Take what a reader of an older version was given: rows that readers saw at that version."""
         if version not in self._sights or version in self._open or self.oracle.wild or self.oracle.soft:
             return
-        for value in sorted(set(self.partitions) - self.oracle.once_wild):
-            keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
-            rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
-            seen = [sorted(one.get(value, [])) for one in self._sights[version]]
-            if rows not in seen:
-                self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+        self._require_as_seen(version, files)
 
     def outline(self) -> str:
         """Return what became of everything, in few words: one that is new is worth following."""

@@ -6,7 +6,7 @@ import json
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -259,12 +259,16 @@ class Simulation:
                 files = {value: files_of(opened, one, "it") for value, one in past.items()}
             except InvalidInputError:  # deleted, or not known
                 continue
-            for value in sorted(set(self.partitions) - self.oracle.once_wild):
-                keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
-                rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
-                seen = [sorted(one.get(value, [])) for one in self._sights[version]]
-                if rows not in seen:
-                    self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+            self._require_as_seen(version, files)
+
+    def _require_as_seen(self, version: int, files: Mapping[str, Collection[str]]) -> None:
+        """Compare what is read of an older version with the rows that readers saw at that version."""
+        for value in sorted(set(self.partitions) - self.oracle.once_wild):
+            keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
+            rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
+            seen = [sorted(one.get(value, [])) for one in self._sights[version]]
+            if rows not in seen:
+                self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
 
     def _remember(self) -> None:
         """Note what readers see, and whether that is what the newest version says."""
