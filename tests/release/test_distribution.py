@@ -21,6 +21,7 @@ OF_EXTRAS = (  # modules that say which extra they need, or are imported by what
     "table_writer.events.openlineage",
     "table_writer.events.opentelemetry",
     "table_writer.storage.azure",
+    "table_writer.testing.moto_server",
     "table_writer.testing.pytest_plugin",
 )
 

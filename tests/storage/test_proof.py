@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.seaweedfs import SeaweedServer
     from tests.storage.conftest import Place
 
+UNFIT = {"moto": {"conditional copy": "no"}}  # moto 5.2.5 passes over a condition on the source
+
 
 def test_each_store_does_all_that_is_tried_and_nothing_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "ROUNDS", 2)
@@ -27,9 +29,8 @@ def test_each_store_does_all_that_is_tried_and_nothing_is_left(place: Place, mon
         takes_late_parts=place.kind in ("azurite", "local"),
     )
     verdicts = try_store(probe)
-    assert [(verdict.name, verdict.answer) for verdict in verdicts] == [(name, "yes") for name in proof.TRIALS], (
-        verdicts
-    )
+    expected = dict.fromkeys(proof.TRIALS, "yes") | UNFIT.get(place.kind, {})
+    assert {verdict.name: verdict.answer for verdict in verdicts} == expected, verdicts
     assert probe.left() == []
     assert list(place.store.list_uploads(f"{place.directory}probe/")) == []
 
