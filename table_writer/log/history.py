@@ -60,7 +60,6 @@ class GivenUp:
     """A partition of an entry that a recovery has given up, though its call was never answered."""
 
     version: int
-    place: Place  # to which only that call can bring it
     before: str  # where it was when the entry was given up
 
 
@@ -293,7 +292,7 @@ class History:
         unanswered = [named for record, named in older if self._may_have_come_late(record)]
         ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
-        if current is not None and (current.place in ours | theirs or self.is_brought_late(values, location)):
+        if current is not None and (current.place in ours | theirs or self.brought_late(values, location)):
             return Placement.BEHIND
         if current is not None and not self.layout.is_placeholder(current):
             return Placement.MOVED
@@ -301,18 +300,23 @@ class History:
             return Placement.IN_PLACE
         return Placement.BEHIND if None in theirs else Placement.MISSING
 
-    def is_brought_late(self, values: PartitionValues, location: str | None) -> bool:
-        """Whether the late call of an entry that was given up has brought a partition to where it is."""
+    def published_place(self, values: PartitionValues) -> str | None:
+        """Return where the newest published entry has put a partition, ``None`` if none has, or it shall not exist."""
+        newest = self.current.get(values)
+        return None if newest is None else newest.partition.new_location
+
+    def brought_late(self, values: PartitionValues, location: str | None) -> GivenUp | None:
+        """Return of which entry that was given up a late call has brought a partition to where it is, if any has."""
         current = None if location is None else Location.parse_any(location)
-        return current is not None and values in self.given_up and current.place == self.given_up[values].place
+        return None if current is None else self.given_up.get((values, current.place))
 
     @cached_property
-    def given_up(self) -> Mapping[PartitionValues, GivenUp]:
-        """Return the partitions that a late call may move yet, of entries that are on record as not having moved them.
+    def given_up(self) -> Mapping[tuple[PartitionValues, Place], GivenUp]:
+        """Return where late calls may move partitions yet, of entries that are on record as not having moved them.
 
         None where an entry has published the partition since: there the call is one of an older entry.
         """
-        found: dict[PartitionValues, GivenUp] = {}
+        found: dict[tuple[PartitionValues, Place], GivenUp] = {}
         for record in self.records if self._unverified_ids != {""} else ():
             is_abandoned = record.outcome is Outcome.ABANDONED
             never = record.entry.partition_values if is_abandoned else record.superseded
@@ -323,7 +327,7 @@ class History:
                 is_ours = named.new_location is not None and self._is_ours(self._location(named.new_location))
                 if named.values in never and is_newer and before is not None and is_ours and not named.added:
                     place = self._location(str(named.new_location)).place
-                    found[named.values] = GivenUp(record.entry.version, place, before)
+                    found[named.values, place] = GivenUp(record.entry.version, before)
         return found
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:

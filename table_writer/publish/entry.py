@@ -317,17 +317,17 @@ def _as_listed(values: PartitionValues, location: Location, found: Collection[Ob
 
 
 def there_under_other_names(
-    metastore: Metastore, table: Table, missing: Collection[PartitionValues]
+    metastore: Metastore, table: Table, missing: Collection[PartitionValues], time_zone: str = ""
 ) -> dict[PartitionValues, str]:
     """Return the partitions that must not be added: another tool has added them in another spelling, say 01 for 1.
 
-    A timestamp with a zone is passed over: which one it is depends on a session, and there is none here.
+    Without the time zone of a session a timestamp with a zone is passed over: which one it is depends on that.
     """
     types = [column.type for column in table.partition_columns]
     if not missing or not has_spellings(types):
         return {}
-    names = [values for values in metastore.get_partition_names(table.name) if _is_clear(values, types)]
-    spelled = Spellings.of(names, types, table=str(table.name))
+    names = [values for values in metastore.get_partition_names(table.name) if _is_clear(values, types, time_zone)]
+    spelled = Spellings.of(names, types, time_zone, table=str(table.name))
     others = {values: sorted(set(spelled.all(values)) - {values}) for values in missing}
     return {
         values: f"the metastore has it as {shown_name(table, found[0])}: readers would see both"
@@ -336,9 +336,9 @@ def there_under_other_names(
     }
 
 
-def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
+def _is_clear(values: PartitionValues, types: Sequence[str], time_zone: str) -> bool:
     try:
-        canonical(values, types)
+        canonical(values, types, time_zone)
     except InvalidInputError:
         return False
     return True

@@ -15,7 +15,7 @@ from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionValues
 from table_writer.model.write import WriteMode
-from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
+from table_writer.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
 from table_writer.publish.switch import PartitionsNow, locations, states
 
 MOST_NAMED: Final = 20  # files, in an error
@@ -26,6 +26,7 @@ class Evidence:
 
     def __init__(self, opened: OpenTable) -> None:
         self._log, self._store, self._layout = opened.log, opened.store, opened.layout
+        self._metastore, self._table = opened.metastore, opened.table
 
     def whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
         """Return the partitions to which an append in place has added all of its files."""
@@ -46,6 +47,13 @@ class Evidence:
                 found[one.values] = (
                     PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
+        added = [
+            one.values
+            for one in entry.partitions
+            if one.values not in now and one.new_location and found[one.values] is PartitionState.BEFORE
+        ]
+        spelled_otherwise = there_under_other_names(self._metastore, self._table, added)
+        found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)
         for values in written_placeholders(self._store, self._layout, now) & found.keys():
             # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
             wanted = next(one.new_location for one in entry.partitions if one.values == values)

@@ -31,7 +31,13 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.base import add_unseen, confirmed, unlisted
-from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
+from table_writer.publish.entry import (
+    entry_of,
+    replaced_locations,
+    there_under_other_names,
+    with_figures,
+    with_old_locations,
+)
 from table_writer.publish.reads import require_as_read
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
@@ -174,10 +180,11 @@ class Publisher:
         records = self._unseen(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
-        self._first_in_doubt(entry_of(staged, self._opened), records, staged.plan)
-        table = self._table(staged.plan)
-        values = [one.values for one in staged.partitions]
-        self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
+        draft = entry_of(staged, self._opened)
+        self._first_in_doubt(draft, records, staged.plan)
+        now = self._opened.metastore.get_partitions(self._table(staged.plan), sorted(draft.partition_values))
+        self._refuse_existing(staged.plan, now)
+        self._refuse_other_names(staged.plan, draft, now)
 
     def require_as_read(self, staged: WrittenFiles) -> None:
         """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
@@ -223,6 +230,7 @@ class Publisher:
         while True:
             now = confirmed(self._opened, table, now, state.newest) if is_building else now
             self._refuse_existing(plan, now)
+            self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
             staying = in_place.staying(table, now)
             leaving = {values: one for values, one in now.items() if values not in staying}
@@ -286,6 +294,17 @@ class Publisher:
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
                 f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
                 " overwrite_partitions for them.",
+                **plan.named,
+            )
+
+    def _refuse_other_names(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
+        added = [one.values for one in draft.partitions if one.new_location is not None and one.values not in now]
+        others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
+        if others:
+            values = min(others)
+            raise ConflictError(
+                f"another tool has added {shown_name(plan.table, values)} of {plan.table.name} in its own way since"
+                f" write {plan.write_id} was planned: {others[values]}. Nothing was published. Run it again.",
                 **plan.named,
             )
 

@@ -25,6 +25,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.publish.base import require_dropped, require_superseded
+from table_writer.publish.entry import there_under_other_names
 from table_writer.publish.evidence import Evidence, is_copied
 from table_writer.publish.switch import FIGURES, ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 
@@ -235,10 +236,21 @@ class Recovery:
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
-        original = None if behind or record.entry.recovers is None else self._log.ended(record.entry.recovers)
+        original = None if behind else self._ended_origin(record.entry)
         if original is not None:
             return self._end_as(original, record.entry, claimed)
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
+
+    def _ended_origin(self, entry: LogEntry) -> Ended | None:
+        """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
+        while entry.recovers is not None:
+            if ended := self._log.ended(entry.recovers):
+                return ended
+            record = self._log.find(entry.recovers)
+            if record is None:  # its entry is lost
+                return None
+            entry = record.entry
+        return None
 
     def _do_again(
         self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool
@@ -318,7 +330,8 @@ class Recovery:
         """
         try:
             now = require_superseded(self._opened, table, record, now, superseded)
-            absent = [values for values in superseded if values not in now]
+            absent = {values for values in superseded if values not in now}
+            absent -= there_under_other_names(self._metastore, table, absent).keys()
             require_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
         except ConflictError as error:
             self._claimed.give_up(claimed, error)
@@ -503,8 +516,10 @@ class Recovery:
         """
         here = locations(now)
         placed = {one: history.placement(one, here.get(one)) for one in wanted if one in history.current}
-        brought = (one for one in set(wanted) - placed.keys() if history.is_brought_late(one, here.get(one)))
+        brought = (one for one in set(wanted) - placed.keys() if history.brought_late(one, here.get(one)))
         placed |= dict.fromkeys(brought, Placement.BEHIND)
+        gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
+        placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
         for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
@@ -525,7 +540,7 @@ class Recovery:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.current.keys() | history.given_up.keys()
+        known = history.current.keys() | {values for values, _ in history.given_up}
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self.resolved_history(table)[0])
@@ -621,15 +636,14 @@ class Recovery:
         Where an entry was given up whose call has come since, that is where the recovery had found the partition:
         another tool's place, if not that of the newest published version.
         """
-        newest = history.current.get(values)
-        before = history.given_up[values].before if history.is_brought_late(values, here) else None
-        is_newest = newest is not None and same_place(before, newest.partition.new_location)
-        if newest is not None and (before is None or is_newest):
+        given_up = history.brought_late(values, here)
+        if given_up is None or same_place(given_up.before, history.published_place(values)):
+            newest = history.current[values]
             return newest.version, newest.partition
-        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(str(before))))
+        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(given_up.before)))
         size = sum(one.size_bytes for one in listed)
-        there = replace(EntryPartition.without_rows(values, before), rows=None, raw_bytes=None)
-        return history.given_up[values].version, replace(there, files=len(listed), bytes=size)
+        there = replace(EntryPartition.without_rows(values, given_up.before), rows=None, raw_bytes=None)
+        return given_up.version, replace(there, files=len(listed), bytes=size)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again with those of what is there, other tools' files too."""

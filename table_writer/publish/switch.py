@@ -196,13 +196,23 @@ class Switch:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
         is_sent = (one for one in now.values() if one.parameters.get(WRITE_ID_PARAMETER) == entry.write_id)
-        seen = effect(states(entry, now, self.layout, frozenset(one.values for one in is_sent)).values())
+        found = states(entry, now, self.layout, frozenset(one.values for one in is_sent))
+        seen = effect(found.values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
-        if seen is Effect.SOME or isinstance(error, LostResponseError):
+        moved = [now[values] for values, state in found.items() if state is PartitionState.SUPERSEDED and values in now]
+        if seen is Effect.SOME or isinstance(error, LostResponseError) or any(map(self._is_ours, moved)):
             raise outcome_unknown(entry, error) from error
         raise error
+
+    def _is_ours(self, partition: Partition) -> bool:
+        """Whether a partition that has left its place was moved by an older call of ours, which others will correct.
+
+        It may have come after the switch. Another tool's move is why the metastore has refused, or is built upon.
+        """
+        location = Location.parse_any(partition.location)
+        return location is not None and self.layout.write_id_of(location) is not None
 
 
 def states(

@@ -25,7 +25,6 @@ from table_writer.log.registration import (
 from table_writer.log.rules import is_kept
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WritePlan, WrittenFiles, written_ids
@@ -208,24 +207,6 @@ class StagedWrites:
                 "adds columns to the table, which takes Spark; publish it from Python:"
                 " TableWriter(spark).staged_write(table, write_id).publish()",
             )
-        self._require_spellings(plan, [one.values for one in record.files.partitions])
-
-    def _require_spellings(self, plan: WritePlan, staged: Iterable[PartitionValues]) -> None:
-        """Refuse to add a partition that the metastore has by now, as 01 instead of 1: readers would see both."""
-        types = plan.spellings.types or [column.type for column in plan.table.partition_columns]
-        if not has_spellings(types):
-            return
-        existing = self._opened.metastore.get_partition_names(plan.table.name)
-        now = Spellings.of(existing, types, plan.spellings.time_zone)
-        for values in staged:
-            others = set(now.all(values)) - {plan.spelled(values)}
-            if others:
-                raise ConflictError(
-                    f"{plan.table.name} has the partition {values} as {min(others)} since write {plan.write_id} was"
-                    " staged: readers would see both. Nothing was published; discard it and stage it again.",
-                    table=str(plan.table.name),
-                    write_id=plan.write_id,
-                )
 
     def _remove_record(self, write_id: str) -> None:
         """Delete the record and the results of checks: the record first, since without it nobody asks for results."""

@@ -19,7 +19,7 @@ from table_writer.model.write import WriteMode
 from table_writer.publish.switch import new_parameters
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
-from tests.publish.world import DeathError
+from tests.publish.world import DeathError, value_of
 
 if TYPE_CHECKING:
     from .run import Run
@@ -212,7 +212,7 @@ class ChosenOperations(Operations):
         version = max(1, self._on.oracle.newest() - self._actor.back)
         opened = self._on.world.services()
         try:
-            past = {one.values[0]: one for one in Past(opened, version=version).partitions()}
+            past = {value_of(one.values): one for one in Past(opened, version=version).partitions()}
             files = {value: files_of(opened, one, "it") for value, one in past.items()}
         except InvalidInputError as error:
             return str(error)[:60]

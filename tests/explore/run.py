@@ -122,6 +122,7 @@ class Run(Simulation):
     """Carries one schedule out over a table that ``begin`` has prepared."""
 
     atomic = ATOMIC
+    partition_type = "string"  # one spelling each: plans need no look at all names
 
     def __init__(self, schedule: Schedule, begin: Begin | None = None, *, is_told: bool = False) -> None:
         self.is_told = is_told

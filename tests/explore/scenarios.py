@@ -63,15 +63,17 @@ DYING: Final = (
 """Entries that others may find in doubt."""
 BUILDING: Final = ("append", "rollback", "move", "insert", "vacuum")
 LATE: Final = ("old alter comes", "old drop comes")
-OVERTAKEN: Final = ("append", "append in place", "overwrite", "create d2", "publish", "rollback", "compact", "vacuum")
-"""Who meets a call that comes late, of an entry that others have recovered and published over."""
-BY_HAND: Final = tuple(product(LATE, OVERTAKEN, ("append", "recover")))
-"""Not in any run: where a misreported call and an older one meet, a caller may be told of a refusal that is none."""
+OVERTAKEN: Final = ("append", "append in place", "overwrite", "create d2", "publish", "compact", "vacuum")
+"""Who meets a call that comes late, of an entry that others have recovered and published over.
+
+Not a rollback: it wants partitions just where such a call takes them, and nobody can tell whose doing it was.
+"""
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
 TRIPLES: Final = tuple(
     dict.fromkeys(
         (
             *((one, "recover", other) for one, other in product(DYING, BUILDING)),
+            *product(LATE, OVERTAKEN, ("append", "recover")),
             *((one, "recover", one) for one in DYING),
             *((one, "move", "recover") for one in ("append d1", "append in place d1")),
             *((one, "append", "rollback") for one in DYING if one != "append"),

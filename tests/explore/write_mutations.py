@@ -78,7 +78,7 @@ MUTATIONS: Final = (
     Mutation(
         "a late alter is repaired",
         "log.history:History.placement",
-        "if current is not None and (current.place in ours | theirs or self.is_brought_late(values, location)):",
+        "if current is not None and (current.place in ours | theirs or self.brought_late(values, location)):",
         "if False:",
         ("old alter comes", "recover"),
         Bound(0, 0),

@@ -32,7 +32,7 @@ OPERATIONS = {
     "vacuum_all": 1,
     "abort_uploads": 1,
     "insert": 3,
-    "move": 1,
+    "move": 2,
     "drop": 1,
     "point_back": 1,
     "reset_log": 0.5,

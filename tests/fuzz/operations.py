@@ -14,9 +14,11 @@ from table_writer.log.open_table import RepeatedError
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.publish.publisher import GaveWayError
+from tests.publish.world import value_of
 
 from .oracle import Ids, Written
 
@@ -90,7 +92,7 @@ class Operations:
                 continue
             rows[value] = frozenset(row for one in read if one for row in json.loads(one.body))
             objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in files)
-            compacted[(value,)] = ReplacedLocation(
+            compacted[partition.values] = ReplacedLocation(
                 location=partition.location, delete_after=datetime.now(UTC), objects=objects
             )
         if not rows:
@@ -114,10 +116,9 @@ class Operations:
 
     def overwrite_where(self, random: Random) -> str:
         chosen = self._values(random)
-        wanted = {(value,) for value in chosen}
 
         def selected(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
-            return frozenset(existing) & wanted
+            return frozenset(values for values in existing if value_of(values) in chosen)
 
         return self._write(self._rows(chosen[:1]), WriteMode.OVERWRITE_PARTITIONS, scope=selected)
 
@@ -247,7 +248,7 @@ class Operations:
         if self._on.processes or any(one.service == "metastore" or log in one.key for one in self._on.pending):
             return True
         in_doubt = self._on.world.history().publishes_in_doubt
-        return any((value,) in record.entry.partition_values for record in in_doubt)
+        return any(value in map(value_of, record.entry.partition_values) for record in in_doubt)
 
     def insert(self, random: Random) -> None:
         now = self._on.oracle.locations()
@@ -272,14 +273,24 @@ class Operations:
         is_added_to = any(key.startswith(where) for key in targets)
         raced, looks_late = self._raced(value), is_added_to or any(one.entry.rollback_to is not None for one in records)
         self._on.world.store.delete([info.key for info in self._on.world.store.list(where)])
-        self._on.world.written_by_another_tool(value, ids)
-        self._on.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")
+        blanks = self._blanks(random, value)
+        self._on.world.written_by_another_tool(value, ids, blanks=blanks)
+        spelled = f"{value}{blanks * '_'}"
+        self._on.tell(f"another tool puts {spelled} to dt={value} with {set(ids)}{' in a race' * raced}")
         self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
+
+    def _blanks(self, random: Random, value: str) -> int:
+        """Draw how another tool spells a partition; as it is spelled, where a write may be adding it just now."""
+        drawn, world = random.randint(0, 2), self._on.world
+        names = world.metastore.get_partition_names(world.name)
+        here = [len(values[0]) - len(value) for values in names if value_of(values) == value]
+        has_several = has_spellings(column.type for column in world.table.partition_columns)
+        return drawn if has_several and not self._on.is_busy else here[0] if here else 0
 
     def drop(self, random: Random) -> None:
         value = random.choice(self._on.partitions)
         dropped = {
-            one.values[0]
+            value_of(one.values)
             for record in self._on.world.history().records
             for one in record.entry.partitions
             if one.new_location is None
@@ -287,7 +298,7 @@ class Operations:
         raced, owner = self._raced(value), self._on.world.store._objects.get(self._on.world.layout.owner_key)
         is_made_again = owner is not None and str(self._on.world.table.created_at_seconds).encode() not in owner[0]
         looks_late = value in dropped or is_made_again  # a table that was made again gets its partitions when adopted
-        self._on.world.metastore.drop_partition(self._on.world.table, (value,))
+        self._on.world.dropped_by_another_tool(value)
         self._on.tell(f"another tool drops {value}{' in a race' * raced}")
         self._on.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=looks_late)
 
@@ -306,7 +317,8 @@ class Operations:
         if not old or deleting:
             return
         value, where = random.choice(old)
-        self._on.world.pointed_by_another_tool(value, f"s3a://lake/{where}")
+        blanks = self._blanks(random, value)
+        self._on.world.pointed_by_another_tool(value, f"s3a://lake/{where}", blanks=blanks)
         self._on.tell(f"another tool points {value} at {where.removeprefix(self._on.root)}")
         ids = self._on.oracle.content[value, where]
         self._on.oracle.other_tool(value, ids, where, raced=True, looks_late=True)

@@ -29,7 +29,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.model.write import WritePlan
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, World
+from tests.publish.world import DeathError, World, value_of
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step
 from .operations import Operations
@@ -96,12 +96,16 @@ class Simulation:
 
     atomic: Collection[str] = WITHOUT_CALLS
     """Operations in whose calls nothing happens."""
+    partition_type = "char(9)"
+    """Of the partition column: one value of it has several spellings."""
 
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = START
         self.world = self.make_world()
-        self.world.metastore.create_table(replace(self.world.table, created_at_seconds=int(START)))
+        column = replace(self.world.table.partition_columns[0], type=self.partition_type)
+        table = replace(self.world.table, created_at_seconds=int(START), partition_columns=(column,))
+        self.world.metastore.create_table(table)
         self.world.store.clock = lambda: self.now
         self.trace: list[str] = []
         self.oracle = Oracle(self.world, self.tell)
@@ -255,7 +259,7 @@ class Simulation:
         opened = self.world.services()
         for version in sorted(self._sights.keys() - self._open):
             try:
-                past = {one.values[0]: one for one in Past(opened, version=version).partitions()}
+                past = {value_of(one.values): one for one in Past(opened, version=version).partitions()}
                 files = {value: files_of(opened, one, "it") for value, one in past.items()}
             except InvalidInputError:  # deleted, or not known
                 continue

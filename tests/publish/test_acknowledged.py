@@ -279,31 +279,65 @@ def test_a_recovery_that_the_metastore_refuses_lets_the_next_one_go_on_at_once(w
 @pytest.mark.parametrize("deaths", [1, 3])
 def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(deaths: int) -> None:
     for number in count(1):
-        world, left = World(), [number]
+        world = World()
         world.write(OLD)
         with world.inject(DIED), pytest.raises(DeathError):
             world.write(MORE, plan=world.plan(WriteMode.APPEND))
-
-        def die(*_: object, left: list[int] = left) -> None:
-            left[0] -= 1
-            if not left[0]:
-                raise DeathError
-
+        have_died = []
         for _ in range(deaths):
             world.wait_out_claims()
-            left[0] = number
-            world.store.on_call = world.metastore.on_call = die
-            with suppress(DeathError):
-                world.keeper.recover(T)
-            world.store.on_call = world.metastore.on_call = None
+            have_died.append(dies_at(world, number))
         world.wait_out_claims()
         world.keeper.recover(T)
         assert world.rows() == ALL, number
         assert world.history().publishes_in_doubt == ()
         assert world.services().log.outcome(2) is Outcome.PUBLISHED
-        if left[0] > 0:  # nothing died any more
+        if not any(have_died):
             assert number > 50
             return
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int, phase: str) -> None:
+    world = World()
+    world.write(OLD)
+    world.compact("d1", "d2")
+    published = world.partitions()
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.compact("d1", "d2")
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.metastore.pending.pop()()
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.recover(T)
+    world.wait_out_claims()
+    with world.inject(Fault("store", "put_if_absent", number, phase, DeathError)), pytest.raises(DeathError):
+        world.keeper.recover(T)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == OLD
+    assert {value: one.location for value, one in world.partitions().items()} == {
+        value: one.location for value, one in published.items()
+    }
+
+
+def dies_at(world: World, number: int) -> bool:
+    """Let a recovery die at its n-th request, unless it has fewer."""
+    left = number
+
+    def die(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise DeathError
+
+    world.store.on_call = world.metastore.on_call = die
+    with suppress(DeathError):
+        world.keeper.recover(T)
+    world.store.on_call = world.metastore.on_call = None
+    return left <= 0
 
 
 def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_refused(world: World) -> None:
@@ -456,6 +490,26 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
     assert world.rows()["d1"] == (frozenset({1, 99, 11}) if again else frozenset({1, 99}))
     world.vacuum()
     assert world.rows()["d1"] >= {1, 99}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: World, order: tuple[int, int]) -> None:
+    calls = []
+    for row in (98, 99):
+        unanswered(world)
+        with pytest.raises(OutcomeUnknownError):
+            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+        insert(world, "d1", row)
+        insert(world, "d2", row + 100)
+        world.wait_out_claims()
+        world.keeper.recover(T)
+        calls.append(world.metastore.pending.pop())
+    for number in order:
+        with suppress(MetastoreError):
+            calls[number]()
+        world.write({"d1": frozenset({11 + number})}, plan=world.plan(WriteMode.APPEND))
+        world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({1, 98, 99, 11, 12}), "d2": frozenset({2, 198, 199})}
 
 
 def test_the_late_call_of_a_compaction_that_was_given_up_is_undone(world: World) -> None:

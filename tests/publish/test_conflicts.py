@@ -294,15 +294,12 @@ def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
     world = World()
     now = [0.0]
     deadline = Deadline(100, clock=lambda: now[0])
-    published = world.write(ONE)
+    entry = world.write(ONE).entry
+    here = world.partitions()["d1"]
+    late = replace(entry.partitions[0], old_location=here.location, new_location=f"{ROOT}late/")
     now[0] = 99
     with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
-        switch_of(world).apply(
-            world.table,
-            replace(published.entry, partitions=(replace(published.entry.partitions[0], new_location=f"{ROOT}late/"),)),
-            {("d1",): world.partitions()["d1"]},
-            deadline,
-        )
+        switch_of(world).apply(world.table, replace(entry, partitions=(late,)), {("d1",): here}, deadline)
     assert ("metastore", "alter_partitions") not in calls
 
 
@@ -380,7 +377,9 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
     now = [0.0]
     deadline = Deadline(100, clock=lambda: now[0])
     draft = world.write(TWO).entry
-    late = replace(draft, partitions=(replace(draft.partitions[0], new_location=f"{ROOT}late/"),))
+    here = world.partitions()["d1"]
+    moved = replace(draft.partitions[0], old_location=here.location, new_location=f"{ROOT}late/")
+    late = replace(draft, partitions=(moved,))
     send = world.metastore.alter_partitions
 
     def slow(*arguments: object, before_send: Callable[[], None]) -> None:
@@ -389,7 +388,7 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
 
     world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
     with pytest.raises(MetastoreError, match="not enough"):
-        switch_of(world).apply(world.table, late, {("d1",): world.partitions()["d1"]}, deadline)
+        switch_of(world).apply(world.table, late, {("d1",): here}, deadline)
     assert world.rows() == TWO
 
 

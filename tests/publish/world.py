@@ -27,6 +27,7 @@ from table_writer.model.column_figures import ColumnFigures, as_text
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, name_in
 from table_writer.model.write import (
@@ -62,6 +63,11 @@ CHANGING = {
 def plain(body: bytes) -> bytes:
     """What an object says: long ones are stored packed."""
     return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+
+
+def value_of(values: PartitionValues) -> str:
+    """Return the value of a partition, as readers of a CHAR see it; none is that of an unpartitioned table."""
+    return "".join(values).rstrip()
 
 
 class DeathError(SystemExit):
@@ -169,7 +175,16 @@ class TableWorld:
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
+            spellings=self._spellings(),
         )
+
+    def _spellings(self) -> Spellings:
+        types = [column.type for column in self.table.partition_columns]
+        if not has_spellings(types):
+            return Spellings()
+        spelled = Spellings.of(self.metastore.get_partition_names(self.name), types, table=str(self.name))
+        spelled.require_clear()
+        return spelled.unusual()
 
     def write(
         self,
@@ -218,7 +233,7 @@ class TableWorld:
             location = now[value].location
             found = list(visible_files(self.store, Location.parse(location).key))[:at_most]
             objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in found)
-            compacted[(value,) if value else ()] = ReplacedLocation(
+            compacted[now[value].values] = ReplacedLocation(
                 location=location, delete_after=datetime.now(UTC), objects=objects
             )
             bodies = [self.store.get(one.key) for one in found]
@@ -264,17 +279,23 @@ class TableWorld:
         """Return which rows of a partition go to which file."""
         return [(0, ids)]
 
-    def written_by_another_tool(self, value: str, ids: frozenset[int]) -> Partition:
+    def written_by_another_tool(self, value: str, ids: frozenset[int], *, blanks: int = 0) -> Partition:
         """What Spark or Hive would do: files below the table root, and a partition that points there."""
         location = f"{self.root}dt={value}/" if value else self.root
         self.store.put(f"{Location.parse(location).key}part-0.json", json.dumps(sorted(ids)).encode())
-        return self.pointed_by_another_tool(value, location) if value else self.partitions()[""]
+        return self.pointed_by_another_tool(value, location, blanks=blanks) if value else self.partitions()[""]
 
-    def pointed_by_another_tool(self, value: str, location: str) -> Partition:
-        partition = Partition(values=(value,), location=location, parameters=NO_FILES)
-        self.metastore.drop_partition(self.table, (value,))
+    def pointed_by_another_tool(self, value: str, location: str, *, blanks: int = 0) -> Partition:
+        """Point a partition elsewhere, spelled with so many blanks behind, which do not count in a CHAR."""
+        partition = Partition(values=(value + blanks * " ",), location=location, parameters=NO_FILES)
+        self.dropped_by_another_tool(value)
         self.metastore.add_partitions(self.table, [partition])
         return partition
+
+    def dropped_by_another_tool(self, value: str) -> None:
+        """Drop a partition, however it is spelled."""
+        for one in [one for one in self.metastore.get_partition_names(self.name) if value_of(one) == value]:
+            self.metastore.drop_partition(self.table, one)
 
     def rows(self) -> dict[str, frozenset[int]]:
         """What readers see: partitions without rows left out, as in a query's answer."""
@@ -292,7 +313,7 @@ class TableWorld:
         return found
 
     def partitions(self) -> dict[str, Partition]:
-        return {"".join(values): one for values, one in self.metastore.get_all_partitions(self.table).items()}
+        return {value_of(values): one for values, one in self.metastore.get_all_partitions(self.table).items()}
 
     def history(self) -> History:
         return self.services().log.read_history()
