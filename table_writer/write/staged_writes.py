@@ -26,8 +26,7 @@ from table_writer.log.rules import is_kept
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import FoundStaged, StagedRecord
-from table_writer.model.table import PartitionValues
-from table_writer.model.write import WritePlan, WrittenFiles, written_ids
+from table_writer.model.write import WrittenFiles, written_ids
 from table_writer.publish.append import CopyFiles, require_as_staged
 from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.recovery import Recovery
