@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -24,8 +24,8 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m demo
 
-# Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones doubles
-# and pages, and servers.
+# Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones those on Spark,
+# those on other servers, and those on doubles and pages.
 DOUBLES := $(addprefix tests/,display docs doubles explore fuzz glue/test_every_fault.py log maintenance model outside/test_pictures.py page protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
@@ -39,10 +39,16 @@ test-others:
 	$(PYTEST) -m "not slow and not lakehouse"
 
 test-slow:  ## The slow matrices
-	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
+	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles
+
+# What has a target of its own.
+APART := moto or other_hive or databases or kerberos or readers or only_connect or openlineage or azure or seaweedfs or dist or schedulers
+
+test-slow-on-spark: $(VENV)/.ready versitygw
+	$(PYTEST) -m "slow and lakehouse and not ($(APART))" $(addprefix --ignore=,$(DOUBLES))
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not openlineage and not azure and not seaweedfs and not dist and not schedulers" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not lakehouse and not ($(APART))" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
