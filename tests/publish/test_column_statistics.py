@@ -287,3 +287,34 @@ def test_a_column_whose_parameters_no_database_keeps_is_left_out() -> None:
     schema = json.dumps({"fields": [{"name": name, "type": "long"} for name in names]})
     found = spark_statistics(schema, {name: ColumnFigures("integer", 0, 2, 1, 2, distinct=2) for name in names})
     assert {name.split(".")[4] for name in found} == {"id"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "figures", "expected"),
+    [
+        ("long", ColumnFigures("integer", 1, 2, -5, 7, distinct=2), "1 2 8 8 -5 7"),
+        ("byte", ColumnFigures("integer", 0, 1, 0, 0, distinct=1), "0 1 1 1 0 0"),
+        ("boolean", ColumnFigures("boolean", 3, 0, true_values=0), "3 - 1 1 - -"),
+        ("date", ColumnFigures("date", 0, 2, -1, 365, distinct=2), "0 2 4 4 1969-12-31 1971-01-01"),
+        ("date", ColumnFigures("date", 0, 1, 10**9, 10**9, distinct=1), "0 1 4 4 - -"),  # no year that Python knows
+        ("timestamp", ColumnFigures("timestamp", 0, 1, 10**18, 10**18, distinct=1), "0 1 8 8 - -"),
+        ("decimal(18,2)", ColumnFigures("decimal", 0, 1, "1.50", "1.50", distinct=1), "0 1 8 8 1.50 1.50"),
+        ("decimal(19,2)", ColumnFigures("decimal", 0, 1, "1.50", "1.50", distinct=1), "0 1 16 16 1.50 1.50"),
+        ("decimal(8,2)", ColumnFigures("decimal", 4, 0), "4 - 8 8 - -"),
+        ("string", ColumnFigures("text", 0, 1, total_bytes=3, longest_bytes=3, distinct=1), "0 1 3 3 - -"),
+        ("string", ColumnFigures("text", 1, 3, total_bytes=7, longest_bytes=5, distinct=3), "1 3 3 5 - -"),
+        ("binary", ColumnFigures("text", 2, 0, total_bytes=0), "2 - 0 0 - -"),
+        ("string", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
+        ("string", ColumnFigures("text", 0, 2), None),  # how long they are is not known
+        ("array<int>", ColumnFigures("integer", 0, 2), None),
+        ("array<int>", ColumnFigures("integer", 2, 0), None),
+    ],
+)
+def test_spark_is_told_of_a_column_what_its_analyze_would_say(
+    kind: str, figures: ColumnFigures, expected: str | None
+) -> None:
+    schema = json.dumps({"fields": [{"name": "c", "type": kind}]})
+    found = {name.rpartition(".")[2]: text for name, text in spark_statistics(schema, {"c": figures}).items()}
+    names = ("nullCount", "distinctCount", "avgLen", "maxLen", "min", "max")
+    said = None if expected is None else dict(zip(names, expected.split(), strict=True))
+    assert found == ({} if said is None else {"version": "2"} | {one: text for one, text in said.items() if text != "-"})
