@@ -215,7 +215,7 @@ def staged_summary(found: FoundStaged) -> StagedSummary:
         bytes=sum(one.bytes for one in files.partitions),
         checks=files.checks,
         tags=dict(plan.tags),
-        idempotency_key=plan.idempotency_key,
+        idempotency_key=plan.key.text,
     )
 
 

@@ -152,6 +152,9 @@ class Key:
         return self.text != "" and entry.idempotency_key == self.text and entry.stream in {None, self.stream}
 
 
+NO_KEY: Final = Key("")
+
+
 class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
     """A file that another tool wrote, exactly as it was when it was replaced."""
 

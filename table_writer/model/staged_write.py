@@ -18,7 +18,7 @@ import msgspec
 from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.entry import MAX_NUMBER, WRITE_ID
+from table_writer.model.entry import MAX_NUMBER, WRITE_ID, Key
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table, TableName
@@ -42,7 +42,6 @@ SAME_NAMES: Final = (
     "base_version",
     "log_id",
     "where",
-    "idempotency_key",
     "in_place",
     "max_copied_bytes",
     "notes",
@@ -205,6 +204,7 @@ class StagedRecord:
         stored = _Stored(
             **same,
             format=STAGED_FORMAT,
+            idempotency_key=plan.key.text,
             hint=plan.checkpoint,
             in_doubt=tuple(sorted(plan.in_doubt)),
             schema=plan.schema,
@@ -289,6 +289,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
     plan = WritePlan(
         **same,
         write_id=write_id,
+        key=Key(stored.idempotency_key),
         table=table,
         layout=layout,
         schema=_schema(stored.schema),

@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
-from table_writer.model.entry import Key, LogEntry, ReplacedLocation
+from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
@@ -200,8 +200,7 @@ class WritePlan:
     named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log
-    idempotency_key: str = ""
-    stream: str = ""  # whose batch it is
+    key: Key = NO_KEY
     tags: Mapping[str, str] = field(default_factory=dict)
     in_place: bool = False  # an append that adds its files where readers look already
     compacted: Mapping[PartitionValues, ReplacedLocation] = field(default_factory=dict)
@@ -217,11 +216,6 @@ class WritePlan:
     def data_location(self) -> Location:
         """Where the files of this write go."""
         return self.layout.data(self.write_id)
-
-    @property
-    def key(self) -> Key:
-        """The idempotency key of the call."""
-        return Key(self.idempotency_key, self.stream)
 
     def spelled(self, values: PartitionValues) -> PartitionValues:
         """Return a partition's values as the metastore spells them."""

@@ -28,6 +28,7 @@ from table_writer.log.owner import (
 from table_writer.log.root_markers import refuse_marked_root, refuse_sink
 from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
+from table_writer.model.entry import Key
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
@@ -131,8 +132,7 @@ class Planner:
             named_by_caller=options.write_uuid != "",
             scope=scope,
             where=options.where,
-            idempotency_key=options.idempotency_key,
-            stream=stream,
+            key=Key(options.idempotency_key, stream),
             tags=dict(options.tags),
             in_place=options.carry == "in_place",
             max_copied_bytes=options.max_copied_bytes,

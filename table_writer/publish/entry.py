@@ -61,8 +61,8 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         schema=plan.schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,
-        idempotency_key=plan.idempotency_key,
-        stream=plan.stream,
+        idempotency_key=plan.key.text,
+        stream=plan.key.stream,
         tags=dict(plan.tags),
     )
 

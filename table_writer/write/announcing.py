@@ -141,12 +141,7 @@ def announced(
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
     """Return what the plan of a staged write says, by the names of the event's fields."""
-    return {
-        "mode": plan.mode.value,
-        "write_id": plan.write_id,
-        "tags": plan.tags,
-        "idempotency_key": plan.idempotency_key,
-    }
+    return {"mode": plan.mode.value, "write_id": plan.write_id, "tags": plan.tags, "idempotency_key": plan.key.text}
 
 
 def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:

@@ -1,4 +1,4 @@
-"""A few histories of the fuzzer and schedules of the explorer, for ``make mutants``: all would take a minute a mutant."""
+"""A few histories of the fuzzer and schedules of the explorer, for ``make mutants``: all would take too long."""
 
 from __future__ import annotations
 

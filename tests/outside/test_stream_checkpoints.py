@@ -184,7 +184,5 @@ def test_a_query_that_publishes_the_same_batch_meanwhile_is_no_replay() -> None:
     with pytest.raises(RepeatedError):
         world.write(
             {"d1": frozenset([2])},
-            plan=replace(
-                world.plan(), base_version=0, idempotency_key="orders/0", stream="orders", tags={QUERY_TAG: OLD}
-            ),
+            plan=replace(world.plan(), base_version=0, key=Key("orders/0", "orders"), tags={QUERY_TAG: OLD}),
         )

@@ -24,7 +24,7 @@ from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import ColumnFigures, as_text
-from table_writer.model.entry import ReplacedLocation, ReplacedObject
+from table_writer.model.entry import Key, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -164,8 +164,7 @@ class TableWorld:
             write_id=new_write_id(),
             mode=mode,
             scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
-            idempotency_key=key,
-            stream=stream,
+            key=Key(key, stream),
             in_place=in_place,
             table=self.table,
             layout=self.layout,
