@@ -315,15 +315,23 @@ class Past:
         }
 
     def _recorded_at(self) -> datetime | None:
-        """Return until when files of other tools were seen by readers of this version, by the store's clock."""
+        """Return until when files of other tools were seen by readers of this version, by the store's clock.
+
+        An outcome may be recorded long after, by a recovery; but not after the next version was claimed.
+        """
         records, layout, store = self._history.records, self._opened.layout, self._opened.store
         if not records:
             return None
         claimed = layout.entry_key(self.version or records[0].entry.version)
-        found = (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed)
-        if found is None:
+        later = next((one.entry.version for one in self._history.published if one.entry.version > self.version), None)
+        found = [
+            (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed),
+            store.head(layout.entry_key(later)) if later and self.version else None,
+        ]
+        until = min((one.modified_at for one in found if one is not None), default=None)
+        if until is None:
             return records[0].entry.created_at  # somebody has just deleted it: as early as can be
-        return found.modified_at if found.modified_at.microsecond else found.modified_at + WHOLE_SECOND
+        return until if until.microsecond else until + WHOLE_SECOND
 
     def _refusal(self) -> InvalidInputError:
         table, wrong = self._opened.table, self._wrong

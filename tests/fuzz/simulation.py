@@ -194,6 +194,7 @@ class Simulation:
         """Carry one operation out, as a process of its own; returns whether it came to its end."""
         operation = getattr(self._operations, step.operation.replace(" ", "_"))
         if step.operation in self.atomic:
+            self.advance(CALL_SECONDS)  # else what it writes is as old as what was done before it
             with self.unhooked():
                 operation(Random(step.seed))
             self._look()

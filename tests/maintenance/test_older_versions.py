@@ -307,6 +307,25 @@ def test_files_of_other_tools_may_be_as_young_as_a_vacuum_in_doubt_that_is_the_v
     assert until[1] - until[0] > timedelta(days=9), "by the claim of the vacuum"
 
 
+def test_files_of_other_tools_that_came_before_an_outcome_was_recorded_are_of_a_newer_version() -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({2})})
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), suppress(DeathError):
+        world.vacuum()
+    world.skipped_seconds += 10
+    world.write({"d1": frozenset({3})})
+    world.skipped_seconds += 10
+    world.written_by_another_tool("d9", frozenset({9}))
+    world.wait_out_claims()
+    assert world.services().log.outcome(3) is None
+    world.vacuum()
+    assert world.services().log.outcome(3) is not None
+    until = past(world, 3, ["dt=d9"])["dt=d9"].written_until
+    assert until is not None
+    assert until < datetime.now(UTC) + timedelta(seconds=15), "by the claim of the next version"
+
+
 def test_rows_that_are_appended_where_only_a_name_was_are_added_in_history_and_diff() -> None:
     world = World()
     world.write({"d1": frozenset({1})})
