@@ -1,4 +1,4 @@
-"""The rules by which writers agree, one decision at a time; ``tests/protocol`` explores what follows from them."""
+"""The rules by which writers agree, one decision at a time; ``tests/explore`` tries what follows from them."""
 
 from __future__ import annotations
 
