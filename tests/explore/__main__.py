@@ -31,7 +31,7 @@ broken = ExitStack()
 for one in EVERY_MUTATION if chosen.broken else ():
     if one.rule.startswith(chosen.broken):
         broken.enter_context(one.applied())
-        chosen.actors = chosen.actors or ", ".join(one.actors)
+        chosen.actors = chosen.actors or str(Schedule(one.actors, kind=one.kind))
 
 if chosen.repeat:
     schedule = Schedule.parse(chosen.repeat)

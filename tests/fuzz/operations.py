@@ -17,6 +17,9 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.publish.publisher import GaveWayError
+from table_writer.storage.object_store import visible_files
+
+from tests.publish.world import values_of
 
 from .oracle import Ids, Written
 
@@ -33,7 +36,7 @@ class Operations:
     def _rows(self, values: Collection[str], *, in_place: bool = False) -> dict[str, Ids]:
         """Return rows of one file in each partition; of two where files show one by one."""
         self._on.next_id += 10
-        first = {value: self._on.next_id + int(value[1:]) for value in values}
+        first = {value: self._on.next_id + int(value[1:] or 0) for value in values}
         return {value: frozenset({one, one + 5} if in_place else {one}) for value, one in first.items()}
 
     def _values(self, random: Random) -> list[str]:
@@ -90,7 +93,7 @@ class Operations:
                 continue
             rows[value] = frozenset(row for one in read if one for row in json.loads(one.body))
             objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in files)
-            compacted[(value,)] = ReplacedLocation(
+            compacted[values_of(value)] = ReplacedLocation(
                 location=partition.location, delete_after=datetime.now(UTC), objects=objects
             )
         if not rows:
@@ -114,7 +117,7 @@ class Operations:
 
     def overwrite_where(self, random: Random) -> str:
         chosen = self._values(random)
-        wanted = {(value,) for value in chosen}
+        wanted = {values_of(value) for value in chosen}
 
         def selected(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
             return frozenset(existing) & wanted
@@ -247,7 +250,7 @@ class Operations:
         if self._on.processes or any(one.service == "metastore" or log in one.key for one in self._on.pending):
             return True
         in_doubt = self._on.world.history().publishes_in_doubt
-        return any((value,) in record.entry.partition_values for record in in_doubt)
+        return any(values_of(value) in record.entry.partition_values for record in in_doubt)
 
     def insert(self, random: Random) -> None:
         now = self._on.oracle.locations()
@@ -266,14 +269,17 @@ class Operations:
         value = random.choice(self._on.partitions)
         ids = self._rows([value])[value]
         records = self._on.world.history().records
-        where = f"{self._on.root}dt={value}/"
+        where = f"{self._on.root}dt={value}/" if value else self._on.root
         resolved = [one for one in records if one.recorded_by != one.entry.write_id]
         targets = {key for one in resolved for named in one.entry.partitions for key in named.targets()}
-        is_added_to = any(key.startswith(where) for key in targets)
+        own = self._on.world.layout.own.key
+        is_added_to = any(key.startswith(where) and not key.startswith(own) for key in targets)
         raced, looks_late = self._raced(value), is_added_to or any(one.entry.rollback_to is not None for one in records)
-        self._on.world.store.delete([info.key for info in self._on.world.store.list(where)])
+        self._on.world.store.delete([info.key for info in visible_files(self._on.world.store, where)])
         self._on.world.written_by_another_tool(value, ids)
-        self._on.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")
+        if not value:
+            self._on.world.pointed_by_another_tool(value, self._on.world.root)
+        self._on.tell(f"another tool puts {value} to {where} with {set(ids)}{' in a race' * raced}")
         self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
 
     def drop(self, random: Random) -> None:

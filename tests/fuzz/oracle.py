@@ -18,7 +18,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
-from tests.publish.world import World, plain
+from tests.publish.world import World, plain, values_of
 
 Ids = frozenset[int]
 NONE: Ids = frozenset()
@@ -91,6 +91,11 @@ class Oracle:
     planned_before: set[str] = field(default_factory=set)
     """Writes that were planned in a log that is deleted by now: what was published since, nobody can tell them."""
 
+    def __post_init__(self) -> None:
+        """Take in where readers of an unpartitioned table look before anybody has written to it."""
+        self._seen = self.locations()
+        self.current.update(self._seen)
+
     def blame(self, text: str) -> None:
         """Note what must not be."""
         self.wrong.append(text)
@@ -112,8 +117,7 @@ class Oracle:
 
     def locations(self) -> dict[str, str]:
         """Return where partitions are."""
-        stored = self.world.metastore._partitions[self.world.name]
-        return {values[0]: Location.parse(one.location).key for values, one in stored.items()}
+        return {value: Location.parse(one).key for value, one in self.world.located().items()}
 
     def rows_at(self, key: str) -> list[int]:
         """Return what readers of a directory see."""
@@ -150,7 +154,7 @@ class Oracle:
 
     def _require_at_once(self, moved: Collection[str], entry: LogEntry) -> None:
         """All partitions of an entry switch in one call, but those that another tool had moved."""
-        targets = {one.values[0]: self._target(one) for one in entry.partitions if not one.added}
+        targets = {"".join(one.values): self._target(one) for one in entry.partitions if not one.added}
         if not any(value in targets and self._where(self._seen.get(value)) == targets[value] for value in moved):
             return
         open_ends = self.once_wild | self.stale
@@ -160,7 +164,7 @@ class Oracle:
             self.blame(f"readers see version {entry.version} in {moved}, and not in {behind}")
 
     def _moved(self, value: str, key: str | None, entry: LogEntry | None, *, late: bool) -> None:
-        named = next((one for one in entry.partitions if one.values == (value,)), None) if entry else None
+        named = next((one for one in entry.partitions if one.values == values_of(value)), None) if entry else None
         if entry is None or named is None:
             if self._where(key) is None and self._where(self._seen.get(value)) is None:
                 return  # to prove that a partition is not there, it is added without rows
@@ -197,7 +201,7 @@ class Oracle:
         """See whether a late call has put a partition where a newer entry wants it: that has nothing left to do."""
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
-            named = [one for one in entry.partitions if one.values == (value,) and not one.added] if entry else []
+            named = [one for one in entry.partitions if one.values == values_of(value) and not one.added] if entry else []
             is_there = named and version not in self.refused and self._target(named[0]) == where
             if entry and is_there and not self._is_given_up(entry):
                 self._applied[value] = version
@@ -206,7 +210,7 @@ class Oracle:
 
     def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
         original, found_at = self._original(entry), self._where(self._seen.get(value))
-        if any(one.added for one in original.partitions if one.values == (value,)):
+        if any(one.added for one in original.partitions if one.values == values_of(value)):
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
         self.current[value] = where
         self._leave(found_at, where)
@@ -310,7 +314,7 @@ class Oracle:
         named = next((one for one in entry.partitions if key in one.targets()), None) if entry else None
         if entry is None or named is None:
             return
-        original, value, where = self._original(entry), named.values[0], Location.parse(str(named.new_location)).key
+        original, value, where = self._original(entry), "".join(named.values), Location.parse(str(named.new_location)).key
         ids: Ids = frozenset(json.loads(self.world.store._objects[key][0]))
         before = self.arrived.get((original.version, value), NONE)
         self.arrived[original.version, value] = before | ids
@@ -351,7 +355,8 @@ class Oracle:
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
                 self._require_unseen(entry, is_told=entry.write_id in self.told - self._published)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
-                value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
+                value = "".join(one.values)
+                came = self.arrived.get((entry.version, value), NONE)
                 if value in self.once_wild or one.values in record.superseded:
                     continue
                 missing = self.writes[entry.write_id].rows[value] - came
@@ -393,7 +398,7 @@ class Oracle:
 
     def _require_unseen(self, entry: LogEntry, *, is_told: bool) -> None:
         """What is on record as abandoned was never told to be published, nor seen."""
-        if is_told and not self.once_wild.issuperset(values[0] for values in entry.partition_values):
+        if is_told and not self.once_wild.issuperset("".join(values) for values in entry.partition_values):
             self.blame(f"write {entry.write_id} is said to be published, and on record as abandoned")
         values = {one.value for one in self.effects if one.original.version == entry.version} - self.once_wild
         if values:

@@ -255,7 +255,7 @@ class Simulation:
         opened = self.world.services()
         for version in sorted(self._sights.keys() - self._open):
             try:
-                past = {one.values[0]: one for one in Past(opened, version=version).partitions()}
+                past = {"".join(one.values): one for one in Past(opened, version=version).partitions()}
                 files = {value: files_of(opened, one, "it") for value, one in past.items()}
             except InvalidInputError:  # deleted, or not known
                 continue

@@ -64,6 +64,11 @@ def plain(body: bytes) -> bytes:
     return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
 
 
+def values_of(value: str) -> PartitionValues:
+    """Return a partition's values; an unpartitioned table is its own only partition, without a name."""
+    return (value,) if value else ()
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
@@ -218,7 +223,7 @@ class TableWorld:
             location = now[value].location
             found = list(visible_files(self.store, Location.parse(location).key))[:at_most]
             objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in found)
-            compacted[(value,) if value else ()] = ReplacedLocation(
+            compacted[values_of(value)] = ReplacedLocation(
                 location=location, delete_after=datetime.now(UTC), objects=objects
             )
             bodies = [self.store.get(one.key) for one in found]
@@ -236,7 +241,7 @@ class TableWorld:
         uploads = []
         files = [(value, ids, number) for value, all_ids in rows.items() for number, ids in self._files(plan, all_ids)]
         for value, ids, number in files:
-            values = (value,) if value else ()
+            values = values_of(value)
             directory = plan.data_location.child(name_in(plan.table, values))
             key = f"{directory.key}part-00000-{plan.write_id}-{number}.json"
             upload_id = self.store.create_upload(key)
@@ -303,7 +308,7 @@ class TableWorld:
 
     def leftovers(self) -> list[str]:
         """Objects, uploads and registrations that neither a partition nor the newest word of the log needs."""
-        live = [Location.parse(one.location).key for one in self.partitions().values()]
+        live = [Location.parse(one.location).key for one in self.partitions().values() if one.location != self.root]
         live += [key for _, _, key in self.history().in_use()]
         data = [info.key for info in self.store.list(self.layout.all_data.key)]
         return [
@@ -414,6 +419,12 @@ class MetastoreDouble(FaultyWorld):
         self.metastore.drop_table(self.name)
         self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
 
+    def pointed_by_another_tool(self, value: str, location: str) -> Partition:
+        if value:
+            return super().pointed_by_another_tool(value, location)
+        self.metastore.create_table(replace(self.table, location=location, hive_location=""))  # keeps its parameters
+        return self.partitions()[value]
+
     def become_unpartitioned(self) -> None:
         table = self.table
         self.metastore.drop_table(self.name)
@@ -439,6 +450,12 @@ class World(MetastoreDouble):
                 partition_columns=(Column("dt", "string"),),
             )
         )
+
+    def located(self) -> dict[str, str]:
+        """Return where each partition is, past all hooks."""
+        table = self.metastore._tables[self.name]
+        stored = self.metastore._partitions[self.name] if table.partition_columns else {(): table}
+        return {"".join(values): one.location for values, one in stored.items()}
 
     def wait_out_claims(self) -> None:
         self.skipped_seconds += self.wait_seconds
