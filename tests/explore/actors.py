@@ -116,6 +116,7 @@ APART: Final = {
     "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
     "then overwrite": Actor("overwrite"),
     "rollback further": Actor("rollback", back=3),
+    "rollback to the beginning": Actor("rollback", back=100),
     "rollback of files": Actor("rollback", before=("append in place",)),
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from table_writer.errors import MetastoreError
+from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.history import History
 from table_writer.metastore.glue import Clients, GlueMetastore
 from table_writer.metastore.protocol import nothing
@@ -98,11 +98,17 @@ class Wire:
         try:
             self._gateway.tell(operation, "before")
         except Late as late:
-            self._gateway.pending.append(partial(self._apply, operation, arguments))
-            raise late.error or RuntimeError("a client that never repeats a request") from None
+            self._gateway.pending.append(partial(self._come_late, operation, arguments))
+            raise as_botocore(late.error) from None
         answer = self._apply(operation, arguments)
         self._gateway.tell(operation, "after")
         return answer
+
+    def _come_late(self, operation: str, arguments: dict[str, Any]) -> None:
+        try:
+            self._apply(operation, arguments)
+        except ClientError as error:
+            raise MetastoreError(str(error)) from error
 
     def _apply(self, operation: str, arguments: dict[str, Any]) -> Any:
         try:
@@ -117,6 +123,15 @@ def with_times(answer: Any) -> Any:
         for name in one.keys() & {"CreateTime", "UpdateTime", "CreationTime"}:
             one[name] = datetime.fromtimestamp(one[name], UTC)
     return answer
+
+
+def as_botocore(error: BaseException | None) -> BaseException:
+    """Return how botocore says that there is no answer, or that nothing was sent; all else as it is."""
+    if isinstance(error, LostResponseError):
+        return ReadTimeoutError(endpoint_url="glue")
+    if isinstance(error, MetastoreError):
+        return EndpointConnectionError(endpoint_url="glue")
+    return error or RuntimeError("a client that never repeats a request")
 
 
 def refusal(code: str, operation: str = "") -> ClientError:
@@ -137,6 +152,8 @@ class GlueAtOnce(GlueDouble):
         gate = self._gate.set(nothing)
         try:
             self.server._tell(operation, phase)
+        except MetastoreError as error:
+            raise as_botocore(error) from None
         finally:
             self._gate.reset(gate)
 
@@ -193,6 +210,12 @@ def _unpartitioned(sleep: Callable[[float], None]) -> WatchedWorld:
     return world
 
 
+def _uncompared(sleep: Callable[[float], None]) -> WatchedWorld:
+    world = _unpartitioned(sleep)
+    world.metastore.compares = False
+    return world
+
+
 def _batched(sleep: Callable[[float], None]) -> WatchedWorld:
     return BatchedWorld(sleep=sleep, metastore=GlueAtOnce(sleep))
 
@@ -200,6 +223,7 @@ def _batched(sleep: Callable[[float], None]) -> WatchedWorld:
 KINDS: Final[Mapping[str, Kind]] = {
     "": Kind(_partitioned),
     "root": Kind(_unpartitioned, WHOLE, ("insert", *FIRST)),
+    "uncompared root": Kind(_uncompared, WHOLE, ("insert", *FIRST)),
     "batches": Kind(_batched),
 }
 """By the name that a schedule begins with; without one the table is partitioned, and switches in one call."""

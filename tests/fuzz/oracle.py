@@ -190,7 +190,11 @@ class Oracle:
 
     def _is_given_up(self, entry: LogEntry) -> bool:
         """Whether somebody else than its claimant has recorded that an entry was abandoned."""
-        found = [one for one in self.world.history().records if one.entry.version == entry.version]
+        records = self.world.history().records
+        found = [one for one in records if one.entry.version == entry.version]
+        if any(one.outcome is None for one in found):  # it ends as the recovery that has the last word on it
+            word = self.world.services().log.last_word(entry.version)
+            found = [one for one in records if one.entry.write_id == word != entry.write_id]
         is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
         return is_others and any(one.outcome is Outcome.ABANDONED for one in found)
 

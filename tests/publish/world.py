@@ -308,8 +308,9 @@ class TableWorld:
 
     def leftovers(self) -> list[str]:
         """Objects, uploads and registrations that neither a partition nor the newest word of the log needs."""
-        live = [Location.parse(one.location).key for one in self.partitions().values() if one.location != self.root]
-        live += [key for _, _, key in self.history().in_use()]
+        used = [Location.parse(one.location).key for one in self.partitions().values()]
+        used += [key for _, _, key in self.history().in_use()]
+        live = [key for key in used if key != self.layout.root.key]  # whose readers pass over what lies below
         data = [info.key for info in self.store.list(self.layout.all_data.key)]
         return [
             *(key for key in data if not key.startswith(tuple(live))),
