@@ -20,6 +20,7 @@ from tests.fuzz.history import CHANGING
 from .actors import ACTORS, ATOMIC
 from .run import Point, Reached, carried_out
 from .schedule import SWITCHES, Deviation, Schedule, What
+from .worlds import KINDS
 
 ROOT: Final = "mart/orders/_table_writer/"
 WEIGHTS: Final[dict[What, float]] = {
@@ -133,6 +134,7 @@ class Exploration:
     def __init__(self, actors: Sequence[str], bound: Bound, *, kind: str = "", seed: int = 0) -> None:
         self._actors = tuple(actors)
         self._kind = kind
+        self._weights: dict[What, float] = WEIGHTS | {"misreported": KINDS[kind].misreports}
         self._bound = bound
         self._random = Random(f"{seed} {kind}{actors}")
         self._outlines: set[tuple[str, str]] = set()
@@ -185,7 +187,7 @@ class Exploration:
         if not node.extensions:
             return None
         kinds = sorted({one.what for one in node.extensions})
-        kind = self._random.choices(kinds, [WEIGHTS[one] for one in kinds])[0]
+        kind = self._random.choices(kinds, [self._weights[one] for one in kinds])[0]
         chosen = [one for one in node.extensions if one.what == kind]
         return self._random.choices(chosen, [node.extensions[one] for one in chosen])[0]
 

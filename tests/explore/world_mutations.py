@@ -7,11 +7,7 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-COVERED_BELOW: Final = (
-    "log.rules:_delete",
-    "if layout is None or layout.write_id_of(one) is not None",
-    "",
-)
+COVERED_BELOW: Final = ("log.rules:_delete", "if layout is None or layout.write_id_of(one) is not None", "")
 
 MUTATIONS: Final = (
     Mutation(
@@ -66,9 +62,9 @@ MUTATIONS: Final = (
         "metastore.glue:GlueMetastore._send",
         'raise _lost(f"{what} got no answer: {error}", change.table) from error',
         'refused = dict.fromkeys(entries, ("ThrottlingException", str(error)))',
-        ("overwrite", "append", "append"),
-        Bound(1, 1),
-        1000,
+        ("append", "append", "recover"),
+        Bound(0, 1),
+        300,
         kind="batches",
     ),
     Mutation(

@@ -184,6 +184,8 @@ class Kind:
     make_world: Callable[[Callable[[float], None]], WatchedWorld]
     partitions: tuple[str, ...] = ALL_PARTITIONS
     first: tuple[str, ...] = FIRST
+    misreports: float = 1
+    """How often a call is applied and said to be refused, beside other faults."""
 
     @property
     def is_whole(self) -> bool:
@@ -224,6 +226,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     "": Kind(_partitioned),
     "root": Kind(_unpartitioned, WHOLE, ("insert", *FIRST)),
     "uncompared root": Kind(_uncompared, WHOLE, ("insert", *FIRST)),
-    "batches": Kind(_batched),
+    "batches": Kind(_batched, misreports=5),
 }
 """By the name that a schedule begins with; without one the table is partitioned, and switches in one call."""

@@ -18,7 +18,6 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.publish.publisher import GaveWayError
 from table_writer.storage.object_store import visible_files
-
 from tests.publish.world import values_of
 
 from .oracle import Ids, Written

@@ -205,7 +205,9 @@ class Oracle:
         """See whether a late call has put a partition where a newer entry wants it: that has nothing left to do."""
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
-            named = [one for one in entry.partitions if one.values == values_of(value) and not one.added] if entry else []
+            named = (
+                [one for one in entry.partitions if one.values == values_of(value) and not one.added] if entry else []
+            )
             is_there = named and version not in self.refused and self._target(named[0]) == where
             if entry and is_there and not self._is_given_up(entry):
                 self._applied[value] = version
@@ -318,7 +320,11 @@ class Oracle:
         named = next((one for one in entry.partitions if key in one.targets()), None) if entry else None
         if entry is None or named is None:
             return
-        original, value, where = self._original(entry), "".join(named.values), Location.parse(str(named.new_location)).key
+        original, value, where = (
+            self._original(entry),
+            "".join(named.values),
+            Location.parse(str(named.new_location)).key,
+        )
         ids: Ids = frozenset(json.loads(self.world.store._objects[key][0]))
         before = self.arrived.get((original.version, value), NONE)
         self.arrived[original.version, value] = before | ids
