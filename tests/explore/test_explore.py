@@ -50,11 +50,11 @@ def parts(by_kind: BY_KIND, kind: str, schedules: int, bound: Bound, *marks: pyt
         *parts(PAIRS, "", 4, SLOW, pytest.mark.slow),
         *parts(TRIPLES, "", 30, SLOW, pytest.mark.slow),
         *parts(PAIRS, "root", 2, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, "root", 7, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "root", 5, SLOW, pytest.mark.slow),
         *parts(PAIRS, "uncompared root", 2, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, "uncompared root", 6, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "uncompared root", 4, SLOW, pytest.mark.slow),
         *parts(PAIRS, "batches", 2, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, "batches", 10, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "batches", 7, SLOW, pytest.mark.slow),
     ],
 )
 def test_promises_hold_whoever_meets_whom(

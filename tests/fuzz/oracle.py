@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, values_of
@@ -364,6 +365,8 @@ class Oracle:
             entry = record.entry
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
                 self._require_unseen(entry, is_told=entry.write_id in self.told - self._published)
+            if record.outcome is Outcome.PUBLISHED and entry.operation is Operation.WRITE:
+                self._require_whole_switch(entry, record.superseded)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value = "".join(one.values)
                 came = self.arrived.get((entry.version, value), NONE)
@@ -374,6 +377,14 @@ class Oracle:
                     self.blame(f"version {entry.version} is on record as published, and {sorted(missing)} never came")
                 if record.outcome is Outcome.ABANDONED and came:
                     self.blame(f"version {entry.version} is on record as abandoned, and {sorted(came)} have come")
+
+    def _require_whole_switch(self, entry: LogEntry, superseded: Collection[PartitionValues]) -> None:
+        """What is on record as published has switched in all of its partitions, one after another or at once."""
+        named = [one for one in entry.partitions if one.new_location is not None and not one.added]
+        values = {"".join(one.values) for one in named if one.values not in superseded}
+        seen = {one.value for one in self.effects if one.original.version == entry.version}
+        if missing := values - seen - self.once_wild - self.stale:
+            self.blame(f"version {entry.version} is on record as published, and {missing} never switched")
 
     def _write(self, value: str, entry: LogEntry, before: list[Effect], new: Ids) -> None:
         written = self.writes[entry.write_id]
