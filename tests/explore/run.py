@@ -258,9 +258,11 @@ class Run(Simulation):
             if not self.kind.is_whole:  # where others have written into the root, nothing is adopted
                 with self.unhooked():
                     self.world.keeper.adopt(self.table, accept_loss=True)
-            last = ("recover", "append_all") if self._builds_first else ("append_all", "recover")
-            is_at_root = self.root in self.oracle.locations().values()  # a vacuum comes before readers leave it
-            last, later = (("recover",), ("append_all",)) if is_at_root else (last, ())
+            last, later = ("append_all", "recover"), ""
+            if self.root in self.oracle.locations().values():  # a vacuum comes before readers leave it
+                last, later = ("", "recover"), "append_all"
+            if self._builds_first:
+                last = last[::-1]
             self._do_all(*last, *("days_pass",) * 5, "vacuum")
             if self.oracle.wrong:
                 return
@@ -269,10 +271,10 @@ class Run(Simulation):
             with self.unhooked():
                 if left := self._left_behind() if not self.oracle.planned_before else ():
                     self.oracle.blame(f"left behind after recover, weeks and a vacuum: {left}")
-            self._do_all(*later)
+            self._do_all(later)
 
     def _do_all(self, *operations: str) -> None:
-        for operation in operations:
+        for operation in filter(None, operations):
             if self.oracle.wrong:
                 return
             unclear = frozenset(self.oracle.unclear)
