@@ -342,6 +342,8 @@ class GlueDouble(GlueMetastore):
     ``on_call`` takes the protocol's names of calls; ``before``, nothing has changed. It is called for each request.
     """
 
+    _hook: Callable[[str, str], None] | None = None
+
     def __init__(self, *, change_batch: int = 100, catalog_id: str = "") -> None:
         self.server = GlueServer()
         self.waited: list[float] = []
@@ -350,10 +352,11 @@ class GlueDouble(GlueMetastore):
 
     @property
     def on_call(self) -> Callable[[str, str], None] | None:
-        return self.server.on_call
+        return self._hook
 
     @on_call.setter
     def on_call(self, hook: Callable[[str, str], None] | None) -> None:
+        self._hook = hook
         self.server.on_call = hook and (lambda operation, phase: hook(CALLS[operation], phase))
 
     @contextmanager

@@ -24,17 +24,31 @@ at the n-th point       what happens
 A point *before* a call that changes something is a request under way; one *after* it, or before a call that reads, is a
 process that pauses.
 
+A schedule begins with the kind of its table, unless it is partitioned and its metastore switches all partitions in one
+call: ``root: append, recover: 0@12>1``.
+
+==================== ===================================================================================================
+kind                 what it is
+==================== ===================================================================================================
+``root``             an unpartitioned table: it is its own only partition, and another tool's file lies in its root. Who
+                     overwrites partitions elsewhere overwrites the table here
+``uncompared root``  the same where the metastore compares nothing before it sets a table, as Hive 3.1 does
+``batches``          over the product's own gateway to Glue, one partition a call: an actor is paused, or gone,
+                     between two partitions of a switch. ``misreported`` is a call that was applied and refused for load
+==================== ===================================================================================================
+
 ============== ===========================================================================================
 file           what it has
 ============== ===========================================================================================
 `actors`       every operation with its arguments, by name. A new operation: one line there
 `scenarios`    who meets whom: all pairs, and triples of those that resolve each other
 `schedule`     schedules and deviations, as text and as values
+`worlds`       the kinds of table: which doubles, which partitions, what all find done. A new kind: one line there
 `run`          carries one schedule out; the fuzzer's simulation and oracle do all but the switching
 `search`       which schedules: drawn from a seed within a bound of preemptions and faults, or all
 `story`        a failing schedule, shortened, as a person reads it
-`mutation`     a broken rule of the real code, with the actors who notice it; ``mutations``, ``write_mutations``
-               and ``late_mutations`` have them, ``rules.md`` says what they do not have
+`mutation`     a broken rule of the real code, with the actors who notice it; ``mutations``, ``write_mutations``,
+               ``late_mutations`` and ``world_mutations`` have them, ``rules.md`` says what they do not have
 ============== ===========================================================================================
 
 What is left out: switches at calls that commute with all that the other does (another place, or both read; entries and
@@ -51,7 +65,7 @@ By hand::
 
     python -m tests.explore --actors "append, rollback" --schedules 1000 [--preemptions 3 --faults 2] [--seed 7]
     python -m tests.explore --repeat "publish, discard: 0@32>1"
-    python -m tests.explore --only pairs --schedules 20 --part 0/4
+    python -m tests.explore --only pairs --schedules 20 --part 0/4 [--kind root]
     python -m tests.explore --broken "a correction claims"
 
 A mutation names a function, a text in it and what stands there instead, so it follows the code until that text goes:

@@ -14,19 +14,20 @@ from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknow
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
-from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.publish.switch import new_parameters
+from table_writer.storage.object_store import visible_files
 from table_writer.write.batches import batch_writer
 from tests.fuzz.operations import Operations
-from tests.publish.world import DeathError, value_of
+from tests.fuzz.oracle import Ids
+from tests.publish.world import DeathError, value_of, values_of
+
+from .worlds import BOTH
 
 if TYPE_CHECKING:
     from .run import Run
 
 DAYS: Final = 10
-BOTH: Final = ("d1", "d2")
-ALL_PARTITIONS: Final = ("d1", "d2", "d3")  # the last is there only where somebody adds it
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ APART: Final = {
     "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
     "then overwrite": Actor("overwrite"),
     "rollback further": Actor("rollback", back=3),
+    "rollback to the beginning": Actor("rollback", back=100),
     "rollback of files": Actor("rollback", before=("append in place",)),
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
@@ -137,7 +139,11 @@ class ChosenOperations(Operations):
         return self._on.actor
 
     def _values(self, _: Random) -> list[str]:
-        return list(self._actor.values)
+        return self._on.kind.values(self._actor.values)
+
+    def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, **named: Any) -> WritePlan:
+        mode, scope = self._on.kind.modes(mode, scope)
+        return super()._plan(rows, mode, scope=scope, **named)
 
     def _key(self, _: Random) -> str:
         return self._actor.key
@@ -151,14 +157,14 @@ class ChosenOperations(Operations):
         return self._on.are_others_at_work or super()._raced(value)
 
     def append_all(self, _: Random) -> str:
-        return self._write(self._rows(BOTH), WriteMode.APPEND)
+        return self._write(self._rows(self._on.kind.values(BOTH)), WriteMode.APPEND)
 
     def compact(self, _: Random) -> str:
         return super().compact(_All())
 
     def stage(self, _: Random) -> str:
         actor = self._actor
-        rows = self._rows(actor.values, in_place=actor.in_place)
+        rows = self._rows(self._values(_), in_place=actor.in_place)
         plan = self._plan(rows, actor.mode, in_place=actor.in_place)
         begun, expires = self._on.now, 3_000_000.0
         try:
@@ -259,22 +265,20 @@ class ChosenOperations(Operations):
             world.metastore.drop_partition(world.table, one.values)
         for one in () if gone else entry.partitions:
             parameters = new_parameters(entry, one, world.layout.root)
-            world.metastore.put_partition(
-                world.name, Partition(values=one.values, location=str(one.new_location), parameters=parameters)
-            )
+            on.base.point(value_of(one.values), str(one.new_location), parameters)
         on.oracle.observe(entry.version, late=True)
 
     # Other tools
 
     def insert_overwrite(self, _: Random) -> None:
         """Spark's INSERT OVERWRITE of a partition: its files go, others come to the same place."""
-        (value,) = self._actor.values
+        (value,) = self._values(_)
         where = self._on.oracle.locations().get(value)
         if where is None or where.startswith(self._on.world.layout.data("").key):
             return
         ids = self._rows([value])[value]
         raced, store = self._raced(value), self._on.world.store
-        store.delete([info.key for info in store.list(where)])
+        store.delete([info.key for info in visible_files(store, where)])
         store.put(f"{where}other-{self._on.next_id}.json", json.dumps(sorted(ids)).encode())
         self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=True)
 
@@ -283,7 +287,7 @@ class ChosenOperations(Operations):
         world = self._on.world
         for value, one in world.partitions().items():
             location = one.location.replace("s3a://", "s3://").rstrip("/")
-            world.metastore._partitions[world.name][(value,)] = replace(one, location=location)
+            world.metastore._partitions[world.name][values_of(value)] = replace(one, location=location)
 
     def days_pass(self, _: Random) -> None:
         self._on.advance(DAYS * 86_400.0)
@@ -311,7 +315,7 @@ class ChosenOperations(Operations):
         newest = self._on.oracle.newest()
         self.reset_log(random)
         for _ in range(newest if self._on.oracle.newest() == 0 else 0):
-            rows = self._rows(BOTH)
+            rows = self._rows(self._on.kind.values(BOTH))
             self._on.world.write(rows, plan=self._plan(rows, WriteMode.OVERWRITE_PARTITIONS))
             self._on.oracle.observe(self._on.oracle.newest(), late=False)
 
@@ -319,13 +323,13 @@ class ChosenOperations(Operations):
         super().point_back(_First())
 
     def insert(self, _: Random) -> None:
-        super().insert(_Value(self._actor.values[0]))
+        super().insert(_Value(self._values(_)[0]))
 
     def move(self, _: Random) -> None:
-        super().move(_Value(self._actor.values[0]))
+        super().move(_Value(self._values(_)[0]))
 
     def drop(self, _: Random) -> None:
-        super().drop(_Value(self._actor.values[0]))
+        super().drop(_Value(self._values(_)[0]))
 
 
 class _All(Random):

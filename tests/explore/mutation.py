@@ -29,6 +29,7 @@ class Mutation:
     bound: Bound = BUDGETED
     schedules: int = 600  # of which one notices it
     seed: int = 0
+    kind: str = ""
 
     also: tuple[tuple[str, str, str], ...] = ()
     """Other guards of the same rule, each as function, text and what stands there: one alone is not missed."""

@@ -7,7 +7,7 @@ import secrets
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
@@ -17,9 +17,8 @@ from uuid import UUID
 
 import greenlet
 
-from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.errors import InvalidInputError
 from table_writer.log import rules
-from table_writer.log.history import History
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import written_ids
@@ -30,18 +29,15 @@ from tests.fuzz.puppet import strings_pulled
 from tests.fuzz.simulation import DAY_SECONDS, Process, SimulatedWorld, Simulation
 from tests.publish.world import plain
 
-from .actors import ACTORS, ALL_PARTITIONS, ATOMIC, DAYS, OTHERS, Actor, ChosenOperations
+from .actors import ACTORS, ATOMIC, DAYS, OTHERS, Actor, ChosenOperations
 from .schedule import Deviation, Schedule
+from .worlds import KINDS, ActorWorld, WatchedWorld
 
 PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS * 86_400.0}
 """How long an actor is paused before another goes on: longer than a claim lasts, and than anything does."""
 POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wants to: fewer calls say the same
 LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
 TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
-FIRST: Final = ("overwrite", "append", "days pass", "overwrite")
-"""What all find: something for a vacuum to delete, and something to roll back to."""
-
-
 parsed: Final = cache(Location.parse)
 _read: Final = cache(LogEntry.from_json)
 
@@ -89,26 +85,6 @@ class Worker:
     result: str = ""
 
 
-class WatchedWorld(SimulatedWorld):
-    """The world as the oracle looks at it, which reads a log again only if it has grown."""
-
-    _read: tuple[int, History] | None = None
-
-    def history(self) -> History:
-        log = self.layout.log_prefix
-        size = sum(key.startswith(log) for key in self.store._objects)
-        if self._read is None or self._read[0] != size:
-            self._read = size, super().history()
-        return self._read[1]
-
-
-class ActorWorld(SimulatedWorld):
-    """The world as one process has it open."""
-
-    def __post_init__(self) -> None:
-        pass
-
-
 @dataclass(frozen=True)
 class Reached:
     """A point that was reached, and what could have happened there."""
@@ -131,9 +107,10 @@ class Run(Simulation):
         self._hub_processes: list[Process] = []
         self._hub_actor = Actor("")
         self.names = self._hub_id = 0
-        super().__init__(len(ALL_PARTITIONS))
+        self.schedule, self.kind = schedule, KINDS[schedule.kind]
+        super().__init__()
+        self.partitions = list(self.kind.partitions)
         self._operations = ChosenOperations(self)
-        self.schedule = schedule
         self.steps: list[Reached] = []
         self.begun_at = 0
         self.went = ""
@@ -170,8 +147,13 @@ class Run(Simulation):
         return self.worker.world if self.worker else self._base
 
     @world.setter
-    def world(self, base: SimulatedWorld) -> None:
+    def world(self, base: WatchedWorld) -> None:
         self._base = base
+
+    @property
+    def base(self) -> WatchedWorld:
+        """Return the world past all processes, as the oracle looks at it."""
+        return self._base
 
     @property
     def processes(self) -> list[Process]:
@@ -211,8 +193,8 @@ class Run(Simulation):
 
     # Running
 
-    def make_world(self) -> SimulatedWorld:
-        return WatchedWorld(sleep=self.advance)
+    def make_world(self) -> WatchedWorld:
+        return self.kind.make_world(self.advance)
 
     @contextmanager
     def strings(self) -> Iterator[None]:
@@ -274,25 +256,36 @@ class Run(Simulation):
             self._running = None
             self._has_ended = True
             self.advance(2 * DAY_SECONDS)
-            with self.unhooked():
-                self.world.keeper.adopt(self.table, accept_loss=True)
-            last = ("recover", "append_all") if self._builds_first else ("append_all", "recover")
-            for operation in (*last, *("days_pass",) * 5, "vacuum"):
-                if self.oracle.wrong:
-                    return
-                unclear = frozenset(self.oracle.unclear)
-                self.do(Step(operation, 0), must_succeed=True)
-                self._reads_older = operation == ("vacuum" if self._builds_first else "recover")
-                if operation in {"recover", "vacuum"}:
-                    self._look(at_rest=True, decided=unclear if operation == "recover" else ())
-            if self.oracle.stale and not self.oracle.wrong:
+            if not self.kind.is_whole:  # where others have written into the root, nothing is adopted
+                with self.unhooked():
+                    self.world.keeper.adopt(self.table, accept_loss=True)
+            last, later = ("append_all", "recover"), ""
+            if self.root in self.oracle.locations().values():  # a vacuum comes before readers leave it
+                last, later = ("", "recover"), "append_all"
+            if self._builds_first:
+                last = last[::-1]
+            self._do_all(*last, *("days_pass",) * 5, "vacuum")
+            if self.oracle.wrong:
+                return
+            if self.oracle.stale:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
             with self.unhooked():
                 if left := self._left_behind() if not self.oracle.planned_before else ():
                     self.oracle.blame(f"left behind after recover, weeks and a vacuum: {left}")
+            self._do_all(later)
+
+    def _do_all(self, *operations: str) -> None:
+        for operation in filter(None, operations):
+            if self.oracle.wrong:
+                return
+            unclear = frozenset(self.oracle.unclear)
+            self.do(Step(operation, 0), must_succeed=True)
+            self._reads_older = operation == ("vacuum" if self._builds_first else "recover")
+            if operation in {"recover", "vacuum"}:
+                self._look(at_rest=True, decided=unclear if operation == "recover" else ())
 
     def _left_behind(self) -> list[str]:
-        live = self.oracle.locations().values()
+        live = {*self.oracle.locations().values()} - {self.root}
         return [one.removeprefix(self.root) for one in self.world.leftovers() if not one.startswith(tuple(live))]
 
     @property
@@ -371,7 +364,7 @@ class Run(Simulation):
     def _happen(self, process: Process, event: Event, key: str) -> None:
         if event.what == "misreported":
             self.tell(f"* {event.what} {event.phase} {event.service}.{event.call}")
-            raise MetastoreError("injected after it was applied")
+            raise self._base.misreport()
         super()._happen(process, event, key)
 
     def require_unpublished(self, write_id: str) -> None:
@@ -395,7 +388,7 @@ class Run(Simulation):
 
     def read_anew(self) -> None:
         """Take the log as it is now, whatever its size says."""
-        self._base._read = None  # type: ignore[attr-defined]
+        self._base._read = None
 
     # What readers see
 
@@ -428,8 +421,7 @@ class Run(Simulation):
 
     def outline(self) -> str:
         """Return what became of everything, in few words: one that is new is worth following."""
-        partitions = self._base.metastore._partitions[self._base.name]
-        places = [(v, write_id_of(one.location)) for v, one in sorted(partitions.items())]
+        places = [(v, write_id_of(location)) for v, location in sorted(self._base.located().items())]
         with self.unhooked():
             records = [
                 (one.entry.version, one.entry.operation, one.outcome, one.recorded_by, sorted(one.superseded))
@@ -441,10 +433,10 @@ class Run(Simulation):
 
     def state(self) -> str:
         """Return a digest of all there is, without times: two runs that end in one state go on alike."""
-        store, metastore = self._base.store, self._base.metastore
+        store = self._base.store
         objects = sorted((key, TIMES.sub(b"", plain(body))) for key, (body, _) in store._objects.items())
         uploads = sorted(one.key for one in store._uploads.values())
-        partitions = sorted((v, one.location) for v, one in metastore._partitions[self._base.name].items())
+        partitions = sorted(self._base.located().items())
         pending = [one.name for one in self.pending]
         oracle = self.oracle
         promised = (sorted(oracle.expected.items()), sorted(oracle.refused.items()))
@@ -456,10 +448,10 @@ class Run(Simulation):
 class Begin:
     """What a schedule finds, prepared once and copied for each run."""
 
-    def __init__(self, *before: str) -> None:
-        run = Run(Schedule(()))
+    def __init__(self, kind: str, *before: str) -> None:
+        run = Run(Schedule((), kind=kind))
         with run.strings(), run._hooked():
-            for name in (*FIRST, *before):
+            for name in (*run.kind.first, *before):
                 run.act(name)
         if run.oracle.wrong:
             raise AssertionError(run.trace)
@@ -471,10 +463,9 @@ class Begin:
         run.now, run.next_id, run.names = old.now, old.next_id, old.names
         run.staged, run.waiting = list(old.staged), dict(old.waiting)
         run._sights, run._open = deepcopy(old._sights), set(old._open)
-        store, metastore = run._base.store, run._base.metastore
+        store = run._base.store
         store._objects, store._uploads = dict(old._base.store._objects), deepcopy(old._base.store._uploads)
-        for name in ("_tables", "_partitions", "_statistics"):
-            setattr(metastore, name, {key: copy(one) for key, one in getattr(old._base.metastore, name).items()})
+        run._base.give(old._base.taken())
         for one in fields(Oracle):
             if one.name not in {"world", "tell"}:
                 setattr(run.oracle, one.name, copied(getattr(old.oracle, one.name)))
@@ -495,20 +486,20 @@ def copied(value: Any) -> Any:
     return value
 
 
-def begin_of(actors: Collection[str]) -> Begin:
-    """Return what these actors find done."""
-    before = {one for name in actors for one in ACTORS[name].before}
-    return _begun(tuple(sorted(before, key=lambda one: (one in OTHERS, one))))
+def begin_of(schedule: Schedule) -> Begin:
+    """Return what the actors of a schedule find done."""
+    before = {one for name in schedule.actors for one in ACTORS[name].before}
+    return _begun(schedule.kind, tuple(sorted(before, key=lambda one: (one in OTHERS, one))))
 
 
 @cache
-def _begun(before: tuple[str, ...]) -> Begin:
-    return Begin(*before)
+def _begun(kind: str, before: tuple[str, ...]) -> Begin:
+    return Begin(kind, *before)
 
 
 def carried_out(schedule: Schedule, ended: set[str] | None = None, *, is_told: bool = False) -> Run:
     """Carry a schedule out with all that comes after it, unless a run has ended in the same state before."""
-    run = Run(schedule, begin_of(schedule.actors), is_told=is_told)
+    run = Run(schedule, begin_of(schedule), is_told=is_told)
     try:
         run.go()
         if not run.oracle.wrong:

@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import combinations_with_replacement, product
 from typing import Final
 
 from .actors import OTHERS, OURS
 
-PAIRS: Final = tuple(
-    (one, other)
-    for one, other in combinations_with_replacement(OURS | OTHERS, 2)
-    if one in OURS  # other tools among themselves are nothing of ours
+Scenarios = tuple[tuple[str, ...], ...]
+ROOT: Final = (
+    "append",
+    "append in place",
+    "append once",
+    "overwrite",
+    "overwrite nothing",
+    "compact",
+    "stage",
+    "publish",
+    "publish in place",
+    "discard",
+    "rollback",
+    "rollback to the beginning",
+    "vacuum",
+    "recover",
 )
+"""What is done to an unpartitioned table."""
+BATCHES: Final = (
+    "append",
+    "append in place",
+    "append d2 d3",
+    "overwrite",
+    "overwrite table",
+    "create",
+    "compact",
+    "publish",
+    "rollback",
+    "restore",
+    "vacuum",
+    "recover",
+)
+"""What switches several partitions, and what meets it."""
+CORE: Final = frozenset(
+    {
+        "append",
+        "append d2 d3",
+        "append in place",
+        "create",
+        "drop",
+        "move",
+        "overwrite",
+        "overwrite nothing",
+        "overwrite table",
+        "publish in place",
+        "recover",
+        "rollback",
+        "vacuum",
+    }
+)
+"""Who meets in the budgeted run there."""
+
+
+def pairs(ours: Collection[str], others: Collection[str]) -> Scenarios:
+    """Return all pairs; other tools among themselves are nothing of ours."""
+    return tuple(pair for pair in combinations_with_replacement((*ours, *others), 2) if pair[0] in ours)
+
 
 VARIANTS: Final = frozenset(
     {
@@ -41,7 +94,16 @@ VARIANTS: Final = frozenset(
     }
 )
 """Operations with other arguments: the budgeted run leaves them to the slow one."""
-BUDGETED_PAIRS: Final = tuple(pair for pair in PAIRS if not VARIANTS & {*pair})
+PAIRS: Final[Mapping[str, Scenarios]] = {
+    "": pairs(OURS, OTHERS),
+    "root": pairs(ROOT, ("insert", "insert overwrite", "move", "point back")),
+    "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes")),
+    "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")),
+}
+BUDGETED_PAIRS: Final[Mapping[str, Scenarios]] = {
+    "": tuple(pair for pair in PAIRS[""] if not VARIANTS & {*pair}),
+    **{kind: tuple(pair for pair in PAIRS[kind] if CORE.issuperset(pair)) for kind in ("root", "batches")},
+}
 
 DYING: Final = (
     "append",
@@ -68,24 +130,38 @@ OVERTAKEN: Final = ("append", "append in place", "overwrite", "create d2", "publ
 
 Not a rollback: it wants partitions just where such a call takes them, and nobody can tell whose doing it was.
 """
+PAUSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "root": ("append", "append in place", "overwrite", "overwrite nothing", "publish in place", "rollback"),
+    "uncompared root": ("append", "append in place", "overwrite", "overwrite nothing", "rollback to the beginning"),
+    "batches": ("append", "append in place", "overwrite", "overwrite table", "create", "publish", "rollback"),
+}
+"""The same of tables of other kinds."""
+BUILT: Final[Mapping[str, tuple[str, ...]]] = {
+    "root": ("append", "append in place", "overwrite", "rollback", "move", "vacuum"),
+    "uncompared root": ("append", "overwrite nothing", "rollback", "insert"),
+    "batches": ("append", "append d2 d3", "rollback", "move", "vacuum"),
+}
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
-TRIPLES: Final = tuple(
-    dict.fromkeys(
-        (
-            *((one, "recover", other) for one, other in product(DYING, BUILDING)),
-            *product(LATE, OVERTAKEN, ("append", "recover")),
-            *((one, "recover", one) for one in DYING),
-            *((one, "move", "recover") for one in ("append d1", "append in place d1")),
-            *((one, "append", "rollback") for one in DYING if one != "append"),
-            *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
-            *((one, "discard", "append") for one in ("publish", "publish in place")),
-            *((one, "move", one) for one in AGAIN),
-            *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
-            ("append once after a rollback", "rollback"),
-            ("batch", "append once", "batch"),
-            ("batch", "later batch", "batch"),
-            ("append once", "batch", "append once"),
+TRIPLES: Final[Mapping[str, Scenarios]] = {
+    "": tuple(
+        dict.fromkeys(
+            (
+                *((one, "recover", other) for one, other in product(DYING, BUILDING)),
+                *product(LATE, OVERTAKEN, ("append", "recover")),
+                *((one, "recover", one) for one in DYING),
+                *((one, "move", "recover") for one in ("append d1", "append in place d1")),
+                *((one, "append", "rollback") for one in DYING if one != "append"),
+                *((one, "recover", "discard") for one in ("publish", "publish in place", "stage")),
+                *((one, "discard", "append") for one in ("publish", "publish in place")),
+                *((one, "move", one) for one in AGAIN),
+                *(("append after a recovery", one) for one in ("rollback far", "overwrite", "publish", "recover")),
+                ("append once after a rollback", "rollback"),
+                ("batch", "append once", "batch"),
+                ("batch", "later batch", "batch"),
+                ("append once", "batch", "append once"),
+            )
         )
-    )
-)
+    ),
+    **{kind: tuple((one, "recover", other) for one, other in product(PAUSED[kind], BUILT[kind])) for kind in PAUSED},
+}
 """A write that dies, who resolves it, and who builds on that; few pairs that are worth as much."""

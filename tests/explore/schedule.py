@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from .worlds import KINDS
+
 What = Literal[
     "switch",
     "hour",
@@ -68,17 +70,20 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Actors by name in the order in which they begin, and deviations."""
+    """Actors by name in the order in which they begin, deviations, and the kind of table, by name."""
 
     actors: tuple[str, ...]
     deviations: tuple[Deviation, ...] = ()
+    kind: str = ""
 
     def __str__(self) -> str:
-        return f"{', '.join(self.actors)}: {' '.join(map(str, self.deviations))}".rstrip(": ")
+        kind = f"{self.kind}: " if self.kind else ""
+        return f"{kind}{', '.join(self.actors)}: {' '.join(map(str, self.deviations))}".rstrip(": ")
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
         """Read what ``str`` has written."""
+        kind, text = kind_in(text)
         names, _, marks = text.partition(":")
         by_sign = {sign: what for what, sign in SIGNS.items()}
         found = [_DEVIATION.fullmatch(one) for one in marks.split()]
@@ -87,7 +92,7 @@ class Schedule:
         deviations = (
             Deviation(int(one[1]), int(one[2]), by_sign[one[3]], int(one[4] or -1)) for one in found if one is not None
         )
-        return cls(tuple(name.strip() for name in names.split(",")), tuple(deviations))
+        return cls(tuple(name.strip() for name in names.split(",")), tuple(deviations), kind)
 
     @property
     def preemptions(self) -> int:
@@ -107,7 +112,14 @@ class Schedule:
             return number - (number > actor)
 
         kept = (one for one in self.deviations if actor not in {one.actor, one.to})
-        return Schedule(
-            self.actors[:actor] + self.actors[actor + 1 :],
-            tuple(replace(one, actor=moved(one.actor), to=moved(one.to)) for one in kept),
+        return replace(
+            self,
+            actors=self.actors[:actor] + self.actors[actor + 1 :],
+            deviations=tuple(replace(one, actor=moved(one.actor), to=moved(one.to)) for one in kept),
         )
+
+
+def kind_in(text: str) -> tuple[str, str]:
+    """Return the kind of table that a schedule begins with, and the rest."""
+    first, _, rest = text.partition(":")
+    return (first, rest.strip()) if first in KINDS else ("", text)

@@ -20,6 +20,7 @@ from tests.fuzz.history import CHANGING
 from .actors import ACTORS, ATOMIC
 from .run import Point, Reached, carried_out
 from .schedule import SWITCHES, Deviation, Schedule, What
+from .worlds import KINDS
 
 ROOT: Final = "mart/orders/_table_writer/"
 WEIGHTS: Final[dict[What, float]] = {
@@ -78,11 +79,11 @@ def have_in_common(place: Place, other: Place) -> bool:
 
 
 @cache
-def places_of(name: str) -> frozenset[Place]:
+def places_of(name: str, kind: str) -> frozenset[Place]:
     """Return all that an actor touches when it is alone; and of entries of others, which it may resolve, all."""
     if ACTORS[name].operation in ATOMIC:
         return ANYWHERE
-    steps = carried_out(Schedule((name,)), set()).steps
+    steps = carried_out(Schedule((name,), kind=kind), set()).steps
     return frozenset(place_of(one.point) for one in steps) | {("log", True), ("metastore", True)}
 
 
@@ -130,10 +131,12 @@ class Node:
 class Exploration:
     """Explores what a few actors do to one table."""
 
-    def __init__(self, actors: Sequence[str], bound: Bound, *, seed: int = 0) -> None:
+    def __init__(self, actors: Sequence[str], bound: Bound, *, kind: str = "", seed: int = 0) -> None:
         self._actors = tuple(actors)
+        self._kind = kind
+        self._weights: dict[What, float] = WEIGHTS | {"misreported": KINDS[kind].misreports}
         self._bound = bound
-        self._random = Random(f"{seed} {actors}")
+        self._random = Random(f"{seed} {kind}{actors}")
         self._outlines: set[tuple[str, str]] = set()
         self._is_whole = False
         self.figures = Figures()
@@ -145,7 +148,7 @@ class Exploration:
         With ``stops`` none after the first that fails.
         """
         begun = process_time()
-        orders = [Schedule(one) for one in dict.fromkeys(permutations(self._actors))]
+        orders = [Schedule(one, kind=self._kind) for one in dict.fromkeys(permutations(self._actors))]
         if 3 * len(orders) > schedules:
             orders = self._random.sample(orders, max(1, schedules // 3))
         roots = [node for node in map(self._carried_out, orders) if node]
@@ -159,7 +162,8 @@ class Exploration:
         """Carry out every schedule within the bound."""
         begun = process_time()
         self._is_whole = True
-        waiting = [self._carried_out(Schedule(one)) for one in dict.fromkeys(permutations(self._actors))]
+        orders = [Schedule(one, kind=self._kind) for one in dict.fromkeys(permutations(self._actors))]
+        waiting = [self._carried_out(one) for one in orders]
         while waiting and self.figures.schedules < most:
             node = waiting.pop(0)
             if node:
@@ -183,7 +187,7 @@ class Exploration:
         if not node.extensions:
             return None
         kinds = sorted({one.what for one in node.extensions})
-        kind = self._random.choices(kinds, [WEIGHTS[one] for one in kinds])[0]
+        kind = self._random.choices(kinds, [self._weights[one] for one in kinds])[0]
         chosen = [one for one in node.extensions if one.what == kind]
         return self._random.choices(chosen, [node.extensions[one] for one in chosen])[0]
 
@@ -234,7 +238,7 @@ class Exploration:
                     yield Deviation(point.actor, point.number, what), BUSY if is_busy else 1
                 elif what == "switch" or point.actor in claimants or trims:
                     for other in step.others:
-                        if any(have_in_common(place, one) for one in places_of(schedule.actors[other])):
+                        if any(have_in_common(place, one) for one in places_of(schedule.actors[other], schedule.kind)):
                             yield Deviation(point.actor, point.number, what, other), BUSY if is_busy else 1
 
     def _possible(self, step: Reached, *, may_preempt: bool, may_fail: bool, is_busy: bool) -> Iterator[What]:

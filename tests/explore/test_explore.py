@@ -5,7 +5,7 @@ A failing schedule is told, shortened, with the command that repeats it. See the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -15,9 +15,11 @@ from .scenarios import BUDGETED_PAIRS, PAIRS, TRIPLES
 from .schedule import Deviation, Schedule
 from .search import BUDGETED, SLOW, Bound, Exploration, Figures
 from .story import shortest, told
+from .worlds import KINDS
 
-PARTS = 10
+PARTS, FEW = 10, 2
 Scenarios = Sequence[tuple[str, ...]]
+BY_KIND = Mapping[str, Scenarios]
 
 
 @pytest.fixture(scope="module")
@@ -29,27 +31,37 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
         plugins.get_plugin("terminalreporter").write_line(f"\nexplored: {total}")
 
 
-def parts(scenarios: Scenarios, schedules: int, bound: Bound, *marks: pytest.MarkDecorator) -> list[object]:
-    name = "triples" if scenarios is TRIPLES else "pairs"
-    size = f"{bound.preemptions}-{bound.faults}"
+def parts(by_kind: BY_KIND, kind: str, schedules: int, bound: Bound, *marks: pytest.MarkDecorator) -> list[object]:
+    name = f"{kind} {'triples' if by_kind is TRIPLES else 'pairs'}".strip().replace(" ", "-")
+    size, number = f"{bound.preemptions}-{bound.faults}", FEW if kind else PARTS
     return [
-        pytest.param(scenarios[part::PARTS], schedules, bound, marks=marks, id=f"{name}-{size}-part-{part}")
-        for part in range(PARTS)
+        pytest.param(kind, by_kind[kind][part::number], schedules, bound, marks=marks, id=f"{name}-{size}-part-{part}")
+        for part in range(number)
     ]
 
 
 @pytest.mark.parametrize(
-    ("scenarios", "schedules", "bound"),
+    ("kind", "scenarios", "schedules", "bound"),
     [
-        *parts(BUDGETED_PAIRS, 2, BUDGETED),
-        *parts(TRIPLES, 6, BUDGETED),
-        *parts(PAIRS, 4, SLOW, pytest.mark.slow),
-        *parts(TRIPLES, 30, SLOW, pytest.mark.slow),
+        *parts(BUDGETED_PAIRS, "", 2, BUDGETED),
+        *parts(TRIPLES, "", 6, BUDGETED),
+        *parts(BUDGETED_PAIRS, "root", 2, BUDGETED),
+        *parts(BUDGETED_PAIRS, "batches", 2, BUDGETED),
+        *parts(PAIRS, "", 4, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "", 30, SLOW, pytest.mark.slow),
+        *parts(PAIRS, "root", 2, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "root", 5, SLOW, pytest.mark.slow),
+        *parts(PAIRS, "uncompared root", 2, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "uncompared root", 4, SLOW, pytest.mark.slow),
+        *parts(PAIRS, "batches", 2, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "batches", 7, SLOW, pytest.mark.slow),
     ],
 )
-def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures) -> None:
+def test_promises_hold_whoever_meets_whom(
+    kind: str, scenarios: Scenarios, schedules: int, bound: Bound, figures: Figures
+) -> None:
     for actors in scenarios:
-        exploration = Exploration(actors, bound)
+        exploration = Exploration(actors, bound, kind=kind)
         exploration.sample(schedules)
         figures.add(exploration.figures)
         if exploration.failures:
@@ -59,13 +71,14 @@ def test_promises_hold_whoever_meets_whom(scenarios: Scenarios, schedules: int, 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in EVERY_MUTATION])
 def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:
-    exploration = Exploration(mutation.actors, mutation.bound, seed=mutation.seed)
+    exploration = Exploration(mutation.actors, mutation.bound, kind=mutation.kind, seed=mutation.seed)
     with mutation.applied():
         exploration.sample(mutation.schedules, stops=True)
     assert exploration.failures
 
 
 def test_a_schedule_is_one_story() -> None:
-    schedule = Schedule(("append", "recover"), (Deviation(0, 37, "error"), Deviation(0, 41, "hour", 1)))
-    assert Schedule.parse(str(schedule)) == schedule
-    assert told(schedule) == told(schedule)
+    for kind in KINDS:
+        schedule = Schedule(("append", "recover"), (Deviation(0, 37, "error"), Deviation(0, 41, "hour", 1)), kind)
+        assert Schedule.parse(str(schedule)) == schedule
+        assert told(schedule) == told(schedule)

@@ -18,6 +18,7 @@ from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.publish.publisher import GaveWayError
+from table_writer.storage.object_store import visible_files
 from tests.publish.world import value_of
 
 from .oracle import Ids, Written
@@ -35,7 +36,7 @@ class Operations:
     def _rows(self, values: Collection[str], *, in_place: bool = False) -> dict[str, Ids]:
         """Return rows of one file in each partition; of two where files show one by one."""
         self._on.next_id += 10
-        first = {value: self._on.next_id + int(value[1:]) for value in values}
+        first = {value: self._on.next_id + int(value[1:] or 0) for value in values}
         return {value: frozenset({one, one + 5} if in_place else {one}) for value, one in first.items()}
 
     def _values(self, random: Random) -> list[str]:
@@ -267,25 +268,29 @@ class Operations:
         value = random.choice(self._on.partitions)
         ids = self._rows([value])[value]
         records = self._on.world.history().records
-        where = f"{self._on.root}dt={value}/"
+        where = f"{self._on.root}dt={value}/" if value else self._on.root
         resolved = [one for one in records if one.recorded_by != one.entry.write_id]
         targets = {key for one in resolved for named in one.entry.partitions for key in named.targets()}
-        is_added_to = any(key.startswith(where) for key in targets)
+        own = self._on.world.layout.own.key
+        is_added_to = any(key.startswith(where) and not key.startswith(own) for key in targets)
         raced, looks_late = self._raced(value), is_added_to or any(one.entry.rollback_to is not None for one in records)
-        self._on.world.store.delete([info.key for info in self._on.world.store.list(where)])
+        self._on.world.store.delete([info.key for info in visible_files(self._on.world.store, where)])
         blanks = self._blanks(random, value)
         self._on.world.written_by_another_tool(value, ids, blanks=blanks)
+        if not value:
+            self._on.world.pointed_by_another_tool(value, self._on.world.root)
         spelled = f"{value}{blanks * '_'}"
-        self._on.tell(f"another tool puts {spelled} to dt={value} with {set(ids)}{' in a race' * raced}")
+        self._on.tell(f"another tool puts {spelled} to {where} with {set(ids)}{' in a race' * raced}")
         self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
 
     def _blanks(self, random: Random, value: str) -> int:
         """Draw how another tool spells a partition; as it is spelled, where a write may be adding it just now."""
         drawn, world = random.randint(0, 2), self._on.world
+        if not has_spellings(column.type for column in world.table.partition_columns):
+            return 0
         names = world.metastore.get_partition_names(world.name)
-        here = [len(values[0]) - len(value) for values in names if value_of(values) == value]
-        has_several = has_spellings(column.type for column in world.table.partition_columns)
-        return drawn if has_several and not self._on.is_busy else here[0] if here else 0
+        here = [len(name) - len(value) for (name,) in names if name.rstrip() == value]
+        return drawn if not self._on.is_busy else here[0] if here else 0
 
     def drop(self, random: Random) -> None:
         value = random.choice(self._on.partitions)

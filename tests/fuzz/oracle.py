@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, value_of
@@ -91,6 +92,11 @@ class Oracle:
     planned_before: set[str] = field(default_factory=set)
     """Writes that were planned in a log that is deleted by now: what was published since, nobody can tell them."""
 
+    def __post_init__(self) -> None:
+        """Take in where readers of an unpartitioned table look before anybody has written to it."""
+        self._seen = self.locations()
+        self.current.update(self._seen)
+
     def blame(self, text: str) -> None:
         """Note what must not be."""
         self.wrong.append(text)
@@ -112,8 +118,7 @@ class Oracle:
 
     def locations(self) -> dict[str, str]:
         """Return where partitions are."""
-        stored = self.world.metastore._partitions[self.world.name]
-        return {value_of(values): Location.parse(one.location).key for values, one in stored.items()}
+        return {value: Location.parse(one).key for value, one in self.world.located().items()}
 
     def rows_at(self, key: str) -> list[int]:
         """Return what readers of a directory see."""
@@ -186,7 +191,11 @@ class Oracle:
 
     def _is_given_up(self, entry: LogEntry) -> bool:
         """Whether somebody else than its claimant has recorded that an entry was abandoned."""
-        found = [one for one in self.world.history().records if one.entry.version == entry.version]
+        records = self.world.history().records
+        found = [one for one in records if one.entry.version == entry.version]
+        if any(one.outcome is None for one in found):  # it ends as the recovery that has the last word on it
+            word = self.world.services().log.last_word(entry.version)
+            found = [one for one in records if one.entry.write_id == word != entry.write_id]
         is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
         return is_others and any(one.outcome is Outcome.ABANDONED for one in found)
 
@@ -360,6 +369,8 @@ class Oracle:
             entry = record.entry
             if record.outcome is Outcome.ABANDONED and entry.operation is Operation.WRITE:
                 self._require_unseen(entry, is_told=entry.write_id in self.told - self._published)
+            if record.outcome is Outcome.PUBLISHED and entry.operation is Operation.WRITE:
+                self._require_whole_switch(entry, record.superseded)
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value = value_of(one.values)
                 came = self.arrived.get((entry.version, value), NONE)
@@ -370,6 +381,14 @@ class Oracle:
                     self.blame(f"version {entry.version} is on record as published, and {sorted(missing)} never came")
                 if record.outcome is Outcome.ABANDONED and came:
                     self.blame(f"version {entry.version} is on record as abandoned, and {sorted(came)} have come")
+
+    def _require_whole_switch(self, entry: LogEntry, superseded: Collection[PartitionValues]) -> None:
+        """What is on record as published has switched in all of its partitions, one after another or at once."""
+        named = [one for one in entry.partitions if one.new_location is not None and not one.added]
+        values = {value_of(one.values) for one in named if one.values not in superseded}
+        seen = {one.value for one in self.effects if one.original.version == entry.version}
+        if missing := values - seen - self.once_wild - self.stale:
+            self.blame(f"version {entry.version} is on record as published, and {missing} never switched")
 
     def _write(self, value: str, entry: LogEntry, before: list[Effect], new: Ids) -> None:
         written = self.writes[entry.write_id]

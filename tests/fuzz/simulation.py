@@ -103,8 +103,8 @@ class Simulation:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = START
         self.world = self.make_world()
-        column = replace(self.world.table.partition_columns[0], type=self.partition_type)
-        table = replace(self.world.table, created_at_seconds=int(START), partition_columns=(column,))
+        columns = tuple(replace(one, type=self.partition_type) for one in self.world.table.partition_columns)
+        table = replace(self.world.table, created_at_seconds=int(START), partition_columns=columns)
         self.world.metastore.create_table(table)
         self.world.store.clock = lambda: self.now
         self.trace: list[str] = []

@@ -70,6 +70,11 @@ def value_of(values: PartitionValues) -> str:
     return "".join(values).rstrip()
 
 
+def values_of(value: str) -> PartitionValues:
+    """Return a partition's values; an unpartitioned table is its own only partition, without a name."""
+    return (value,) if value else ()
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
@@ -250,7 +255,7 @@ class TableWorld:
         uploads = []
         files = [(value, ids, number) for value, all_ids in rows.items() for number, ids in self._files(plan, all_ids)]
         for value, ids, number in files:
-            values = (value,) if value else ()
+            values = values_of(value)
             directory = plan.data_location.child(name_in(plan.table, values))
             key = f"{directory.key}part-00000-{plan.write_id}-{number}.json"
             upload_id = self.store.create_upload(key)
@@ -323,8 +328,9 @@ class TableWorld:
 
     def leftovers(self) -> list[str]:
         """Objects, uploads and registrations that neither a partition nor the newest word of the log needs."""
-        live = [Location.parse(one.location).key for one in self.partitions().values()]
-        live += [key for _, _, key in self.history().in_use()]
+        used = [Location.parse(one.location).key for one in self.partitions().values()]
+        used += [key for _, _, key in self.history().in_use()]
+        live = [key for key in used if key != self.layout.root.key]  # whose readers pass over what lies below
         data = [info.key for info in self.store.list(self.layout.all_data.key)]
         return [
             *(key for key in data if not key.startswith(tuple(live))),
@@ -434,6 +440,12 @@ class MetastoreDouble(FaultyWorld):
         self.metastore.drop_table(self.name)
         self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
 
+    def pointed_by_another_tool(self, value: str, location: str, *, blanks: int = 0) -> Partition:
+        if value:
+            return super().pointed_by_another_tool(value, location, blanks=blanks)
+        self.metastore.create_table(replace(self.table, location=location, hive_location=""))  # keeps its parameters
+        return self.partitions()[value]
+
     def become_unpartitioned(self) -> None:
         table = self.table
         self.metastore.drop_table(self.name)
@@ -459,6 +471,12 @@ class World(MetastoreDouble):
                 partition_columns=(Column("dt", "string"),),
             )
         )
+
+    def located(self) -> dict[str, str]:
+        """Return where each partition is, past all hooks."""
+        table = self.metastore._tables[self.name]
+        stored = self.metastore._partitions[self.name] if table.partition_columns else {(): table}
+        return {value_of(values): one.location for values, one in stored.items()}
 
     def wait_out_claims(self) -> None:
         self.skipped_seconds += self.wait_seconds

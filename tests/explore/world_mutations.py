@@ -1,0 +1,107 @@
+"""Broken rules of unpartitioned tables, and of a catalog in which partitions switch one after another."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .mutation import Mutation
+from .search import Bound
+
+COVERED_BELOW: Final = ("log.rules:_delete", "if layout is None or layout.write_id_of(one) is not None", "")
+
+MUTATIONS: Final = (
+    Mutation(
+        "an unpartitioned table is emptied, not dropped",
+        "publish.publisher:Publisher._with_emptied",
+        "nowhere = None if table.partition_columns else str(plan.data_location)",
+        "nowhere = None",
+        ("overwrite nothing",),
+        Bound(0, 0),
+        10,
+        kind="root",
+    ),
+    Mutation(
+        "a reader of the root does not look into the own directory",
+        "vacuum.due:InUse._seen_from",
+        "return self._inside if self._own.holds(place) else self._all",
+        "return self._all",
+        ("rollback to the beginning", "vacuum"),
+        Bound(1, 1),
+        100,
+        kind="root",
+    ),
+    Mutation(
+        "files of other tools in the root are no directory of ours: a write",
+        *COVERED_BELOW,
+        ("overwrite", "vacuum"),
+        Bound(1, 1),
+        500,
+        kind="root",
+    ),
+    Mutation(
+        "files of other tools in the root are no directory of ours: an append in place",
+        *COVERED_BELOW,
+        ("append in place", "vacuum"),
+        Bound(1, 1),
+        500,
+        kind="root",
+    ),
+    # batches
+    Mutation(
+        "batches: nothing is confirmed while a claim lasts",
+        "publish.recovery:Recovery._has_taken_effect",
+        "if entry.has_figures or not self._metastore.switches_at_once(table):",
+        "if entry.has_figures:",
+        ("overwrite", "append"),
+        Bound(1, 1),
+        1000,
+        kind="batches",
+    ),
+    Mutation(
+        "batches: a call without an answer is not sent again",
+        "metastore.glue:GlueMetastore._send",
+        'raise _lost(f"{what} got no answer: {error}", change.table) from error',
+        'refused = dict.fromkeys(entries, ("ThrottlingException", str(error)))',
+        ("append", "append", "recover"),
+        Bound(0, 1),
+        300,
+        kind="batches",
+    ),
+    Mutation(
+        "batches: what is seen after a lost answer proves nothing",
+        "publish.switch:Switch._read_back",
+        "if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):",
+        "if False:",
+        ("overwrite", "append"),
+        Bound(0, 2),
+        1000,
+        kind="batches",
+    ),
+    Mutation(
+        "batches: what is refused in part is in doubt",
+        "metastore.glue:GlueMetastore._carry_out_all",
+        "if not applied.total():",
+        "if True:",
+        ("overwrite",),
+        Bound(0, 1),
+        300,
+        kind="batches",
+        also=(
+            (
+                "publish.switch:Switch._read_back",
+                "if seen is Effect.SOME or isinstance(error, LostResponseError):",
+                "if isinstance(error, LostResponseError):",
+            ),
+        ),
+    ),
+    Mutation(
+        "batches: each call is in time",
+        "metastore.glue:GlueMetastore._carry_out_all",
+        "self._carry_out(change, before_send, applied)",
+        "self._carry_out(change, protocol.nothing if applied.total() else before_send, applied)",
+        ("overwrite", "append"),
+        Bound(1, 0),
+        500,
+        kind="batches",
+    ),
+)
