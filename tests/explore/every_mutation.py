@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import late_mutations, mutations, write_mutations
+from . import deep_mutations, late_mutations, mutations, write_mutations
 from .mutation import Mutation
 
 EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
     *mutations.MUTATIONS,
     *write_mutations.MUTATIONS,
     *late_mutations.MUTATIONS,
+    *deep_mutations.MUTATIONS,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import inspect
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,10 @@ from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
-from .search import BUDGETED, Bound
+from .run import begin_of
+from .schedule import Schedule
+from .search import BUDGETED, Bound, Exploration
+from .story import wrong_with
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,33 @@ class Mutation:
     function: str
     text: str
     broken: str
-    actors: tuple[str, ...]
+    actors: tuple[str, ...] = ()
     bound: Bound = BUDGETED
     schedules: int = 600  # of which one notices it
     seed: int = 0
 
     also: tuple[tuple[str, str, str], ...] = ()
     """Other guards of the same rule, each as function, text and what stands there: one alone is not missed."""
+
+    schedule: str = ""
+    """A schedule that notices it, where hardly one of thousands does: its points follow the calls."""
+
+    test: str = ""
+    """A test that notices it, where the oracle cannot, as node id."""
+
+    def is_noticed(self) -> bool:
+        """Whether a promise is broken with the rule: what comes before is done as it should be."""
+        if self.test:
+            command = [sys.executable, "-m", "tests.explore.unit", self.rule]
+            return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode == 0
+        schedule = Schedule.parse(self.schedule)
+        exploration = Exploration(self.actors, self.bound, seed=self.seed)
+        begin_of(self.actors or schedule.actors)
+        with self.applied():
+            if self.schedule:
+                return bool(wrong_with(schedule))
+            exploration.sample(self.schedules, stops=True)
+        return bool(exploration.failures)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

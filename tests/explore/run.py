@@ -11,7 +11,7 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 from uuid import UUID
 
@@ -495,9 +495,9 @@ def copied(value: Any) -> Any:
 
 
 def begin_of(actors: Collection[str]) -> Begin:
-    """Return what these actors find done."""
-    before = {one for name in actors for one in ACTORS[name].before}
-    return _begun(tuple(sorted(before, key=lambda one: (one in OTHERS, one))))
+    """Return what these actors find done: what each needs in its order, and last what other tools do alone."""
+    before = sorted({ACTORS[name].before for name in actors}, key=lambda one: (bool(one) and one[0] in OTHERS, one))
+    return _begun(tuple(dict.fromkeys(chain.from_iterable(before))))
 
 
 @cache
