@@ -136,6 +136,7 @@ APART: Final = {
         before=("dying append", "recover", "then overwrite", "then old call comes", "then days pass"),
     ),
     "stage overwrite d1": Actor("stage", ("d1",), mode=WriteMode.OVERWRITE_PARTITIONS),
+    "rollback to what was recovered": Actor("rollback", before=("dying append in place", "recover")),
     "then append in place": Actor("append_in_place"),
     "then move": Actor("move", ("d1",)),
     "then recover": Actor("recover"),

@@ -14,6 +14,8 @@ NOT_LOST: Final = ("publish.evidence:Evidence.lost_files", "return lost", "retur
 
 NO_WORD: Final = ("publish.recovery:Recovery._end_last", "if word == last.entry.write_id:", "if False:")
 """Whoever was refused has taken the last word: the third guard, while that mark is there."""
+BETWEEN_CALLS: Final = "tests/publish/test_between_calls.py"
+FILES_THERE: Final = "tests/publish/test_files_there.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
@@ -36,6 +38,13 @@ MUTATIONS: Final = (
         also=(("write.staged_writes:StagedWrites._publish", "publisher.require_unpublished(record.plan)", "pass"),),
     ),
     Mutation(
+        "no metastore change without a claim",
+        "publish.publisher:Publisher.publish",
+        "if not self._claimed.claim(look.entry):",
+        "if False:",
+        ("overwrite",),
+    ),
+    Mutation(
         "what a vacuum deletes is not done again",
         "log.rules:is_covered",
         "return _delete((one.entry for one in newer), entry, history.layout) or any(",
@@ -50,7 +59,7 @@ MUTATIONS: Final = (
         "log.rules:to_switch",
         "if state not in others)",
         "if state in {PartitionState.BEFORE, PartitionState.EMPTIED})",
-        ("old alter comes", "recover"),
+        test="tests/log/test_rules.py::test_a_recovery_sends_all_but_what_others_moved_and_nothing_where_nothing_is_left",
     ),
     Mutation(
         "nothing is confirmed that a late call may have done",
@@ -93,14 +102,14 @@ MUTATIONS: Final = (
         "publish.switch:Switch._drop",
         "values not in written and",
         "",
-        ("overwrite table",),
+        test=f"{BETWEEN_CALLS}::test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays",
     ),
     Mutation(
         "what is emptied already stays where it is",
         "publish.switch:Switch._changed",
         "current.location if is_empty else self._empty(entry, partition)",
         "self._empty(entry, partition)",
-        ("overwrite table",),
+        test=f"{BETWEEN_CALLS}::test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted",
     ),
     Mutation(
         "no publisher points readers at copies that a vacuum has given up",
@@ -110,19 +119,18 @@ MUTATIONS: Final = (
         schedule="publish, vacuum: 0@22>>>1 1@47>0",
     ),
     Mutation(
-        "a restore copies where files of abandoned entries lie",
-        "log.history:History.surplus",
-        "self._require_entries()",
-        "if version == self.newest:\n        return frozenset()",
-        ("restore",),
-        also=(NOT_COUNTED,),
+        "a restore shows no files of an abandoned entry",
+        "publish.restore:_check",
+        "if not there.is_all:",
+        "if False:",
+        test=f"{FILES_THERE}::test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up",
     ),
     Mutation(
         "a rollback copies where abandoned files may come",
         "log.history:History.surplus",
         "if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id",
         "if record.outcome is not Outcome.ABANDONED",
-        ("rollback",),
+        test=f"{FILES_THERE}::test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up",
         also=(NOT_COUNTED,),
     ),
     Mutation(
@@ -130,7 +138,9 @@ MUTATIONS: Final = (
         "log.history:History.surplus",
         "frozenset(one.name for _, _, named in adding for one in named.added) - part",
         "frozenset(one.name for _, by, named in adding if by.entry.version > version for one in named.added)",
-        ("rollback",),
+        ("rollback to what was recovered",),
+        Bound(0, 0),
+        10,
         also=(NOT_COUNTED,),
     ),
     Mutation(
@@ -138,7 +148,7 @@ MUTATIONS: Final = (
         "log.history:History.surplus",
         "and named.values not in record.superseded",
         "",
-        ("rollback",),
+        test=f"{FILES_THERE}::test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up_in_this_partition",
         also=(NOT_COUNTED,),
     ),
     Mutation(
@@ -146,7 +156,7 @@ MUTATIONS: Final = (
         "publish.publisher:Publisher.publish",
         "self._first_in_doubt(look.entry, records, staged.plan)",
         "pass",
-        ("append in place",),
+        test=f"{BETWEEN_CALLS}::test_nothing_is_added_where_a_vacuum_is_deleting",
     ),
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
@@ -173,7 +183,7 @@ MUTATIONS: Final = (
         "publish.recovery:Recovery._rebuild",
         "if in_place:",
         "if False:",
-        ("append in place", "recover"),
+        schedule="vacuum, recover, lose older outcome: 0@22>2 0@23>1 1@25>0",
     ),
     Mutation(
         "a call without an answer counts by the parameters",
@@ -204,7 +214,8 @@ MUTATIONS: Final = (
         "log.rules:foldable",
         "min((one.entry.version for one in history.in_doubt), default=history.newest) - 1",
         "history.newest - 1",
-        ("append",),
+        test="tests/log/test_fold.py::test_what_is_in_doubt_is_not_folded",
+        also=(("log.table_log:TableLog.save_fold", "if not agree(", "if False and not agree("),),
     ),
     Mutation(
         "what a recovery has ended is folded once it is verified",
@@ -232,7 +243,7 @@ MUTATIONS: Final = (
         "log.rules:counts_twice",
         "return any(partition.added",
         "return False and any(partition.added",
-        ("append",),
+        test="tests/log/test_fold.py::test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded",
     ),
     Mutation(
         "nobody takes the slot of a lost entry",
@@ -254,14 +265,6 @@ MUTATIONS: Final = (
         "log.history:History._ids_of",
         "found | own | recovered",
         "own | recovered",
-        ("discard",),
-    ),
-    Mutation(
-        "sources stay until the outcome is recorded",
-        "publish.switch:ClaimedEntries.switch",
-        "self._add_files(entry, files, deadline)",
-        "self._add_files(entry, files, deadline)\n"
-        "        self._store.delete([key for one in entry.partitions for key in one.sources().values()])",
-        ("append in place",),
+        test="tests/log/test_history.py::test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_names",
     ),
 )
