@@ -117,7 +117,29 @@ EARLIER: Final = {
     "then refused publish": Actor("refused_publish"),
 }
 """What is only ever found done."""
+LATER: Final = {
+    "then overwrite": Actor("overwrite"),
+    "then append in place": Actor("append_in_place"),
+    "then move": Actor("move", ("d1",)),
+    "then recover": Actor("recover"),
+    "then vacuum": Actor("vacuum"),
+    "then days pass": Actor("days_pass"),
+    "then lose outcome": Actor("lose_outcome"),
+    "then lose older outcome": Actor("lose_outcome", back=2),
+    "then old call comes": Actor("old_call_comes"),
+}
+"""The same once more, in what is found done: there each name is done once."""
 APART: Final = {
+    "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
+    "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
+    "append after an old call": Actor(
+        "append",
+        ("d2", "d3"),
+        before=("dying append", "recover", "then overwrite", "then old call comes", "then days pass"),
+    ),
+    "publish after its old call": Actor(
+        "publish", before=("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
+    ),
     "refusal lost after a vacuum": Actor(
         "days_pass", before=("refused overwrite", "then days pass", "then vacuum", "then lose outcome")
     ),
@@ -127,38 +149,19 @@ APART: Final = {
     "refusal lost under an append": Actor(
         "days_pass", before=("refused append in place", "then append in place", "then lose older outcome")
     ),
-    "publish after its old call": Actor(
-        "publish", before=("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
-    ),
-    "append after an old call": Actor(
-        "append",
-        ("d2", "d3"),
-        before=("dying append", "recover", "then overwrite", "then old call comes", "then days pass"),
-    ),
-    "stage overwrite d1": Actor("stage", ("d1",), mode=WriteMode.OVERWRITE_PARTITIONS),
-    "rollback to what was recovered": Actor("rollback", before=("dying append in place", "recover")),
-    "then append in place": Actor("append_in_place"),
-    "then move": Actor("move", ("d1",)),
-    "then recover": Actor("recover"),
-    "then old call comes": Actor("old_call_comes"),
-    "then lose older outcome": Actor("lose_outcome", back=2),
     "lose older outcome": Actor("lose_outcome", back=2, before=("append in place", "then overwrite", "then days pass")),
-    "overwrite d1": Actor("overwrite", ("d1",)),
-    "then days pass": Actor("days_pass"),
-    "then vacuum": Actor("vacuum"),
-    "then lose outcome": Actor("lose_outcome"),
-    "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
-    "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
-    "then overwrite": Actor("overwrite"),
     "rollback further": Actor("rollback", back=3),
     "rollback of files": Actor("rollback", before=("append in place",)),
+    "rollback to what was recovered": Actor("rollback", before=("dying append in place", "recover")),
+    "stage overwrite d1": Actor("stage", ("d1",), mode=WriteMode.OVERWRITE_PARTITIONS),
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
+    "overwrite d1": Actor("overwrite", ("d1",)),
     "create d2": Actor("create", ("d2",)),
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
-ACTORS: Final = OURS | OTHERS | EARLIER | APART
+ACTORS: Final = OURS | OTHERS | EARLIER | LATER | APART
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
