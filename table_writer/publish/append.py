@@ -29,6 +29,10 @@ CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
 
 
+class OwnFilesSeenError(ConflictError):
+    """Readers look at files of a write that is yet to be published, as far as the log was read."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carried:
     """The files of one partition that an append brings along; rows are known where this library wrote them all."""
@@ -150,7 +154,7 @@ class CarryOver:
                 own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
                 if own.keys() & files.keys():
                     name = self.plan.table.name
-                    raise ConflictError(
+                    raise OwnFilesSeenError(
                         f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log"
                         f" has published. Nothing was changed; run `table-writer recover {name}` first.",
                         **self.plan.named,

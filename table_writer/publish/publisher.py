@@ -29,7 +29,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
+from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
 from table_writer.publish.base import add_unseen, confirmed, unlisted
 from table_writer.publish.entry import (
     entry_of,
@@ -238,7 +238,7 @@ class Publisher:
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode is WriteMode.APPEND else {}
             targets = {one.values: str(one.new_location) for one in draft.partitions if one.values not in staying}
-            if carry_over.bring(carried, targets):
+            if self._brings(carry_over, carried, targets, state):
                 return None
             if not carried and not any(one.objects for one in replaced.locations):
                 break
@@ -259,6 +259,17 @@ class Publisher:
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+
+    def _brings(
+        self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], state: LogState
+    ) -> bool:
+        """Copy what an append brings along; returns whether to look again, as where others have just published it."""
+        try:
+            return carry_over.bring(carried, targets)
+        except OwnFilesSeenError:
+            if self._opened.log.read_state(listed_after=state.listed_after).newest == state.newest:
+                raise
+            return True
 
     def _hidden_note(self, plan: WritePlan, table: Table) -> tuple[str, ...]:
         """Say that what a catalog hides from a role, and the log does not know, is not replaced."""

@@ -87,9 +87,12 @@ class Recovery:
         return None if record.outcome is not None else self._end(record, table, newest=newest)
 
     def _is_wordless(self, record: SlotRecord) -> bool:
-        """Whether a recover entry is in doubt, and has not the last word on what it recovers."""
+        """Whether a recover entry is in doubt, and has not the last word on what it recovers.
+
+        What undoes the late call of an abandoned entry needs no word: it switches partitions within its claim.
+        """
         recovers = record.entry.recovers
-        is_in_doubt = record.outcome is None and recovers is not None
+        is_in_doubt = record.outcome is None and recovers is not None and record.entry.recovered_write_id != ""
         return is_in_doubt and self._log.last_word(recovers or 0) != record.entry.write_id
 
     def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:

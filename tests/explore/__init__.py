@@ -47,8 +47,9 @@ file           what it has
 `run`          carries one schedule out; the fuzzer's simulation and oracle do all but the switching
 `search`       which schedules: drawn from a seed within a bound of preemptions and faults, or all
 `story`        a failing schedule, shortened, as a person reads it
-`mutation`     a broken rule of the real code, with the actors who notice it; ``mutations``, ``write_mutations``,
-               ``late_mutations`` and ``world_mutations`` have them, ``rules.md`` says what they do not have
+`mutation`     a broken rule of the real code, with who notices it: actors who are explored, a schedule, or a test;
+               ``*mutations`` have them, ``rules.md`` says what they do not have
+`unit`         runs the tests that notice a broken rule
 ============== ===========================================================================================
 
 What is left out: switches at calls that commute with all that the other does (another place, or both read; entries and
@@ -69,5 +70,6 @@ By hand::
     python -m tests.explore --broken "a correction claims"
 
 A mutation names a function, a text in it and what stands there instead, so it follows the code until that text goes:
-then ``test_mutations`` says so. To add one, find actors whose exploration notices it by hand with ``--broken``.
+then its test says so. To add one, find actors whose exploration notices it by hand with ``--broken``. Where many
+things must have happened first, an actor has them done ``before``, so that few deviations are left to find.
 """

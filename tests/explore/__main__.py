@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 
 from .every_mutation import EVERY_MUTATION
+from .run import begin_of
 from .scenarios import PAIRS, TRIPLES
 from .schedule import Schedule
 from .search import Bound, Exploration, Figures
@@ -32,8 +33,10 @@ chosen = options.parse_args()
 broken = ExitStack()
 for one in EVERY_MUTATION if chosen.broken else ():
     if one.rule.startswith(chosen.broken):
+        begin_of(Schedule(one.actors, kind=one.kind))
         broken.enter_context(one.applied())
-        chosen.actors = chosen.actors or str(Schedule(one.actors, kind=one.kind))
+        chosen.actors = chosen.actors or (str(Schedule(one.actors, kind=one.kind)) if one.actors else None)
+        chosen.repeat = chosen.repeat or (one.schedule if not chosen.actors else None)
 
 if chosen.repeat:
     schedule = Schedule.parse(chosen.repeat)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from inspect import unwrap
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from .run import Run
 
 DAYS: Final = 10
+NOTHING: Final = re.compile("[Nn]othing of write|[Nn]othing was (published|changed)|changed nothing")
+"""What a caller is told of a staged write that nobody has published."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +110,60 @@ OTHERS: Final = {
 }
 EARLIER: Final = {
     "dying append": Actor("dying_append"),
+    "dying append in place": Actor("dying_append_in_place"),
+    "dying publish": Actor("dying_publish"),
+    "refused overwrite": Actor("refused_overwrite"),
+    "refused append in place": Actor("refused_append_in_place"),
     "dying overwrite table": Actor("dying_overwrite_table", ("d1",)),
     "then refused publish": Actor("refused_publish"),
 }
 """What is only ever found done."""
+LATER: Final = {
+    "then overwrite": Actor("overwrite"),
+    "then append in place": Actor("append_in_place"),
+    "then move": Actor("move", ("d1",)),
+    "then recover": Actor("recover"),
+    "then vacuum": Actor("vacuum"),
+    "then days pass": Actor("days_pass"),
+    "then lose outcome": Actor("lose_outcome"),
+    "then lose older outcome": Actor("lose_outcome", back=2),
+    "then old call comes": Actor("old_call_comes"),
+}
+"""The same once more, in what is found done: there each name is done once."""
 APART: Final = {
     "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
     "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
-    "then overwrite": Actor("overwrite"),
+    "append after an old call": Actor(
+        "append",
+        ("d2", "d3"),
+        before=("dying append", "recover", "then overwrite", "then old call comes", "then days pass"),
+    ),
+    "publish after its old call": Actor(
+        "publish", before=("stage overwrite d1", "dying publish", "then move", "then recover", "then old call comes")
+    ),
+    "refusal lost after a vacuum": Actor(
+        "days_pass", before=("refused overwrite", "then days pass", "then vacuum", "then lose outcome")
+    ),
+    "refusal in place lost after a vacuum": Actor(
+        "days_pass", before=("refused append in place", "then days pass", "then vacuum", "then lose outcome")
+    ),
+    "refusal lost under an append": Actor(
+        "days_pass", before=("refused append in place", "then append in place", "then lose older outcome")
+    ),
+    "lose older outcome": Actor("lose_outcome", back=2, before=("append in place", "then overwrite", "then days pass")),
     "rollback further": Actor("rollback", back=3),
     "rollback to the beginning": Actor("rollback", back=100),
     "rollback of files": Actor("rollback", before=("append in place",)),
+    "rollback to what was recovered": Actor("rollback", before=("dying append in place", "recover")),
+    "stage overwrite d1": Actor("stage", ("d1",), mode=WriteMode.OVERWRITE_PARTITIONS),
     "publish after a refusal": Actor("publish", before=("stage", "then refused publish")),
     "publish in place after a refusal": Actor("publish", before=("stage in place", "then refused publish")),
+    "overwrite d1": Actor("overwrite", ("d1",)),
     "create d2": Actor("create", ("d2",)),
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
-ACTORS: Final = OURS | OTHERS | EARLIER | APART
+ACTORS: Final = OURS | OTHERS | EARLIER | LATER | APART
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
@@ -192,8 +231,8 @@ class ChosenOperations(Operations):
         waiting = dict(self._on.waiting)
         try:
             return super().publish(random)
-        except MetastoreError as error:
-            if "Nothing of write" in error.message:
+        except (ConflictError, MetastoreError) as error:
+            if NOTHING.search(error.message) and "look first" not in error.message:
                 self._on.require_unpublished(self._on.staged[0])
             others = sum(ACTORS[one].operation in {"publish", "discard"} for one in self._on.schedule.actors)
             if not isinstance(error, OutcomeUnknownError) and others == 1:
@@ -229,6 +268,22 @@ class ChosenOperations(Operations):
         """An append that dies when it has claimed: as if it had never been, until somebody recovers it."""
 
         self._die_at("alter_partitions", self.append, random)
+
+    def dying_publish(self, random: Random) -> None:
+        """The same with a staged write."""
+        self._die_at("alter_partitions", self.publish, random)
+
+    def dying_append_in_place(self, random: Random) -> None:
+        """The same with an append in place that dies before its first copy."""
+        self._die_at("alter_partitions", self.append_in_place, random)
+
+    def refused_overwrite(self, random: Random) -> None:
+        """An overwrite that the metastore refuses: its entry is abandoned."""
+        self._die_at("alter_partitions", self.overwrite, random, MetastoreError("refused"))
+
+    def refused_append_in_place(self, random: Random) -> None:
+        """The same with an append in place: nothing of it is copied."""
+        self._die_at("alter_partitions", self.append_in_place, random, MetastoreError("refused"))
 
     def dying_overwrite_table(self, random: Random) -> None:
         """The same with an overwrite that dies before its drop."""
@@ -298,12 +353,12 @@ class ChosenOperations(Operations):
         self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
 
     def lose_outcome(self, _: Random) -> None:
-        """The newest outcome of a publish is lost, or was damaged and deleted."""
+        """An outcome of a publish is lost, or was damaged and deleted: the newest, or one further back."""
         world = self._on.world
         publishes = (one for one in world.history().records if one.entry.operation is not Operation.VACUUM)
         ended = [one.entry.version for one in publishes if one.outcome is not None]
-        if ended:
-            del world.store._objects[world.layout.outcome_key(ended[-1])]
+        if len(ended) >= self._actor.back:
+            del world.store._objects[world.layout.outcome_key(ended[-self._actor.back])]
             self._on.read_anew()
 
     def reset_log(self, random: Random) -> None:

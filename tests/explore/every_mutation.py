@@ -1,10 +1,10 @@
-"""All broken rules; ``rules.md`` says of which of the model's nothing is here, and why."""
+"""All broken rules; ``rules.md`` has those of which nothing is here, and why."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from . import late_mutations, mutations, world_mutations, write_mutations
+from . import deep_mutations, late_mutations, mutations, world_mutations, write_mutations
 from .mutation import Mutation
 
 EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
@@ -12,4 +12,5 @@ EVERY_MUTATION: Final[tuple[Mutation, ...]] = (
     *write_mutations.MUTATIONS,
     *late_mutations.MUTATIONS,
     *world_mutations.MUTATIONS,
+    *deep_mutations.MUTATIONS,
 )

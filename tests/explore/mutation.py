@@ -4,17 +4,21 @@ from __future__ import annotations
 import __future__
 
 import inspect
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from textwrap import dedent
 from types import FunctionType
 from typing import Any
 
-from .search import BUDGETED, Bound
+from .run import begin_of
+from .schedule import Schedule
+from .search import BUDGETED, Bound, Exploration
+from .story import wrong_with
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Mutation:
     function: str
     text: str
     broken: str
-    actors: tuple[str, ...]
+    actors: tuple[str, ...] = ()
     bound: Bound = BUDGETED
     schedules: int = 600  # of which one notices it
     seed: int = 0
@@ -34,6 +38,26 @@ class Mutation:
     also: tuple[tuple[str, str, str], ...] = ()
     """Other guards of the same rule, each as function, text and what stands there: one alone is not missed."""
 
+    schedule: str = ""
+    """A schedule that notices it, where hardly one of thousands does: its points follow the calls."""
+
+    test: str = ""
+    """A test that notices it, where the oracle cannot, as node id."""
+
+    def is_noticed(self) -> bool:
+        """Whether a promise is broken with the rule: what comes before is done as it should be."""
+        if self.test:
+            return self.rule in noticed_by_tests()
+        schedule = Schedule.parse(self.schedule)
+        exploration = Exploration(self.actors, self.bound, kind=self.kind, seed=self.seed)
+        begin_of(Schedule(self.actors, kind=self.kind))
+        is_sound = not self.schedule or not wrong_with(schedule)
+        with self.applied():
+            if self.schedule:
+                return is_sound and bool(wrong_with(schedule))
+            exploration.sample(self.schedules, stops=True)
+        return bool(exploration.failures)
+
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Break the rule in here."""
@@ -41,6 +65,13 @@ class Mutation:
             for one in ((self.function, self.text, self.broken), *self.also):
                 broken.enter_context(_replaced(*one))
             yield
+
+
+@cache
+def noticed_by_tests() -> frozenset[str]:
+    """Return the broken rules that their tests notice."""
+    command = [sys.executable, "-m", "tests.explore.unit"]
+    return frozenset(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines())
 
 
 @contextmanager

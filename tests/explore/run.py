@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 from uuid import UUID
 
@@ -487,9 +487,10 @@ def copied(value: Any) -> Any:
 
 
 def begin_of(schedule: Schedule) -> Begin:
-    """Return what the actors of a schedule find done."""
-    before = {one for name in schedule.actors for one in ACTORS[name].before}
-    return _begun(schedule.kind, tuple(sorted(before, key=lambda one: (one in OTHERS, one))))
+    """Return what the actors of a schedule find done: what each needs in its order; last what other tools do alone."""
+    needed = {ACTORS[name].before for name in schedule.actors}
+    before = sorted(needed, key=lambda one: (bool(one) and one[0] in OTHERS, one))
+    return _begun(schedule.kind, tuple(dict.fromkeys(chain.from_iterable(before))))
 
 
 @cache

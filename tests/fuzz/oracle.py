@@ -423,7 +423,8 @@ class Oracle:
 
     def _require_unseen(self, entry: LogEntry, *, is_told: bool) -> None:
         """What is on record as abandoned was never told to be published, nor seen."""
-        if is_told and not self.once_wild.issuperset(map(value_of, entry.partition_values)):
+        named = set(map(value_of, entry.partition_values))
+        if is_told and not (named and self.once_wild.issuperset(named)):
             self.blame(f"write {entry.write_id} is said to be published, and on record as abandoned")
         values = {one.value for one in self.effects if one.original.version == entry.version} - self.once_wild
         if values:

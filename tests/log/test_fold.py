@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, World
+from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
 MONTHS = 90 * 86_400.0
@@ -61,6 +62,30 @@ def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: Worl
     assert found.fold is not None
     assert len(found.records) < len(whole.records)
     assert said(found) == said(whole)
+
+
+def test_what_is_in_doubt_is_not_folded(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d0": frozenset({100})})
+    for number in range(4):
+        world.write({"d1": frozenset({number})})
+    world.vacuum()
+    assert [one.entry.version for one in recent(world).publishes_in_doubt] == [WRITES + 3]
+
+
+def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded(world: World) -> None:
+    world.write({"d1": frozenset({50})})
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d0": frozenset({100})}, plan=plan)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.skipped_seconds += 3 * 86_400.0
+    world.keeper.recover(T)
+    world.vacuum()
+    folded, whole = max(int(one[-20:]) for one in folds(world)), world.history()
+    assert [one.entry.recovers == folded for one in whole.records[-2:]] == [True, False], "of the two only the first"
+    assert said(recent(world)) == said(whole)
 
 
 def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:

@@ -555,6 +555,29 @@ def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_no
     assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
 
 
+def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(world: World) -> None:
+    unanswered(world)
+    with pytest.raises(OutcomeUnknownError):
+        world.write({"d1": frozenset({10})})
+    world.written_by_another_tool("d1", frozenset({77}))
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    world.metastore.pending.pop()()
+
+    def waits(_: float) -> None:
+        raise InterruptedError
+
+    def meanwhile(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call, world.sleep = None, waits
+            with pytest.raises(InterruptedError):
+                world.write({"d1": frozenset({20})})
+
+    world.metastore.on_call = meanwhile
+    world.keeper.recover(T)
+    assert world.rows()["d1"] == frozenset({77})
+
+
 @pytest.mark.parametrize("clock", ["wall", "both"])
 def test_what_was_looked_at_before_a_pause_is_looked_at_again(
     world: World, monkeypatch: pytest.MonkeyPatch, clock: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -17,6 +18,7 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.model.entry import Outcome
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, Fault, World
@@ -133,6 +135,45 @@ def test_a_partition_that_another_tool_fills_before_it_is_dropped_stays(world: W
     )
     world.keeper.rollback(T, version=0)
     assert world.rows() == {"d1": frozenset({99})}
+
+
+def insert(world: World) -> None:
+    """Another tool inserts into d1, wherever that is."""
+    world.store.put(f"{Location.parse(world.partitions()['d1'].location).key}theirs.json", b"[99]")
+
+
+def test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays(world: World) -> None:
+    at_metastore(world, "alter_partitions", "after", lambda: insert(world))
+    world.keeper.rollback(T, version=0)
+    assert world.rows() == {"d1": frozenset({99})}
+
+
+def test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted(world: World) -> None:
+    with world.inject(Fault("metastore", "drop_partition", 1, "before", DeathError)), suppress(DeathError):
+        world.keeper.rollback(T, version=0)
+    insert(world)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({99})}
+    assert world.partitions().keys() == {"d1"}
+
+
+def test_nothing_is_added_where_a_vacuum_is_deleting(world: World) -> None:
+    """Another tool has pointed readers back at its own place, once the vacuum had looked for the last time."""
+    old = world.written_by_another_tool("d1", frozenset({7})).location
+    world.write(TWO)
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+
+    def meanwhile(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("list_page", "before") and key == Location.parse(old).key and world.history().in_doubt:
+            world.store.on_call = None
+            world.pointed_by_another_tool("d1", old)
+            with pytest.raises(ConflictError, match="would add files to a location that version 3 of the log deletes"):
+                world.write({"d1": frozenset({10})}, plan=plan)
+
+    world.store.on_call = meanwhile
+    world.vacuum()
+    assert world.store.on_call is None
 
 
 def test_what_is_in_doubt_at_the_plan_and_trimmed_before_the_publish_is_a_conflict(world: World) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import NotThereError, files_there
@@ -189,3 +190,46 @@ def test_a_recovery_that_cannot_see_the_table_gives_its_own_claim_up(world: Worl
     world.keeper.recover(T)
     assert world.rows() == {**OLD, **NEW}
     assert world.history().in_doubt == ()
+
+
+def half_added(*values: str) -> World:
+    """A table of d1 and d2, and an append in place that dies when its first file is where readers look."""
+    world = World()
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    with world.inject(Fault("store", "copy", len(values), "after", DeathError)), pytest.raises(DeathError):
+        world.write({value: frozenset({10}) for value in values}, plan=plan)
+    return world
+
+
+def moved_away(world: World) -> None:
+    """Another tool moves d1, so that the append is given up there; a write replaces what the tool has put there."""
+    world.written_by_another_tool("d1", frozenset({77}))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write({"d1": frozenset({50})})
+
+
+def test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up() -> None:
+    world = half_added("d1")
+    moved_away(world)
+    assert world.history().records[1].outcome is Outcome.ABANDONED
+    world.keeper.rollback(T, version=1)
+    assert world.rows()["d1"] == {1}
+
+
+def test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up_in_this_partition() -> None:
+    world = half_added("d1", "d2")
+    moved_away(world)
+    assert world.history().records[1].superseded == {("d1",)}
+    world.keeper.rollback(T, version=3, partitions=["dt=d1"])
+    assert world.rows() == {"d1": {1}, "d2": {2, 10}}
+
+
+def test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up() -> None:
+    world = half_added("d1")
+    world.metastore.drop_partition(world.table, ("d1",))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert "may lie at" in world.keeper.restore(T).not_there.get("dt=d1", "")
+    assert "d1" not in world.rows()

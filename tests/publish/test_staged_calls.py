@@ -297,6 +297,20 @@ def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -
     assert world.rows() == {"01": frozenset({10})}
 
 
+def test_what_another_process_publishes_in_the_moment_before_the_look_is_said_to_be_published(world: World) -> None:
+    write_id = world.stage(NEW, plan=world.plan(WriteMode.APPEND))
+
+    def meanwhile(call: str, phase: str) -> None:
+        if (call, phase) == ("get_partitions", "before"):
+            world.metastore.on_call = None
+            world.keeper.publish(T, write_id)
+
+    world.metastore.on_call = meanwhile
+    result = world.keeper.publish(T, write_id)
+    assert result.repeated
+    assert result.version == 2
+
+
 def test_files_that_readers_are_pointed_at_are_not_discarded(world: World) -> None:
     write_id = world.stage(NEW)
     world.pointed_by_another_tool("d7", f"{world.layout.data(write_id)}dt=d1/")
