@@ -190,7 +190,7 @@ MUTATIONS: Final = (
         "publish.switch:Switch._read_back",
         "frozenset(one.values for one in is_sent)",
         "entry.partition_values",
-        schedule="append in place, overwrite, append: 0@36!late 2@1~",
+        schedule="append in place, overwrite, append: 0@37!late 2@1~",
         also=(CONFIRMED,),
     ),
     Mutation(

@@ -80,6 +80,7 @@ MUTATIONS: Final = (
         ("append d2 d3", "overwrite table", "insert d2"),
         Bound(2, 1),
         1000,
+        seed=2,
     ),
     Mutation(
         "an append lists placeholders",

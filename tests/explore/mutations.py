@@ -165,8 +165,8 @@ MUTATIONS: Final = (
     Mutation(
         "a call without an answer may yet be applied",
         "publish.switch:Switch._read_back",
-        "if seen is Effect.SOME or isinstance(error, LostResponseError):",
-        "if seen is Effect.SOME:",
+        "isinstance(error, LostResponseError) or any(",
+        "any(",
         ("overwrite", "append"),
     ),
     Mutation(
