@@ -253,12 +253,12 @@ def check_each(
 
 @dataclass(frozen=True, slots=True)
 class FilesThere:
-    """What lay at a location after a version, and whether that is all that lies there now."""
+    """What lay at a location after a version, and what else lies there now."""
 
     described: EntryPartition
     files: tuple[ObjectInfo, ...] = ()
-    is_all: bool = field(default=True, kw_only=True)
-    """``False``: files of other versions may lie there too, or come there."""
+    others: Collection[str] = ()
+    """Keys of files of other versions that may lie there too, or come there."""
 
 
 def files_there(
@@ -285,7 +285,7 @@ def files_there(
             raise NotThereError(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
-        return FilesThere(known, tuple(found), is_all=not later)
+        return FilesThere(known, tuple(found), later)
     left = history.left.get(location.place)
     if ours or (left is None and not later):
         raise NotThereError(
@@ -301,7 +301,7 @@ def files_there(
                     f"the {counted(len(listed), 'file')} that {'was' if len(listed) == 1 else 'were'} replaced",
                 )
             )
-    return FilesThere(_as_listed(values, location, found), tuple(found), is_all=not later)
+    return FilesThere(_as_listed(values, location, found), tuple(found), later)
 
 
 def _as_listed(values: PartitionValues, location: Location, found: Collection[ObjectInfo]) -> EntryPartition:

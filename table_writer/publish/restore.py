@@ -101,12 +101,11 @@ def _check(
     if values in lost:
         refuse_new_files(opened.store, history, opened.layout.root)
     there = files_there(opened.store, history, values, Location.parse(location))
-    if not there.is_all:
-        newest = history.current[values].version
+    if there.others:
         raise NotThereError(
-            f"files of an append that was given up may lie at {location}, too: add the partition by hand (ALTER TABLE"
-            f" {opened.table.name.sql} ADD PARTITION ... LOCATION), then roll it back to version {newest}, which"
-            " leaves them out"
+            f"files of an append that was given up may lie at {location}, too, or come there for a day: delete them"
+            f" ({few(sorted(there.others), most=3)}) and add the partition by hand (ALTER TABLE"
+            f" {opened.table.name.sql} ADD PARTITION ... LOCATION)"
         )
     return replace(there.described, old_location=None, new_location=location)
 

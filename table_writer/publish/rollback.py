@@ -88,7 +88,7 @@ def _separated(
     copies: dict[str, ObjectInfo] = {}
     for one in found:
         partition = one.described
-        if not one.is_all:
+        if one.others:
             location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
             prefix = Location.parse(str(partition.new_location)).key
             copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in one.files}
@@ -146,7 +146,7 @@ def _checked(
     return tuple(
         replace(one, described=replace(one.described, old_location=before.get(one.described.values)))
         for one in checked
-        if not (one.is_all and same_place(one.described.new_location, before.get(one.described.values)))
+        if one.others or not same_place(one.described.new_location, before.get(one.described.values))
     )
 
 

@@ -121,7 +121,7 @@ MUTATIONS: Final = (
     Mutation(
         "a restore shows no files of an abandoned entry",
         "publish.restore:_check",
-        "if not there.is_all:",
+        "if there.others:",
         "if False:",
         test=f"{FILES_THERE}::test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up",
     ),
