@@ -105,13 +105,12 @@ class Planner:
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spelled(df, existing)
-            refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
+            creates = mode is WriteMode.CREATE_PARTITIONS
+            refused = spelled if creates else frozenset[PartitionValues]()
             rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id, state = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        if spec is not None:
-            row_count, max_row_bytes = self._batch_limits(rows, data_schema, state)
-            spec = replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
+        spec = spec and self._with_limits(spec, rows, data_schema, state)
         keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
         based_on = self.base(carried if options.based_on is None else options.based_on, state)
@@ -139,8 +138,7 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
-        return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=taken)
+        return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if creates else ())
 
     def base(self, based_on: int | None, state: LogState) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
@@ -152,11 +150,14 @@ class Planner:
             )
         return based_on
 
-    def _batch_limits(self, rows: DataFrame, data_schema: StructType, state: LogState) -> tuple[int, int]:
+    def _with_limits(self, spec: UploadSpec, rows: DataFrame, data_schema: StructType, state: LogState) -> UploadSpec:
+        """Return how executors upload, with how many rows they take at a time."""
         if open_gateway(rows.sparkSession).runs_other_python(rows):
-            return 0, 0
+            return replace(spec, batch_rows=0, max_row_bytes=0)
         is_fixed = fixed_row_bytes(rows.schema) is not None
-        return batch_limits(rows.schema, 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json()))
+        seen_bytes = 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json())
+        row_count, max_row_bytes = batch_limits(rows.schema, seen_bytes)
+        return replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
 
     def prepare(
         self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()

@@ -87,13 +87,7 @@ MUTATIONS: Final = (
         Bound(0, 1),
         300,
         kind="batches",
-        also=(
-            (
-                "publish.switch:Switch._read_back",
-                "if seen is Effect.SOME or isinstance(",
-                "if isinstance(",
-            ),
-        ),
+        also=(("publish.switch:Switch._read_back", "if seen is Effect.SOME or isinstance(", "if isinstance("),),
     ),
     Mutation(
         "batches: each call is in time",
