@@ -14,7 +14,7 @@ from table_writer.model.entry import DeletedLocation, LogEntry, Operation
 from table_writer.model.location import Location
 
 from .test_history import abandoned, history, in_doubt, in_place, left, replacing
-from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
+from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry, published, rollback
 
 OLD = {"outcome_age_seconds": 100.0}
 NOTHING_GONE = Oldest(frozenset(range(1, 9)), frozenset(range(1, 9)), 0)
