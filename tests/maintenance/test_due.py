@@ -232,10 +232,15 @@ def test_a_partition_that_may_be_hidden_keeps_every_place_where_it_ever_was() ->
     back = replace(rollback(4, 0, D2), partitions=(replace(entry(4, D2).partitions[0], new_location=None),))
     source = replace(entry(5, D1, old=at("w2")).partitions[0], source=at("w5"), new_location=at("w2"))
     found = history(
-        entry(1, D1), entry(2, D1, old=at("w1")), entry(3, D2), back, replace(entry(5), partitions=(source,))
+        entry(1, D1, old=THEIRS),
+        entry(2, D1, old=at("w1")),
+        entry(3, D2),
+        back,
+        replace(entry(5), partitions=(source,)),
     )
     hidden, shown = in_use(found, [], lambda: "a filter"), in_use(found, [partition(at("w2"))], lambda: "a filter")
     assert all(hidden.meets(Location.parse(at(name)).place) for name in ("w1", "w2", "w5"))
+    assert hidden.meets(Location.parse(THEIRS).place)
     assert not hidden.meets(Location.parse(at("w3", D2)).place), "it shall not exist"
     assert not shown.meets(Location.parse(at("w1")).place), "the metastore shows it"
     assert not in_use(found, []).meets(Location.parse(at("w1")).place), "nothing is hidden"
