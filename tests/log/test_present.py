@@ -110,8 +110,6 @@ def test_a_rollback_that_a_recovery_has_carried_out_shows_the_earlier_rows(world
 
 
 def test_where_a_rollbacks_recovery_dies_between_its_records_the_rows_are_those_of_their_writer(world: World) -> None:
-    world: World,
-) -> None:
     world.write({"d1": frozenset({10, 11})})
     with world.inject(DIED), pytest.raises(DeathError):
         world.keeper.rollback(T, version=1)

@@ -157,8 +157,9 @@ def test_a_vacuum_that_was_interrupted_may_have_deleted_what_it_names(world: Wor
     world.skipped_seconds += 10 * 86_400
     with world.inject(Fault("store", "delete", 1, "before", StorageError)):
         assert world.vacuum().failures
-    with pytest.raises(InvalidInputError, match=r"deleted by a vacuum.*Of version 3 and newer ones no vacuum"):
+    with pytest.raises(InvalidInputError, match=r"deleted by a vacuum.*Of version 3 and newer ones no vacuum") as error:
         past(world, 1)
+    assert error.value.table == T
     assert set(past(world, 3)) == {"dt=d1", "dt=d2", "dt=d3"}
 
 
