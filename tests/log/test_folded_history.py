@@ -60,8 +60,8 @@ def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_o
 def test_a_fold_that_is_read_later_says_greater_ages() -> None:
     fold = fold_of(*full())
     read = Fold.from_json(fold.to_json(LAYOUT.root), root=LAYOUT.root, older_seconds=7.0)
-    ages = [(one.age_seconds, then.age_seconds) for one, then in zip(read.left, fold.left, strict=True)]
-    ages += [(one.age_seconds, then.age_seconds) for one, then in zip(read.current, fold.current, strict=True)]
+    ages = [(each.age_seconds, then.age_seconds) for each, then in zip(read.left, fold.left, strict=True)]
+    ages += [(each.age_seconds, then.age_seconds) for each, then in zip(read.current, fold.current, strict=True)]
     assert {now - then for now, then in ages} == {7.0}
 
 
@@ -130,7 +130,7 @@ def test_entries_before_a_fold_are_needed_where_a_partition_is_at_another_place_
     ids=["both there", "the one between gone", "another one gone"],
 )
 def test_a_folded_rollback_stays_while_an_entry_between_it_and_its_target_does(oldest: Oldest, stays: bool) -> None:
-    records = [published(one, **OLD) for one in (entry(1, D1), entry(2), rollback(3, 1), *map(entry, range(4, 7)))]
+    records = [published(each, **OLD) for each in (entry(1, D1), entry(2), rollback(3, 1), *map(entry, range(4, 7)))]
     found = after(fold_of(*records), published(entry(7, D1), **OLD), entry(8))
     assert (3 not in found.trimmable(99.0, oldest)) is stays
 
@@ -146,7 +146,7 @@ def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> N
 
 
 def test_of_folded_entries_those_go_that_ended_long_ago_and_on_which_nothing_depends() -> None:
-    records = [published(one, **OLD) for one in (entry(1), entry(2, D1), entry(3, D2), entry(4))]
+    records = [published(each, **OLD) for each in (entry(1), entry(2, D1), entry(3, D2), entry(4))]
     found = after(fold_of(*records), published(entry(5, D2, old=at("w3", D2)), **OLD), published(entry(6), **OLD))
     every = Oldest(frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4}), 0)
     assert found.trimmable(99.0, every) == {1, 3}, "2 says where a partition is, 4 ends the fold"
@@ -155,9 +155,9 @@ def test_of_folded_entries_those_go_that_ended_long_ago_and_on_which_nothing_dep
 
 
 def test_what_a_vacuum_deleted_that_a_fold_says_is_left_keeps_that_vacuum() -> None:
-    folded = fold_of(*(published(one, **OLD) for one in (entry(1, D1), entry(2, D1, old=at("w1")), entry(3))))
+    folded = fold_of(*(published(each, **OLD) for each in (entry(1, D1), entry(2, D1, old=at("w1")), entry(3))))
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
-    later = [published(one, **OLD) for one in (entry(4, D1, old=at("w2")), sweeps, entry(6))]
+    later = [published(each, **OLD) for each in (entry(4, D1, old=at("w2")), sweeps, entry(6))]
     found, every = after(folded, *later, entry(7)), Oldest(frozenset({1, 2, 3}), frozenset({1, 2, 3}), 0)
     assert left(found) == {at("w2"): 4}
     assert found.trimmable(99.0, every) == {1, 2, 6}, "who reads the fold would take the files to be there"

@@ -363,7 +363,9 @@ def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -
 
 def test_entries_that_tell_which_files_a_location_held_stay_while_it_does() -> None:
     old = {"outcome_age_seconds": 100.0}
-    records = [published(one, **old) for one in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))]
+    records = [
+        published(each, **old) for each in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))
+    ]
     assert history(*records).trimmable(99.0) == {4}
     replaced = [*records[:3], published(entry(4, D1, old=at("w1")), **old), published(entry(5), **old)]
     assert history(*replaced).trimmable(99.0) == frozenset(), "readers have left it, and it is not deleted"
@@ -478,7 +480,7 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
         "neither what readers see, nor theirs"
     )
-    sizes = {one.left_by: one.bytes for one in history(abandoned(entry(3, D1, D2))).left.values()}
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left.values()}
     assert sizes == {3: 2}
 
 

@@ -21,10 +21,10 @@ class Searched:
 
     def __init__(self, *records: SlotRecord | LogEntry, folded: int = 0, is_in_order: bool = True) -> None:
         all_records = history(*records).records
-        self.records = {one.entry.version: one for one in all_records}
+        self.records = {each.entry.version: each for each in all_records}
         self.fold: Fold | None = None
         if folded:
-            self.fold = history(*(one for one in all_records if one.entry.version <= folded)).folded("log-1")
+            self.fold = history(*(each for each in all_records if each.entry.version <= folded)).folded("log-1")
         self.is_in_order = is_in_order
         self.found: list[int] = []
         self.read_whole_count = 0

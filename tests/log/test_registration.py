@@ -133,8 +133,8 @@ def test_results_of_checks_are_read_oldest_first_and_belong_to_one_write(world: 
         put_check_results(world.store, world.layout, write_id, results)
         world.skipped_seconds += 1
     keys = check_keys(world.store, world.layout, "w1")
-    assert [one.name for one in read_check_results(world.store, keys[::-1])] == ["a", "b", "c"]
-    assert {one.message for one in read_check_results(world.store, keys)} == {"größer"}
+    assert [each.name for each in read_check_results(world.store, keys[::-1])] == ["a", "b", "c"]
+    assert {each.message for each in read_check_results(world.store, keys)} == {"größer"}
     assert len(check_keys(world.store, world.layout)) == 3
     assert {write_id_of_check(world.layout, key) for key in keys} == {"w1"}
     assert write_id_of_check(world.layout, world.layout.staged_key("w1")) is None
@@ -142,7 +142,7 @@ def test_results_of_checks_are_read_oldest_first_and_belong_to_one_write(world: 
     with pytest.raises(InvalidInputError, match=f"checks at {keys[0]} cannot be read"):
         read_check_results(world.store, keys)
     world.store.delete(keys[:1])
-    assert [one.name for one in read_check_results(world.store, keys)] == ["c"], "a file that is gone says nothing"
+    assert [each.name for each in read_check_results(world.store, keys)] == ["c"], "a file that is gone says nothing"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000, b'{"writer": 5, "renewed_every_seconds": {}}'])

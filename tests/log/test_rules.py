@@ -310,7 +310,7 @@ def test_a_lost_outcome_of_an_append_in_place_is_told_by_its_files(
 ) -> None:
     added = (AddedFile(name="a", size_bytes=1),)
     lost = replace(
-        LOST, partitions=tuple(replace(one, source=one.new_location, added=added) for one in LOST.partitions)
+        LOST, partitions=tuple(replace(each, source=each.new_location, added=added) for each in LOST.partitions)
     )
     now = {values: at("w2", values) for values in (D1, D2)}
     history = History(LAYOUT, [SlotRecord(lost, None, 0.0)])

@@ -321,7 +321,7 @@ def test_locations_stay_for_reasons_that_come_later_too() -> None:
     all_due = due(found, in_use(found, []), USUAL)
     (left,) = all_due.locations
     kept = all_due.keeping({left.location.place: "why"})
-    assert (kept.locations, [(one.location, one.reason) for one in kept.kept]) == ((), [(left.location, "why")])
+    assert (kept.locations, [(each.location, each.reason) for each in kept.kept]) == ((), [(left.location, "why")])
     assert kept.keeping({}).kept == kept.kept
     assert all_due.keeping({Location.parse(at("w9")).place: "why"}) == all_due
 
