@@ -315,6 +315,12 @@ def test_very_many_uploads_are_completed_elsewhere_and_fewer_here(files: int, by
     assert len(list(store.list(PREFIX))) == files
 
 
+def test_very_many_uploads_are_completed_here_where_there_is_nobody_else() -> None:
+    store = MemoryStore()
+    Completer(store, threads=2, many=3).complete(WRITE_ID, PREFIX, messages(store, 1, 4))
+    assert len(list(store.list(PREFIX))) == 4
+
+
 @pytest.mark.parametrize("error", [StorageError("no"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("ends_after", [0, 1, 10, 19])
 def test_what_fails_elsewhere_is_undone_by_the_prefix_alone(ends_after: int, error: BaseException) -> None:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from table_writer.log.files import is_named_by_us
+from table_writer.errors import StorageError
+from table_writer.log.files import (
+    add_files,
+    batches,
+    delete_keys,
+    existing_values,
+    files_at,
+    is_named_by_us,
+    listed_files,
+    listed_sources,
+    missing_files,
+    why_not_copied,
+    written_placeholders,
+)
+from table_writer.model.entry import AddedFile, EntryPartition
 from table_writer.model.location import Location
+from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
+from tests.doubles.memory_store import MemoryStore
 
-from .test_rules import LAYOUT, THEIRS, at
+from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry
 
 
 @pytest.mark.parametrize(
@@ -25,3 +43,120 @@ def test_a_file_is_named_by_us_if_it_bears_an_id_or_the_name_that_a_caller_gave_
 ) -> None:
     there = Location.parse(location)
     assert is_named_by_us(f"{there.key}{name}", there, LAYOUT) is ours
+
+
+def appended(*names: str) -> EntryPartition:
+    """An append in place of files to where another tool has put a partition; each has as many bytes as its name."""
+    added = tuple(AddedFile(name=name, size_bytes=len(name)) for name in names)
+    return replace(entry(1, D1).partitions[0], new_location=THEIRS, source=at("w1"), added=added)
+
+
+def store_of(partition: EntryPartition) -> MemoryStore:
+    store = MemoryStore()
+    for key in partition.sources().values():
+        store.put(key, key.rpartition("/")[2].encode())
+    return store
+
+
+def keys(store: MemoryStore, location: str) -> list[str]:
+    prefix = Location.parse(location).key
+    return [info.key.removeprefix(prefix) for info in store.list(prefix)]
+
+
+def test_files_are_added_from_where_the_write_has_put_them_and_twice_is_as_good_as_once() -> None:
+    wanted = appended("a", "bb")
+    store = store_of(wanted)
+    asked: list[str] = []
+    for copies in (2, 2):
+        add_files(store, [wanted], before_send=lambda: asked.append("may it?"))
+        assert (keys(store, THEIRS), len(asked)) == (["a", "bb"], copies)
+    assert missing_files(store, [wanted]) == {}
+
+
+def test_only_files_that_are_missing_or_of_another_size_are_copied() -> None:
+    wanted = appended("a", "bb", "ccc")
+    store, there = store_of(wanted), Location.parse(THEIRS).key
+    store.put(f"{there}a", b"a")
+    store.put(f"{there}bb", b"other")
+    assert missing_files(store, [wanted]) == {f"{there}bb": 2, f"{there}ccc": 3}
+    asked: list[str] = []
+    add_files(store, [wanted], before_send=lambda: asked.append("may it?"))
+    assert (missing_files(store, [wanted]), len(asked)) == ({}, 2)
+
+
+def test_nothing_is_added_where_a_source_is_gone_or_another_and_the_error_names_one() -> None:
+    wanted = appended("a", "bb", "ccc")
+    store = store_of(wanted)
+    sources = sorted(wanted.sources().values())
+    store.delete(sources[:1])
+    store.put(sources[1], b"other")
+    assert set(listed_sources(store, [wanted])) == {sources[2]}
+    with pytest.raises(StorageError, match=rf"2 files to be added are gone, for example {sources[0]}\."):
+        add_files(store, [wanted], before_send=int)
+    assert keys(store, THEIRS) == []
+
+
+def test_what_may_not_be_sent_any_more_is_not_sent() -> None:
+    wanted = appended("a")
+    store = store_of(wanted)
+
+    def too_late() -> None:
+        raise StorageError("too late")
+
+    with pytest.raises(StorageError, match="too late"):
+        add_files(store, [wanted], listed_sources(store, [wanted]), before_send=too_late)
+    assert keys(store, THEIRS) == []
+
+
+def test_a_partition_at_a_name_that_a_refused_publish_has_left_exists_once_another_tool_writes_there() -> None:
+    store = MemoryStore()
+    empty = LAYOUT.empty("w1", D1)
+    found = {
+        D1: Partition(values=D1, location=str(empty)),
+        D2: Partition(values=D2, location=THEIRS),
+        D3: Partition(values=D3, location="no location"),
+    }
+    store.put(f"{empty.key}_hidden", b"x")
+    assert (written_placeholders(store, LAYOUT, found), existing_values(store, LAYOUT, found)) == (set(), {D2, D3})
+    store.put(f"{empty.key}part-0", b"x")
+    assert (written_placeholders(store, LAYOUT, found), existing_values(store, LAYOUT, found)) == ({D1}, {D1, D2, D3})
+
+
+def test_at_the_root_only_what_its_readers_see_counts_and_elsewhere_all_but_another_tables() -> None:
+    store = MemoryStore()
+    for name in ("part-0", "_SUCCESS", "_table_writer/log/1", "dt=d1/_hidden", "dt=d1/_table_writer/owner.json"):
+        store.put(f"t/{name}", b"x")
+    assert [info.key for info in files_at(store, LAYOUT, LAYOUT.root)] == ["t/part-0"]
+    assert [info.key for info in files_at(store, LAYOUT, Location.parse(THEIRS))] == ["t/dt=d1/_hidden"]
+    assert set(listed_files(store, LAYOUT, LAYOUT.root)) == {"part-0"}
+
+
+def test_files_can_be_put_beside_new_ones_only_from_the_same_bucket_and_described_as_the_table() -> None:
+    there = Partition(values=D1, location=THEIRS)
+    assert why_not_copied(LAYOUT, there) == ""
+    assert why_not_copied(LAYOUT, replace(there, differs="is ORC")) == "is ORC"
+    far = replace(there, location="s3a://other/t/dt=d1/")
+    assert why_not_copied(LAYOUT, far) == "lies in another bucket, at s3a://other/t/dt=d1/"
+
+
+def test_what_is_too_long_to_be_held_is_cut_and_nothing_is_left_out() -> None:
+    assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
+    assert list(batches(range(4), 2)) == [[0, 1], [2, 3]]
+    assert list(batches([], 2)) == []
+
+
+def test_what_is_deleted_is_counted_and_a_batch_that_fails_is_told() -> None:
+    store = MemoryStore()
+    names = [f"k{number:04}" for number in range(2_500)]
+    for name in names:
+        store.put(name, b"")
+
+    def fail(call: str, phase: str, key: str) -> None:
+        if (call, phase, key) == ("delete", "before", "k1000"):
+            raise StorageError("refused")
+
+    store.on_call = fail
+    removed = delete_keys(store, names)
+    store.on_call = None
+    assert (removed.count, removed.failures) == (1_500, ["refused"])
+    assert len(list(store.list("k"))) == 1_000

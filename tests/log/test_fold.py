@@ -135,6 +135,16 @@ def test_a_damaged_fold_is_passed_over(world: World, damage: Callable[[bytes], b
     assert said(found) == said(world.history())
 
 
+def test_a_fold_that_was_passed_over_is_deleted_by_the_next_vacuum_that_folds(world: World) -> None:
+    (damaged,) = folds(world)
+    world.store.put(damaged, b"damaged")
+    for number in range(4):
+        world.write({"d1": frozenset({number})})
+    world.vacuum()
+    assert len(folds(world)) == 1
+    assert folds(world) != [damaged]
+
+
 def test_a_fold_of_another_log_is_passed_over(world: World) -> None:
     """As after a restore of the log's objects from a backup: the entry it ends with is another, or is not there."""
     (key,) = folds(world)

@@ -7,12 +7,21 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import History, Placement, SlotRecord, StateThen
-from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
+from table_writer.log.history import GivenUp, History, Placement, SlotRecord, StateThen
+from table_writer.model.entry import (
+    AddedFile,
+    DeletedLocation,
+    LogEntry,
+    Operation,
+    Outcome,
+    ReplacedLocation,
+    ReplacedObject,
+)
 from table_writer.model.location import Location
+from table_writer.model.table import VERSION_PARAMETER
 from table_writer.model.write import written_ids
 
-from .test_rules import D1, D2, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
+from .test_rules import D1, D2, D3, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
 
 OBJECT = ReplacedObject(key="t/dt=d1/part-0", size_bytes=7, etag="e")
 
@@ -291,3 +300,246 @@ def test_the_newest_key_of_each_stream_stays_and_what_voids_a_key() -> None:
     assert history(*records[:4], voids, *records[5:]).trimmable(99.0) == {1, 6}
     voids_nothing = replace(voids, entry=replace(voids.entry, rollback_to=4))
     assert history(*records[:4], voids_nothing, *records[5:]).trimmable(99.0) == {1, 5, 6}
+
+
+def in_place(version: int, name: str, *, location: str = at("w1"), **changes: object) -> LogEntry:
+    """An append of a file to a partition in place."""
+    one = entry(version, D1, old=location, **changes)
+    added = (AddedFile(name=name, size_bytes=1),)
+    partition = replace(one.partitions[0], new_location=location, source=one.partitions[0].new_location, added=added)
+    return replace(one, partitions=(partition,))
+
+
+def described(found: History, version: int | None = None) -> tuple[int | None, int, int] | None:
+    one = found.described(D1, Location.parse(at("w1")), version=version)
+    return one and (one.rows, one.bytes, one.files)
+
+
+def test_files_that_appends_in_place_have_added_count_once_each_and_only_once_they_are_published() -> None:
+    again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
+    found = history(entry(1, D1), in_place(2, "a"), again, abandoned(in_place(4, "b")), in_doubt(in_place(5, "c")))
+    assert described(found) == (2, 2, 2)
+    assert [described(found, version) for version in (1, 2, 3)] == [(1, 1, 1), (2, 2, 2), (2, 2, 2)]
+    moved = published(in_place(2, "a"), superseded=frozenset({D1}))
+    assert described(history(entry(1, D1), moved)) == (1, 1, 1)
+    back = replace(rollback(3, 1, D1), partitions=entry(1, D1).partitions)
+    assert described(history(entry(1, D1), in_place(2, "a"), back)) == (1, 1, 1), "a newer entry says what is there"
+    assert described(history(entry(1, D1), in_place(2, "a"), entry(3, D1)), 3) == (2, 2, 2)
+
+
+def test_of_files_that_were_only_added_beside_others_nothing_is_known() -> None:
+    assert described(history(in_place(2, "a"))) is None
+    assert described(history(in_place(2, "a"), in_place(3, "b"))) is None
+
+
+def test_what_lies_where_partitions_are_counts_each_added_file_once() -> None:
+    again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
+    found = history(entry(1, D1), in_place(2, "a"), again, in_place(4, "b"), entry(5, D2, old=THEIRS))
+    assert {values: one.files for values, one in found.held_now().items()} == {D1: 3, D2: 1}
+    assert history(in_place(2, "a")).held_now() == {}, "nobody has counted what it was added to"
+    swept = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=None),))
+    assert history(entry(1, D1), swept).held_now() == {}
+
+
+def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -> None:
+    refused = abandoned(in_place(4, "never"))
+    given_up = published(in_place(5, "late"), outcome=Outcome.ABANDONED, recorded_by="r9")
+    moved = published(in_place(6, "moved"), superseded=frozenset({D1}))
+    found = history(
+        entry(1, D1), in_place(2, "a"), in_place(3, "b"), refused, given_up, moved, in_doubt(in_place(7, "c"))
+    )
+    place = Location.parse(at("w1"))
+    assert found.surplus(place, 1) == {"a", "b", "late", "moved", "c"}
+    assert found.surplus(place, 2) == {"b", "late", "moved", "c"}
+    assert found.surplus(place, 7) == {"late", "moved", "c"}
+    assert found.surplus(Location.parse(at("w2")), 7) == frozenset()
+    again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
+    lost = published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="r3")
+    redone = history(entry(1, D1), lost, again)
+    assert (redone.surplus(place, 1), redone.surplus(place, 2)) == ({"a"}, frozenset()), (
+        "it has the version of the first"
+    )
+
+
+def test_entries_that_tell_which_files_a_location_held_stay_while_it_does() -> None:
+    old = {"outcome_age_seconds": 100.0}
+    records = [
+        published(each, **old) for each in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))
+    ]
+    assert history(*records).trimmable(99.0) == {4}
+    replaced = [*records[:3], published(entry(4, D1, old=at("w1")), **old), published(entry(5), **old)]
+    assert history(*replaced).trimmable(99.0) == frozenset(), "readers have left it, and it is not deleted"
+    sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=4),))
+    assert history(*replaced[:4], published(sweeps, **old), entry(6)).trimmable(99.0) == {1, 2, 3}
+
+
+def test_the_entry_that_a_recovery_is_finishing_stays_and_so_does_a_recovery_of_one_in_doubt() -> None:
+    old = {"outcome_age_seconds": 100.0}
+    first, second = published(entry(1), **old), published(entry(2), **old)
+    recovery = entry(3, operation=Operation.RECOVER, recovers=1)
+    assert history(first, second, in_doubt(recovery), entry(4)).trimmable(99.0) == {2}
+    again = published(entry(3, operation=Operation.RECOVER, recovers=2), **old)
+    assert history(first, in_doubt(entry(2)), again, entry(4)).trimmable(99.0) == {1}
+
+
+def test_a_vacuum_stays_as_long_as_an_entry_that_replaced_what_it_deleted() -> None:
+    old = {"outcome_age_seconds": 100.0}
+    deletes = tuple(DeletedLocation(location=at(name), replaced_by=by) for name, by in (("w1", 2), ("w9", None)))
+    sweeps = published(entry(3, operation=Operation.VACUUM, deletes=deletes), **old)
+    records = [published(entry(1, D1), **old), published(entry(2, D1, old=at("w1")), **old), sweeps]
+    assert history(*records, entry(4)).trimmable(99.0) == {1}, "2 says where the partition is"
+    gone = history(*records, published(entry(4, D1, old=at("w2")), **old), entry(5))
+    assert gone.trimmable(99.0) == {1, 2, 3}
+    young = [records[0], published(entry(2, D1, old=at("w1"))), sweeps, published(entry(4, D1, old=at("w2"))), entry(5)]
+    assert history(*young).trimmable(99.0) == {1}
+
+
+def versions_of_batches(*keys: tuple[str, str | None]) -> frozenset[int]:
+    records = [
+        published(entry(number + 1, idempotency_key=key, stream=stream), outcome_age_seconds=100.0)
+        for number, (key, stream) in enumerate(keys)
+    ]
+    return history(*records, entry(len(keys) + 1)).trimmable(99.0)
+
+
+def test_keys_of_single_calls_go_and_the_newest_batch_of_each_stream_stays() -> None:
+    assert versions_of_batches(("a/1", ""), ("a/2", "")) == {1, 2}
+    assert versions_of_batches(("a/1", "a"), ("a/2", "a"), ("b/1", "b")) == {1}
+    assert versions_of_batches(("a/b/1", None), ("a/b/2", None), ("a/3", None)) == {1}
+    assert versions_of_batches(("a/2", "a"), ("a/1", None)) == {2}, "what is sure counts"
+
+
+@pytest.mark.parametrize(
+    ("text", "late"), [("3", False), ("2", True), ("4", True), ("5", True), ("9", False), ("x", False), ("", False)]
+)
+def test_parameters_of_an_older_version_or_of_one_that_never_came_are_late(text: str, late: bool) -> None:
+    moved = published(in_place(5, "c"), superseded=frozenset({D1}))
+    found = history(entry(1, D1), in_place(2, "a"), in_place(3, "b"), abandoned(in_place(4, "d")), moved)
+    assert found.has_late_parameters(D1, {VERSION_PARAMETER: text}) is late
+    assert not found.has_late_parameters(D1, {})
+
+
+def test_parameters_of_the_entry_that_a_recovery_has_finished_are_not_late() -> None:
+    again = replace(in_place(4, "a", operation=Operation.RECOVER, recovers=3), write_id="r4")
+    found = history(entry(1, D1), entry(2), in_place(3, "a"), again)
+    assert not found.has_late_parameters(D1, {VERSION_PARAMETER: "3"})
+    assert found.has_late_parameters(D1, {VERSION_PARAMETER: "2"})
+    trimmed = replace(found, records=found.records[:1])
+    assert not trimmed.has_late_parameters(D1, {VERSION_PARAMETER: "1"})
+
+
+def test_lost_entries_after_a_version_are_told_and_make_every_other_place_somebody_elses() -> None:
+    found = replace(history(entry(1, D1), entry(2, D1, old=at("w1")), entry(6)), lost=(4, 5))
+    assert [found.lost_after(version) for version in (1, 3, 4, 5, 6)] == [4, 4, 5, None, None]
+    assert (found.last_slot, replace(found, lost=(7,)).last_slot, history().last_slot) == (6, 7, 0)
+    assert found.placement(D1, at("w2")) is Placement.IN_PLACE
+    assert found.placement(D1, at("w1")) is Placement.MOVED, "a lost entry may have put it back"
+    assert replace(found, lost=()).placement(D1, at("w1")) is Placement.BEHIND
+    assert replace(found, lost=(1,)).placement(D1, at("w1")) is Placement.BEHIND
+
+
+def given_up_entry(**changes: object) -> History:
+    """Version 2 was given up by the recovery of version 3, and its call may come late."""
+    record = published(entry(2, D1, old=at("w1")), outcome=Outcome.ABANDONED, recorded_by="w3")
+    recovery = entry(3, operation=Operation.RECOVER, recovers=2)
+    return history(entry(1, D1), replace(record, **changes), recovery)
+
+
+def test_where_a_late_call_of_a_given_up_entry_has_brought_a_partition_is_told() -> None:
+    found = given_up_entry()
+    assert found.brought_late(D1, at("w2")) == GivenUp(version=2, before=at("w1"))
+    assert found.placement(D1, at("w2")) is Placement.BEHIND
+    for location in (at("w1"), THEIRS, "no location", None):
+        assert found.brought_late(D1, location) is None
+    assert found.brought_late(D2, at("w2")) is None
+    assert given_up_entry(found={D1: THEIRS}).brought_late(D1, at("w2")) == GivenUp(version=2, before=THEIRS)
+
+
+def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_published_since() -> None:
+    assert given_up_entry(recorded_by="w2").given_up == {}
+    assert replace(given_up_entry(), unverified=()).given_up == {}
+    assert replace(given_up_entry(), unverified=(3,)).given_up != {}
+    assert replace(given_up_entry(), unverified=(9,)).given_up == {}
+    since = history(*given_up_entry().records, entry(4, D1, old=at("w1")))
+    assert since.given_up == {}, "its call is one of an older entry"
+    done = given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1}))
+    assert set(done.given_up.values()) == {GivenUp(version=2, before=at("w1"))}
+    assert given_up_entry(outcome=Outcome.PUBLISHED).given_up == {}
+    added = history(entry(1, D1), published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="w3"), entry(3))
+    assert replace(added, unverified=(3,)).given_up == {}, "an append in place moves nothing"
+    new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3")
+    assert replace(history(new, entry(3)), unverified=(3,)).given_up == {}, "there it was nowhere before"
+
+
+def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left() -> None:
+    fresh = abandoned(in_place(2, "a"))
+    assert left(history(entry(1, D1), fresh)) == {str(LAYOUT.data("w2")): 2}
+    schedule = replacing(2).replaced[0]
+    unseen = replace(schedule, location=at("w7"))
+    one = replace(entry(2, D1, old=at("w1")), replaced=(unseen, schedule, replace(schedule, location=at("w1"))))
+    assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
+        "neither what readers see, nor theirs"
+    )
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left.values()}
+    assert sizes == {3: 2}
+
+
+def test_readers_come_back_to_a_write_whose_first_entry_was_abandoned() -> None:
+    found = history(abandoned(entry(1, D1)), entry(2, D1, write_id="w1"))
+    assert left(found) == {}
+    assert left(history(abandoned(entry(1, D1)), abandoned(entry(2, D2)), entry(3, D1, write_id="w1"))) == {
+        str(LAYOUT.data("w2")): 2
+    }
+
+
+def test_a_state_is_sure_where_nobody_can_have_moved_the_partition_in_between() -> None:
+    bore_out = history(entry(1, D1), entry(2, D2), entry(3, D1, old=at("w1").replace("s3a", "s3")))
+    assert bore_out.state_at(2)[D1].sure
+    moved = history(entry(1, D1), entry(2, D2), entry(3, D1, old=THEIRS))
+    assert not moved.state_at(2)[D1].sure
+    assert moved.state_at(1)[D1].sure, "version 1 itself has put it there"
+    assert moved.state_at(2)[D1].location == at("w1")
+
+
+def test_partitions_that_were_never_moved_since_are_where_they_were() -> None:
+    found = history(entry(1, D1, D2), entry(2, D1, old=at("w1")), published(entry(3, D2), superseded=frozenset({D2})))
+    assert found.states_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w1", D2), known=True)}
+    assert found.states_at(2) == {D1: StateThen(at("w2"), known=True), D2: StateThen(at("w1", D2), known=True)}
+
+
+def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> None:
+    first = (entry(1, D1), entry(2, D1, old=at("w1")))
+    sweeps = entry(3, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
+    place, now = Location.parse(at("w1")), Location.parse(at("w2"))
+    assert not history(*first).is_deleted(place)
+    assert history(*first, sweeps).is_deleted(place)
+    assert history(*first, in_doubt(sweeps)).is_deleted(place), "it may be deleting it"
+    assert not history(*first, sweeps).is_deleted(now)
+    back = replace(rollback(4, 1, D1), partitions=(replace(entry(1, D1).partitions[0], old_location=at("w2")),))
+    assert not history(*first, sweeps, back).is_deleted(place)
+    again = entry(5, D1, old=at("w1"))
+    assert not history(*first, sweeps, back, again).is_deleted(place), "they have left it once more"
+    late = replace(sweeps, version=6)
+    assert history(*first, back, again, late).is_deleted(place), "by whatever the vacuum knew"
+
+
+def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left_alone() -> None:
+    one = published(entry(1, D1, D2, D3), superseded=frozenset({D1, D2}), found={D1: THEIRS})
+    assert one.left_alone == {D1: THEIRS, D2: None}
+    assert [named.values for named in one.switched] == [D3]
+    assert [named.values for named in replace(one, outcome=None).switched] == [D1, D2, D3]
+
+
+def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
+    records = (entry(1, D1), entry(2, D1, old=at("w1")), entry(3, D2))
+    found = replace(history(*records), unverified={2}, lost=(9,))
+    then = found.up_to(2)
+    assert (then.newest, set(then.current), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
+    assert then.layout == found.layout
+
+
+def test_all_that_a_vacuum_in_doubt_names_may_be_going() -> None:
+    sweeps = vacuum(3, at("w1"), at("w2"))
+    found = history(in_doubt(sweeps))
+    assert found.doomed == {Location.parse(at(name)).place for name in ("w1", "w2")}
+    assert history(sweeps).deleted.keys() == found.doomed

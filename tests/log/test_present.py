@@ -8,6 +8,7 @@ import pytest
 
 from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.log import table_log
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -89,6 +90,8 @@ def test_rows_of_a_publish_in_doubt_count_when_it_is_resolved(world: World, faul
     with world.inject(fault), pytest.raises(DeathError):
         world.write({"d1": frozenset({10, 11})}, plan=plan)
     now = told(world)
+    if fault is LOST:
+        assert seen(world).note == "version 2 is being published, or was left in doubt: `recover` resolves it"
     assert now == (("published", 1, 1) if fault is DIED else ("in doubt", None, None))
     world.wait_out_claims()
     world.keeper.recover(T)
@@ -106,6 +109,31 @@ def test_a_rollback_that_a_recovery_has_carried_out_shows_the_earlier_rows(world
     assert told(world) == ("published", 1, 1)
 
 
+def test_where_a_rollbacks_recovery_dies_between_its_records_the_rows_are_those_of_their_writer(world: World) -> None:
+    world.write({"d1": frozenset({10, 11})})
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.rollback(T, version=1)
+    world.wait_out_claims()
+    with world.inject(Fault("store", "put_if_absent", 4, "before", DeathError)), pytest.raises(DeathError):
+        world.keeper.recover(T)
+    history = world.history()
+    assert [record.entry.version for record in history.publishes_in_doubt] == [3], "its recovery is on record already"
+    assert world.rows()["d1"] == frozenset({1})
+    assert told(world) == ("published", 1, 1)
+
+
+def test_rows_whose_newest_entry_is_a_write_are_told_without_the_entries_before_a_fold(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 2)
+    for number in range(4):
+        world.write({"d1": frozenset({number}), "d2": frozenset({number})})
+    world.vacuum()
+    world.write({"d1": frozenset({7})})
+    world.store.put(world.layout.entry_key(1), b"damaged")
+    assert (told(world), told(world, "dt=d2")) == (("published", 7, 1), ("published", 5, 1))
+
+
 def test_what_another_tool_has_written_moved_or_dropped_has_no_version(world: World) -> None:
     world.written_by_another_tool("d9", frozenset({7}))
     assert told(world, "dt=d9") == ("not known", None, None)
@@ -113,6 +141,7 @@ def test_what_another_tool_has_written_moved_or_dropped_has_no_version(world: Wo
     world.written_by_another_tool("d1", frozenset({8}))
     assert told(world) == ("not known", None, None)
     assert "readers look elsewhere than where version 1 has put it" in seen(world).note
+    assert "another tool or a late call has moved it; `recover` says which" in seen(world).note
     world.metastore.drop_partition(world.table, ("d2",))
     assert (told(world, "dt=d2")[0], seen(world, "dt=d2").note) == ("missing", "another tool has dropped it")
     assert seen(world, "dt=d3").note == "it was never written"

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from table_writer.log.registration import FoundRegistration, read_registration, writer_identity
+from table_writer.errors import InvalidInputError
+from table_writer.log.registration import (
+    FoundRegistration,
+    check_keys,
+    put_check_results,
+    read_check_results,
+    read_registration,
+    write_id_of_check,
+    writer_identity,
+)
+from table_writer.model.check_result import CheckResult
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
 from tests.publish.world import DeathError, Fault, World, plain
 
 DAY = 86_400.0
@@ -86,6 +97,52 @@ def test_of_a_process_elsewhere_nobody_says_that_it_is_gone(
 def test_a_heartbeat_that_no_writer_has_counts_as_the_longest(world: World, every: object) -> None:
     registered = left_by_a_dead_writer(world, lambda fields: fields.update(renewed_every_seconds=every))
     assert registered.renewed_every_seconds == 3600.0
+
+
+@pytest.mark.parametrize("every", [0.5, 1, 3600.0])
+def test_a_writer_says_how_often_it_gives_a_sign(world: World, every: float) -> None:
+    registered = left_by_a_dead_writer(world, lambda fields: fields.update(renewed_every_seconds=every))
+    assert registered.renewed_every_seconds == every
+
+
+def test_what_is_registered_names_table_and_write_for_people(world: World) -> None:
+    registered = left_by_a_dead_writer(world)
+    staged = world.stage({"d1": frozenset({1})})
+    for key, write_id in ((registered.key, registered.write_id), (world.layout.staged_key(staged), staged)):
+        stored = world.store.get(key)
+        assert stored is not None
+        fields = json.loads(plain(stored.body))
+        assert (fields["format"], fields["table"], fields["write_id"]) == (1, str(world.name), write_id)
+
+
+def test_a_staged_record_of_another_write_is_none_and_a_registration_without_one_is_not_staged(world: World) -> None:
+    staged = world.stage({"d1": frozenset({1})}, expires_after_seconds=100.0)
+    stored = world.store.get(world.layout.staged_key(staged))
+    assert stored is not None
+    assert found(world, staged).expires_after_seconds == 100.0
+    world.store.put(world.layout.staged_key("other"), stored.body)
+    other = found(world, "other")
+    assert (dict(other.staged), other.is_staged, other.expires_after_seconds) == ({}, True, LONGEST_EXPIRY_SECONDS)
+    world.store.put(world.layout.registration_key("other2"), stored.body)
+    assert not found(world, "other2").is_staged
+
+
+def test_results_of_checks_are_read_oldest_first_and_belong_to_one_write(world: World) -> None:
+    for write_id, names in (("w1", ("a", "b")), ("w1", ("c",)), ("w1.more", ("d",))):
+        results = [CheckResult(name=name, severity="warn", passed=True, message="größer") for name in names]
+        put_check_results(world.store, world.layout, write_id, results)
+        world.skipped_seconds += 1
+    keys = check_keys(world.store, world.layout, "w1")
+    assert [each.name for each in read_check_results(world.store, keys[::-1])] == ["a", "b", "c"]
+    assert {each.message for each in read_check_results(world.store, keys)} == {"größer"}
+    assert len(check_keys(world.store, world.layout)) == 3
+    assert {write_id_of_check(world.layout, key) for key in keys} == {"w1"}
+    assert write_id_of_check(world.layout, world.layout.staged_key("w1")) is None
+    world.store.put(keys[0], b"[{]")
+    with pytest.raises(InvalidInputError, match=f"checks at {keys[0]} cannot be read"):
+        read_check_results(world.store, keys)
+    world.store.delete(keys[:1])
+    assert [each.name for each in read_check_results(world.store, keys)] == ["c"], "a file that is gone says nothing"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000, b'{"writer": 5, "renewed_every_seconds": {}}'])

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from table_writer.errors import InvalidInputError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.rules import (
+    QUERY_TAG,
+    Deadline,
     Effect,
     PartitionState,
     Standing,
@@ -24,10 +27,11 @@ from table_writer.log.rules import (
     published_with_key,
     rebuilt_outcome,
     recovered_state,
+    require_same_query,
     standing,
     to_switch,
 )
-from table_writer.model.entry import DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
+from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, every_partition
@@ -223,6 +227,15 @@ def test_a_recovery_rolls_forward_where_only_late_calls_of_this_library_have_bee
     assert recovered_state(history, unknown, THEIRS) is PartitionState.BEFORE
 
 
+def test_a_recovery_of_an_append_in_place_goes_by_whether_its_files_are_there() -> None:
+    history = History(LAYOUT, [published(entry(1, D1))])
+    added = (AddedFile(name="a", size_bytes=1),)
+    wanted = replace(entry(2, D1, old=at("w1")).partitions[0], new_location=at("w1"), source=at("w2"), added=added)
+    assert recovered_state(history, wanted, at("w1"), copied=True) is PartitionState.DONE
+    assert recovered_state(history, wanted, at("w1")) is PartitionState.BEFORE
+    assert recovered_state(history, wanted, THEIRS, copied=True) is PartitionState.SUPERSEDED
+
+
 LOST = entry(2, D1, D2, old=at("w1"))
 
 
@@ -238,6 +251,13 @@ LOST = entry(2, D1, D2, old=at("w1"))
         ([SlotRecord(vacuum(3, LAYOUT.data("w2")), None, 0.0)], True),  # it may have deleted them already
         ([published(vacuum(3, LAYOUT.data("w2")), outcome=ABANDONED)], False),
         ([published(vacuum(3, LAYOUT.data("w1")))], False),
+        ([published(entry(4, D1, operation=Operation.RECOVER, recovers=3))], True),  # that one was claimed over it
+        ([published(entry(4, D1, operation=Operation.RECOVER, recovers=3), outcome=ABANDONED)], False),
+        ([SlotRecord(entry(4, D1, operation=Operation.RECOVER, recovers=3), None, 0.0)], False),
+        ([published(entry(4, D1, operation=Operation.RECOVER, recovers=2))], False),  # its own recovery
+        ([published(entry(4, D1, operation=Operation.RECOVER, recovers=1))], False),
+        ([published(entry(4, D1, operation=Operation.RECOVER))], False),
+        ([published(entry(4, D3, operation=Operation.RECOVER, recovers=3))], False),
         ([], False),
     ],
 )
@@ -279,6 +299,30 @@ def test_a_lost_outcome_is_that_of_the_recovery_which_carried_the_entry_out() ->
     assert rebuilt_outcome(history, LOST, {}, {}) == (PUBLISHED, {D1})
     given_up = History(LAYOUT, [SlotRecord(LOST, None, 0.0), replace(found, outcome=ABANDONED), after])
     assert rebuilt_outcome(given_up, LOST, {}, {}) == (ABANDONED, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("copied", "expected"),
+    [({D1: True}, PUBLISHED), ({D1: None}, PUBLISHED), ({D1: False}, ABANDONED), ({D1: False, D2: True}, PUBLISHED)],
+)
+def test_a_lost_outcome_of_an_append_in_place_is_told_by_its_files(
+    copied: dict[PartitionValues, bool | None], expected: Outcome
+) -> None:
+    added = (AddedFile(name="a", size_bytes=1),)
+    lost = replace(
+        LOST, partitions=tuple(replace(each, source=each.new_location, added=added) for each in LOST.partitions)
+    )
+    now = {values: at("w2", values) for values in (D1, D2)}
+    history = History(LAYOUT, [SlotRecord(lost, None, 0.0)])
+    assert rebuilt_outcome(history, lost, now, copied) == (expected, frozenset())
+
+
+def test_a_lost_outcome_of_what_drops_partitions_is_told_by_their_absence() -> None:
+    dropped = replace(rollback(2, 0), partitions=(replace(LOST.partitions[0], new_location=None),))
+    history = History(LAYOUT, [SlotRecord(dropped, None, 0.0)])
+    assert rebuilt_outcome(history, dropped, {}) == (PUBLISHED, frozenset())
+    assert rebuilt_outcome(history, dropped, {D1: EMPTY}) == (PUBLISHED, frozenset())
+    assert rebuilt_outcome(history, dropped, {D1: at("w1")}) == (ABANDONED, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -349,6 +393,142 @@ def test_the_keys_of_batches_and_of_single_calls_never_meet() -> None:
     assert published_with_key([of_stream], Key("orders/2")) is None
     for key in (Key("orders/2"), batch("orders/2")):
         assert published_with_key([older], key) == older, "an older version wrote it, and nobody knows"
+
+
+def test_the_newest_batch_of_a_stream_is_a_write_that_counts() -> None:
+    first, second = (entry(number, D1, idempotency_key=f"a/b/{number}", stream="a/b") for number in (1, 2))
+    assert newest_of_stream([published(first), published(second)], "a/b") == second
+    assert newest_of_stream([published(first), published(second, outcome=ABANDONED)], "a/b") == first
+    assert newest_of_stream([published(first), published(second), published(rollback(3, 1, D1))], "a/b") == first
+    again = replace(second, version=3, operation=Operation.RECOVER, recovers=2)
+    assert newest_of_stream([published(first), published(again)], "a/b") == first
+    assert newest_of_stream([published(first)], "a") is None
+    older = replace(second, stream=None)
+    assert newest_of_stream([published(older)], "a/b") == older, "an older version did not say the stream"
+    assert newest_of_stream([], "a/b") is None
+
+
+def test_a_key_counts_by_the_rollbacks_of_its_partition_alone() -> None:
+    keyed = published(entry(2, D1, idempotency_key="k"))
+    records = [published(entry(1, D1)), keyed, published(rollback(3, 1, D2)), published(entry(4, D1))]
+    assert is_kept(keyed, records)
+    assert is_kept(records[3], [*records, published(rollback(5, 4, D1))]), "to itself"
+    twice = [*records[:2], published(rollback(3, 1, D1)), published(rollback(4, 2, D1)), published(rollback(5, 3, D1))]
+    assert not is_kept(keyed, twice), "version 3 was without it"
+    assert is_kept(keyed, [*twice, published(rollback(6, 4, D1))])
+
+
+BATCH = entry(7, D1, idempotency_key="q/5", stream="q", tags={QUERY_TAG: "id-1"})
+
+
+@pytest.mark.parametrize("query_ids", [["id-1"], ["id-2", "id-1"]])
+def test_a_batch_of_the_query_that_wrote_the_newest_is_let_through_whatever_its_number(query_ids: list[str]) -> None:
+    for number in (0, 5, 6):
+        require_same_query(BATCH, batch(f"q/{number}"), query_ids)
+
+
+def test_a_batch_of_another_query_is_refused_and_both_queries_are_named() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        require_same_query(BATCH, batch("q/6"), ["id-3", "id-2"])
+    text = str(error.value)
+    assert "batch 6 of query_name='q'" in text
+    assert "checkpoint (id-2, id-3) than the one (id-1)" in text
+    assert "'q/5' as version 7" in text
+    assert error.value.table == "mart.t"
+
+
+def test_where_nobody_knows_the_query_only_an_earlier_batch_than_the_newest_is_refused() -> None:
+    for number in (5, 6):
+        require_same_query(BATCH, batch(f"q/{number}"), [])
+    with pytest.raises(InvalidInputError, match="another checkpoint than the one that has written"):
+        require_same_query(BATCH, batch("q/4"), [])
+    untold = replace(BATCH, tags={})
+    require_same_query(untold, batch("q/4"), ["id-2"])
+    require_same_query(None, batch("q/0"), ["id-2"])
+
+
+@pytest.mark.parametrize(
+    ("deleted", "meets"),
+    [
+        (THEIRS, False),  # the listed files of other tools alone: nothing below
+        (f"{THEIRS}below/", True),
+        (at("w2"), True),
+        (str(LAYOUT.data("w2")), True),
+        (str(LAYOUT.data("w3")), False),
+    ],
+)
+def test_a_vacuum_meets_a_write_where_it_deletes_what_readers_shall_see_or_what_is_copied(
+    deleted: str, meets: bool
+) -> None:
+    added = (AddedFile(name="a", size_bytes=1),)
+    partition = replace(entry(9, D1).partitions[0], new_location=f"{THEIRS}below/", source=at("w2"), added=added)
+    draft = replace(entry(9, D1, base_version=5), partitions=(partition,))
+    expected = Standing.DELETED if meets else Standing.UNRELATED
+    assert standing(published(vacuum(6, deleted)), draft, (), layout=LAYOUT) is expected
+
+
+def test_a_compaction_by_another_changes_no_rows_and_is_no_conflict() -> None:
+    compacted = entry(6, D1, operation=Operation.COMPACT)
+    draft = entry(7, D1, base_version=5)
+    assert standing(published(compacted), draft, ()) is Standing.EARLIER
+    assert standing(SlotRecord(compacted, None, 0.0), draft, ()) is Standing.IN_DOUBT
+
+
+class Clocks:
+    """A clock that goes on while the machine is suspended, the wall clock, and the store's age of the claim."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, age: float | None = None) -> None:
+        self.boot, self.wall, self.age, self.asked = 50.0, 1_000.0, age, 0
+        monkeypatch.setattr("table_writer.log.rules.wall_seconds", lambda: self.wall)
+        self.deadline = Deadline(100.0, lambda: self.boot, claim_age=self.claim_age)
+
+    def claim_age(self) -> float | None:
+        self.asked += 1
+        return self.age
+
+    def pass_on(self, seconds: float, *, wall: float | None = None) -> None:
+        self.boot += seconds
+        self.wall += seconds if wall is None else wall
+
+
+def test_a_deadline_allows_what_ends_in_time_and_asks_no_store_while_clocks_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = Clocks(monkeypatch)
+    clocks.pass_on(60.0, wall=61.0)
+    assert clocks.deadline.allows(40.0)
+    assert not clocks.deadline.allows(40.1)
+    assert clocks.asked == 0
+    assert not clocks.deadline.has_leapt()
+
+
+@pytest.mark.parametrize(
+    ("age", "allowed"),
+    [(None, 10.0), (90.0, 10.0), (50.0, 50.0), (20.0, 80.0), (0.0, 80.0)],
+    ids=["nobody knows", "paused", "paused for less", "somebody set the clock", "younger than the clock says"],
+)
+def test_where_clocks_disagree_the_claims_own_age_decides_and_else_the_longer_time(
+    monkeypatch: pytest.MonkeyPatch, age: float | None, allowed: float
+) -> None:
+    clocks = Clocks(monkeypatch, age)
+    clocks.pass_on(20.0, wall=90.0)
+    assert clocks.deadline.allows(allowed)
+    assert not clocks.deadline.allows(allowed + 0.1)
+    assert clocks.asked == 1, "what it has missed is known from then on"
+    assert clocks.deadline.has_leapt()
+    clocks.pass_on(5.0)
+    assert clocks.deadline.allows(allowed - 5.0)
+    assert not clocks.deadline.allows(allowed - 4.9)
+    assert clocks.asked == 1
+
+
+@pytest.mark.parametrize(("wall", "leapt"), [(20.0, False), (30.0, False), (30.1, True), (10.0, False), (9.9, True)])
+def test_a_leap_is_more_than_ten_seconds_between_two_clocks(
+    monkeypatch: pytest.MonkeyPatch, wall: float, leapt: bool
+) -> None:
+    clocks = Clocks(monkeypatch)
+    clocks.pass_on(20.0, wall=wall)
+    assert clocks.deadline.has_leapt() is leapt
 
 
 def test_no_call_comes_a_day_after_it_was_sent() -> None:

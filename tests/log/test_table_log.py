@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log import table_log
+from table_writer.log.fold import Oldest
+from table_writer.log.history import LATE_CALL_SECONDS, History
 from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 
-from .test_rules import D1, D2, LAYOUT, batch, entry
+from .test_rules import D1, D2, LAYOUT, at, batch, entry, published
 
 
 class Log:
@@ -381,3 +383,64 @@ def test_a_trim_says_so_first_and_entries_go_before_their_outcomes_and_nothing_e
         LAYOUT.outcome_key(1),
         LAYOUT.outcome_key(2),
     ]
+
+
+def test_a_claim_that_does_not_stand_has_no_age() -> None:
+    of = Log(1)
+    of.now += 7
+    assert of.log.claim_age(entry(1, D1)) == 7.0
+    assert of.log.claim_age(entry(2, D1)) is None
+
+    def fail(call: str, phase: str, key: str) -> None:
+        raise StorageError("no answer")
+
+    of.store.on_call = fail
+    assert of.log.claim_age(entry(1, D1)) is None, "nobody can say"
+
+
+def test_the_last_word_is_the_first_that_was_taken_and_a_damaged_one_is_nobodys_here() -> None:
+    of = Log(2)
+    assert of.log.last_word(1) == ""
+    assert of.log.take_last_word(1, "w1") == "w1"
+    assert of.log.take_last_word(1, "r2") == "w1"
+    of.store.put(f"{LAYOUT.log_prefix}last-word-{2:020}", b"\xff\xfe")
+    assert of.log.take_last_word(2, "w2") not in {"", "w2"}
+
+
+def test_how_partitions_came_to_where_they_are_is_looked_up_in_all_records_though_some_are_lost() -> None:
+    of = Log(4)
+    of.store.delete([LAYOUT.entry_key(2)])
+    fold = History(LAYOUT, [published(entry(1, D1))]).folded("log-1")
+    folded = History(LAYOUT, [published(entry(4, D1))], fold=fold)
+    assert of.log.explained(folded, {D1: at("w4")}) is folded
+    found = of.log.explained(folded, {D1: at("w0")}, allow_lost=True)
+    assert ([record.entry.version for record in found.records], found.lost) == ([1, 3, 4], {2})
+    with pytest.raises(InvalidInputError, match="are lost"):
+        of.log.explained(folded, {D1: at("w0")})
+
+
+def test_no_fold_is_put_that_nobody_could_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 2)
+    of = Log(4)
+    history = of.log.read_history()
+    assert TableLog(of.store, LAYOUT, memory_bytes=1_000).save_fold(history, Oldest()) is None
+    assert not list(of.store.list(f"{LAYOUT.log_prefix}folded-"))
+    assert of.log.save_fold(history, Oldest()) == 3
+
+
+def test_a_log_is_folded_once_it_has_grown_by_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    for needed, version in ((3, 3), (4, 0)):
+        monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", needed)
+        of = Log(4)
+        assert of.log.fold_version(of.log.read_history()) == version
+
+
+def test_a_slot_may_be_as_far_away_as_entries_can_be_lost_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log, "MOST_LOST", 3)
+    of = Log(2)
+    of.add(entry(6, D1))
+    assert of.log.read_state(listed_after=0, allow_lost=True).lost == {3, 4, 5}
+    of.store.delete([LAYOUT.entry_key(6), LAYOUT.outcome_key(6)])
+    of.add(entry(7, D1))
+    with pytest.raises(InvalidInputError, match="is far beyond the 3 entries of this log"):
+        of.log.read_state(listed_after=0, allow_lost=True)

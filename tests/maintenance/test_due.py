@@ -11,13 +11,15 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.fold import Left
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.vacuum.due import Ages, Due, due, in_use, is_used, look_for_traces, may_go
+from table_writer.model.write import new_write_id
+from table_writer.storage.object_store import UploadInfo
+from table_writer.vacuum.due import Ages, Due, Look, Traces, due, in_use, is_used, look_for_traces, may_go, require_safe
 from tests.log.test_history import abandoned, history, replacing
-from tests.log.test_rules import D1, LAYOUT, THEIRS, at, entry, published
+from tests.log.test_rules import D1, D2, LAYOUT, THEIRS, at, entry, published, rollback
 from tests.publish.world import DeathError, Fault, World
 
 HOUR = 3600.0
@@ -224,3 +226,118 @@ def test_a_directory_that_no_write_could_have_is_nobodys(world: World) -> None:
     world.store.create_upload(f"{world.layout.all_data.key}.hidden/y")
     world.skipped_seconds += 100 * HOUR
     assert dead(world, 0.0) == {}
+
+
+def test_a_partition_that_may_be_hidden_keeps_every_place_where_it_ever_was() -> None:
+    back = replace(rollback(4, 0, D2), partitions=(replace(entry(4, D2).partitions[0], new_location=None),))
+    source = replace(entry(5, D1, old=at("w2")).partitions[0], source=at("w5"), new_location=at("w2"))
+    found = history(
+        entry(1, D1, old=THEIRS),
+        entry(2, D1, old=at("w1")),
+        entry(3, D2),
+        back,
+        replace(entry(5), partitions=(source,)),
+    )
+    hidden, shown = in_use(found, [], lambda: "a filter"), in_use(found, [partition(at("w2"))], lambda: "a filter")
+    assert all(hidden.meets(Location.parse(at(name)).place) for name in ("w1", "w2", "w5"))
+    assert hidden.meets(Location.parse(THEIRS).place)
+    assert not hidden.meets(Location.parse(at("w3", D2)).place), "it shall not exist"
+    assert not shown.meets(Location.parse(at("w1")).place), "the metastore shows it"
+    assert not in_use(found, []).meets(Location.parse(at("w1")).place), "nothing is hidden"
+
+
+def test_a_partition_that_may_be_hidden_keeps_the_places_that_a_fold_says_it_has_left() -> None:
+    records = (entry(1, D1, D2), entry(2, D1, D2, old=at("w1")), entry(3, D1, old=at("w2")))
+    folded = replace(history(), fold=history(*records).folded("log-1"))
+    there = Partition(values=D2, location=at("w2", D2))
+    used = in_use(folded, [there], lambda: "a filter")
+    assert all(used.meets(Location.parse(at(name)).place) for name in ("w2", "w3"))
+    assert used.meets(Location.parse(at("w1")).place), "where it was first, by the fold's list of what is left"
+    assert not used.meets(Location.parse(at("w9")).place)
+
+
+def test_a_look_is_quiet_until_the_first_location_of_ours_or_the_first_listed_files_are_due(world: World) -> None:
+    ages = replace(USUAL, usual_seconds=2 * HOUR)
+    traces = look_for_traces(world.store, world.layout)
+    quiet = replace(traces, layout=LAYOUT, write_ids=frozenset(), uploads={}, registered={}, checks=(), elsewhere=())
+
+    def seconds(of: History, seen: Traces = quiet) -> float:
+        return Look(seen, of, {}).quiet_seconds(ages)
+
+    assert seconds(history(entry(1, D1))) == math.inf
+    assert seconds(history(*replaced_ours(HOUR))) == HOUR
+    assert seconds(history(*replaced_ours(3 * HOUR))) == 0.0
+    assert seconds(history(published(replacing(1), outcome_age_seconds=HOUR / 2))) == 1.5 * HOUR
+    unlisted = replace(replacing(1), replaced=(replace(replacing(1).replaced[0], objects=()),))
+    assert seconds(history(published(unlisted, outcome_age_seconds=HOUR / 2))) == math.inf, "nothing of it ever goes"
+    both = (published(replacing(1), outcome_age_seconds=HOUR / 2), published(entry(2, D1, old=at("w1"))))
+    assert seconds(history(*both)) == 1.5 * HOUR
+    assert seconds(history(SlotRecord(entry(1, D1), None, 0.0))) == 0.0
+    assert seconds(replace(history(entry(1, D1)), unverified={1})) == 0.0
+    assert seconds(history(entry(1, D1)), replace(quiet, write_ids=frozenset({"w1"}))) == math.inf
+    assert seconds(history(entry(1, D1)), replace(quiet, write_ids=frozenset({"w2"}))) == 0.0
+    assert seconds(history(entry(1, D1)), replace(quiet, checks=("key",))) == 0.0
+    upload = UploadInfo(key="t/dt=d1/part-0-w1.json", upload_id="u", initiated_at=quiet.now)
+    assert seconds(history(entry(1, D1)), replace(quiet, uploads={"w1": [upload]})) == 0.0
+    assert seconds(history(entry(1, D1)), replace(quiet, elsewhere=(upload,))) == 0.0
+    theirs = replace(upload, key="t/dt=d1/part-0.json")
+    assert seconds(history(entry(1, D1)), replace(quiet, elsewhere=(theirs,))) == math.inf
+
+
+def test_an_upload_is_its_writes_by_its_directory_or_by_an_id_in_its_name(world: World) -> None:
+    traces = replace(look_for_traces(world.store, world.layout), layout=LAYOUT)
+    known, unheard_of = history(entry(1, D1)), new_write_id()
+    expected = {
+        f"{LAYOUT.data('w9').key}part-0": "w9",
+        f"t/dt=d1/part-0-{unheard_of}.json": unheard_of,
+        "t/dt=d1/part-0-w1.json": "w1",
+        "t/dt=d1/part-0.json": None,
+        f"t/{unheard_of}/part-0.json": None,
+    }
+    for key, write_id in expected.items():
+        upload = UploadInfo(key=key, upload_id="u", initiated_at=traces.now - timedelta(seconds=5))
+        assert traces.write_id_of(upload, known) == write_id
+        assert traces.age_seconds(upload) == 5.0
+        assert traces.age_seconds(replace(upload, initiated_at=traces.now + timedelta(seconds=5))) == 0.0
+
+
+def test_copies_to_other_tools_places_are_aborted_once_they_are_as_old_as_dead_writes(world: World) -> None:
+    traces = replace(look_for_traces(world.store, world.layout), layout=LAYOUT, registered={}, uploads={})
+    found, doubtful = history(entry(1, D1)), history(SlotRecord(entry(1, D1), None, 0.0))
+    for age, aborted in ((HOUR - 1, 0), (HOUR, 1)):
+        at_that_time = traces.now - timedelta(seconds=age)
+        ours = UploadInfo(key="t/dt=d1/part-0-w1.json", upload_id="u", initiated_at=at_that_time)
+        copies = [ours, replace(ours, key="t/dt=d1/part-0.json")]
+        seen = replace(traces, elsewhere=tuple(copies))
+        assert seen.leftover_uploads(found, HOUR) == tuple(copies[:aborted])
+        assert seen.leftover_uploads(doubtful, HOUR) == (), "it may be copied now"
+        own = replace(seen, elsewhere=(), uploads={"w1": copies[:1], "w2": copies[1:]})
+        assert own.leftover_uploads(found, HOUR) == tuple(copies[:1]), "no claim of it is in doubt: whatever its age"
+        assert own.leftover_uploads(doubtful, HOUR) == ()
+
+
+def test_locations_stay_for_reasons_that_come_later_too() -> None:
+    found = history(*replaced_ours(2 * HOUR))
+    all_due = due(found, in_use(found, []), USUAL)
+    (left,) = all_due.locations
+    kept = all_due.keeping({left.location.place: "why"})
+    assert (kept.locations, [(each.location, each.reason) for each in kept.kept]) == ((), [(left.location, "why")])
+    assert kept.keeping({}).kept == kept.kept
+    assert all_due.keeping({Location.parse(at("w9")).place: "why"}) == all_due
+
+
+@pytest.mark.parametrize(
+    ("seconds", "force", "refused"), [(-1, True, True), (59, False, True), (59, True, False), (60, False, False)]
+)
+def test_an_age_below_the_least_takes_force_and_a_negative_one_is_none(
+    seconds: float, force: bool, refused: bool
+) -> None:
+    age, least = timedelta(seconds=seconds), timedelta(minutes=1)
+    if not refused:
+        require_safe("mart.t", age, least, force=force)
+        return
+    with pytest.raises(InvalidInputError) as error:
+        require_safe("mart.t", age, least, force=force)
+    if seconds > 0:
+        assert "0:00:59 is less than 0:01:00" in str(error.value)
+        assert error.value.table == "mart.t"

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
-from table_writer.log.past import Past, kept_since, version_meant
+from table_writer.log.history import History
+from table_writer.log.past import Past, files_of, kept_since, newest_known, version_meant, writes_behind
+from table_writer.model.entry import DeletedLocation, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
 from table_writer.model.write import WriteMode
+from tests.log.test_history import abandoned, history, in_doubt, in_place
+from tests.log.test_rules import D1, LAYOUT, entry, published, rollback
+from tests.log.test_rules import at as written_at
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -152,8 +157,9 @@ def test_a_vacuum_that_was_interrupted_may_have_deleted_what_it_names(world: Wor
     world.skipped_seconds += 10 * 86_400
     with world.inject(Fault("store", "delete", 1, "before", StorageError)):
         assert world.vacuum().failures
-    with pytest.raises(InvalidInputError, match=r"deleted by a vacuum.*Of version 3 and newer ones no vacuum"):
+    with pytest.raises(InvalidInputError, match=r"deleted by a vacuum.*Of version 3 and newer ones no vacuum") as error:
         past(world, 1)
+    assert error.value.table == T
     assert set(past(world, 3)) == {"dt=d1", "dt=d2", "dt=d3"}
 
 
@@ -368,3 +374,128 @@ def test_rows_of_another_tool_at_a_name_that_a_refused_publish_has_left_are_not_
     world.vacuum()
     with pytest.raises(InvalidInputError, match=r"dt=d2: (its files .* deleted by a vacuum|another tool)"):
         past(world, 4)
+
+
+def read_files(world: World, one: PastPartition) -> set[str]:
+    """Return the names of the files that are read of a partition of an older version."""
+    paths = files_of(world.services(), one, "version 1")
+    assert all(path.startswith(one.location) for path in paths)
+    return {path.removeprefix(one.location) for path in paths}
+
+
+def test_files_of_an_older_version_are_those_that_the_log_counts_and_no_others(world: World) -> None:
+    one = past(world, 2)["dt=d1"]
+    place = Location.parse(one.location).key
+    names = read_files(world, one)
+    assert len(names) == one.files == 2
+    world.store.put(f"{place}below/part-9.json", b"[9]")
+    world.store.put(f"{place}_hidden.json", b"[9]")
+    assert read_files(world, one) == names, "its readers see no rows of these"
+    assert read_files(world, replace(one, without=frozenset({"part-x.json"}))) == names
+    world.store.put(f"{place}part-9.json", b"[9]")
+    with pytest.raises(InvalidInputError, match=r"^version 1: dt=d1 does not hold the files .*history|retention"):
+        read_files(world, one)
+    assert read_files(world, replace(one, without=frozenset({"part-9.json"}))) == names
+    assert read_files(world, replace(one, only=frozenset(names))) == names
+    world.store.delete([f"{place}{min(names)}"])
+    with pytest.raises(InvalidInputError, match="does not hold the files that readers found then"):
+        read_files(world, replace(one, only=frozenset(names)))
+
+
+def test_as_many_bytes_in_more_files_are_other_files(world: World) -> None:
+    one = past(world, 1)["dt=d2"]
+    world.store.put(f"{Location.parse(one.location).key}part-9.json", b"")
+    with pytest.raises(InvalidInputError, match="does not hold the files"):
+        read_files(world, one)
+
+
+def test_of_other_tools_files_those_are_read_that_were_there_when_the_version_was_recorded() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    world.write({"d2": frozenset({2})})
+    one = past(world, 1)["dt=d1"]
+    assert (one.bytes, one.files) == (None, None)
+    assert one.written_until is not None
+    assert read_files(world, one) == {"part-0.json"}
+    (written,) = files_of(world.services(), one, "it").values()
+    assert read_files(world, replace(one, written_until=written)) == {"part-0.json"}
+    with pytest.raises(InvalidInputError, match="does not hold the files"):
+        read_files(world, replace(one, written_until=written - timedelta(microseconds=1)))
+    assert read_files(world, replace(one, written_until=None)) == {"part-0.json"}
+    world.store.delete(["mart/orders/dt=d1/part-0.json"])
+    with pytest.raises(InvalidInputError, match="does not hold the files"):
+        read_files(world, one)
+
+
+def test_no_version_is_newest_where_nothing_was_published_and_what_is_in_doubt_hides_what_is_newer() -> None:
+    assert newest_known(History(LAYOUT, [])) == newest_known(history(abandoned(entry(1, D1)))) == 0
+    assert newest_known(history(entry(1, D1), entry(2, D1))) == 2
+    assert newest_known(history(entry(1, D1), in_doubt(entry(2)), entry(3, D1))) == 1
+    assert newest_known(history(in_doubt(entry(1)), entry(2, D1))) == 0
+
+
+def sweep(version: int, *replaced_by: int | None, kept: bool = False) -> Any:
+    deletes = tuple(
+        DeletedLocation(location=written_at(f"w{number}"), replaced_by=by, kept=kept)
+        for number, by in enumerate(replaced_by)
+    )
+    return entry(version, operation=Operation.VACUUM, deletes=deletes)
+
+
+def test_files_are_kept_since_the_newest_version_whose_replaced_files_a_vacuum_deleted() -> None:
+    log = [published(entry(1, D1)), published(entry(2, D1)), published(entry(3, D1))]
+    for by, since in (((2,), 2), ((2, 3), 3), ((None,), None), ((None, 3, 2), 3)):
+        assert kept_since(history(*log, sweep(4, *by))) == since
+    assert kept_since(history(*log, in_doubt(sweep(4, 2)))) == 2, "it may have deleted them"
+    assert kept_since(history(*log, abandoned(sweep(4, 2)))) is None
+    assert kept_since(history(*log, sweep(4, 2, kept=True))) is None
+    assert kept_since(history(*log, sweep(4, 3), sweep(5, 2))) == 3
+    assert kept_since(history(*log[:2], sweep(4, 3))) is None, "no version is left since then"
+    assert kept_since(history(log[0], log[2])) == 3, "what version 2 had replaced may be deleted"
+
+
+def test_no_time_means_a_version_after_which_an_entry_is_gone(world: World) -> None:
+    records = world.history().records
+    newest = abandoned(replace(records[2].entry, version=4, write_id="w4"))
+    whole = replace(world.history(), records=[*records[:2], abandoned(records[2].entry), newest])
+    at_the_end = datetime.now(UTC)
+    assert version_meant(whole, world.table, as_of=at_the_end) == 2
+    gap = replace(whole, records=[*records[:2], newest])
+    with pytest.raises(InvalidInputError, match="entries between version 2 and 5 were trimmed"):
+        version_meant(gap, world.table, as_of=at_the_end)
+
+
+def test_a_partition_that_was_dropped_is_in_no_newer_version(world: World) -> None:
+    world.keeper.rollback(T, version=1, partitions=["dt=d3"])
+    world.write({"d1": frozenset({11})})
+    assert set(past(world, 5)) == {"dt=d1", "dt=d2"}
+    assert set(past(world, 3)) == {"dt=d1", "dt=d2", "dt=d3"}
+
+
+def behind(*records: Any, version: int = 9) -> list[int]:
+    return [record.entry.version for record, _ in writes_behind(history(*records), D1, version)]
+
+
+def test_the_rows_of_a_partition_are_those_of_the_newest_write_and_of_what_was_added_to_it() -> None:
+    first, second = entry(1, D1), entry(2, D1, old=written_at("w1"))
+    assert behind(first, second) == [2]
+    assert behind(first, second, version=1) == [1]
+    assert behind(first, in_place(2, "a"), in_place(3, "b")) == [3, 2, 1]
+    assert behind(first, in_place(2, "a"), in_place(3, "b"), version=2) == [2, 1]
+    assert behind(first, abandoned(in_place(2, "a")), in_place(3, "b")) == [3, 1]
+    assert behind() == behind(first, version=0) == []
+
+
+def test_rows_that_were_put_back_moved_or_compacted_are_those_of_who_wrote_them() -> None:
+    first, second = entry(1, D1), entry(2, D1, old=written_at("w1"))
+    back = replace(rollback(3, 1, D1), partitions=first.partitions)
+    assert behind(first, second, back) == [1]
+    assert behind(first, second, back, version=2) == [2]
+    compacted = entry(3, D1, old=written_at("w2"), operation=Operation.COMPACT, mode="compact")
+    assert behind(first, second, compacted) == [2]
+    assert behind(compacted) == []
+    for put_back in ({"operation": Operation.RESTORE}, {"operation": Operation.RECOVER, "recovers": 2}):
+        again = replace(entry(3, D1, **put_back), partitions=second.partitions)
+        assert behind(first, second, again) == [2]
+        assert behind(first, again) == [3], "the entry that came there first is gone"
+        assert behind(again) == [3]

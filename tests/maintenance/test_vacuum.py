@@ -682,6 +682,19 @@ def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
     assert world.leftovers() == []
 
 
+def test_a_vacuum_that_takes_over_another_deletes_nothing_after_its_own_time(world: World) -> None:
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.vacuum()
+    world.wait_out_claims()
+    seconds = iter([0.0, *[4_000.0] * 50])
+    vacuum = Vacuum(world.services(), clock=lambda: next(seconds))
+    before = data(world)
+    report = vacuum.run(Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
+    assert report.version == 3, "it carries out the entry that is there"
+    assert "time of this vacuum's claim is over" in report.failures[0]
+    assert data(world) == before
+
+
 def test_it_does_not_take_the_slot_of_a_lost_entry_whose_outcome_is_there_still() -> None:
     world = World()
     for row in range(3):
