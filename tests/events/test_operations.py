@@ -155,7 +155,10 @@ def test_an_unknown_outcome_claims_no_success_and_its_recovery_tells_the_rest(
     assert [(one.operation, one.outcome, one.of_version, one.of_write_id) for one in told[1:]] == [
         ("recover", "published", 2, write_id)
     ]
-    assert [(one.name, one.rows) for one in told[1].partitions] == [("dt=d1", 1), ("dt=d3", 1)]
+    assert [(one.name, one.action, one.rows) for one in told[1].partitions] == [
+        ("dt=d1", "replaced", 1),
+        ("dt=d3", "added", 1),
+    ]
     world.keeper.recover(T)
     assert len(told) == 2  # nothing was in doubt any more
 

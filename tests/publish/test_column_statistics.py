@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -318,3 +319,38 @@ def test_spark_is_told_of_a_column_what_its_analyze_would_say(
     names = ("nullCount", "distinctCount", "avgLen", "maxLen", "min", "max")
     said = dict(zip(names, expected.split(), strict=True), version="2") if expected else {}
     assert found == {name: text for name, text in said.items() if text != "-"}
+
+
+def test_statistics_that_nobody_could_take_back_are_named_as_marked() -> None:
+    world = started()
+    switched = False
+
+    def refusing(method: str, phase: str) -> None:
+        nonlocal switched
+        if method in {"alter_partitions", "drop_statistics"} and phase == "before" and switched:
+            raise MetastoreError("refused")
+        switched = switched or (method, phase) == ("alter_partitions", "before")
+
+    world.metastore.on_call = refusing
+    (note,) = world.write(NEW).notes
+    assert "its column statistics are set, but marked as accurate (refused" in note
+    world.metastore.on_call = None
+    assert kept(world) == right(world)
+    assert world.services().log.read_state().in_doubt == frozenset()
+
+
+def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> None:
+    world = started()
+
+    def unmark(method: str, phase: str) -> None:
+        if (method, phase) == ("set_statistics", "after"):
+            world.metastore.on_call = None
+            for partition in world.partitions().values():
+                parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
+                world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
+
+    world.metastore.on_call = unmark
+    with_marks, before = "alter_partitions_with_environment_context", world.metastore.call_counts()
+    world.write(NEW)
+    assert world.metastore.call_counts()[with_marks] == before[with_marks] + 1
+    assert kept(world) == right(world)
