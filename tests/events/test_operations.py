@@ -226,6 +226,22 @@ def test_a_write_whose_files_are_gone_is_told_as_abandoned(world: World, told: l
     ]
 
 
+def test_a_refusal_that_its_writer_could_not_record_is_told_as_abandoned(world: World, told: list[TableEvent]) -> None:
+    def die(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before") and key.endswith(".done"):
+            raise DeathError
+
+    with world.inject(REFUSED), pytest.raises(DeathError):
+        refuse = world.store.on_call
+        world.store.on_call = lambda call, phase, key: (refuse(call, phase, key), die(call, phase, key))
+        world.write(NEW)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert [(one.operation, one.outcome, one.of_version, one.partitions) for one in told] == [
+        ("recover", "abandoned", 2, ())
+    ]
+
+
 def test_a_wrong_call_is_told_with_what_is_known_of_it(world: World, told: list[TableEvent]) -> None:
     for table, code in (("mart.returns", "invalid_input"), (T, "invalid_input")):
         with suppress(ValueError):

@@ -211,6 +211,28 @@ def test_a_table_whose_rows_are_gone_is_not_adopted() -> None:
         world.keeper.adopt(str(RENAMED))
 
 
+@pytest.mark.parametrize(
+    ("bodies", "left"), [([b"[2, 3, 45]"], "1 with 10 are left"), ([b"[2]", b"[]"], "2 with 5 are left")]
+)
+def test_a_table_that_has_lost_a_file_or_a_byte_is_not_adopted(bodies: list[bytes], left: str) -> None:
+    world = published()
+    key = Location.parse(world.table.location).key
+    renamed_by_spark(world)
+    world.store.delete([found.key for found in world.store.list(key)])
+    for number, body in enumerate(bodies):
+        world.store.put(f"{key}part-{number}.json", body)
+    with pytest.raises(InvalidInputError, match=rf"of 2 files with 6 bytes at .* {left}"):
+        world.keeper.adopt(str(RENAMED))
+
+
+def test_rows_that_others_have_added_to_those_of_a_table_are_adopted_with_them() -> None:
+    world = published()
+    world.store.put(f"{Location.parse(world.table.location).key}others.json", b"[77]")
+    renamed_by_spark(world)
+    world.keeper.adopt(str(RENAMED))
+    assert world.rows() == {"": OURS | {77}}
+
+
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("kind", [Exception, DeathError])
 @pytest.mark.parametrize("call", ["get_partitions", "alter_partitions"])

@@ -306,6 +306,7 @@ def test_a_column_whose_parameters_no_database_keeps_is_left_out() -> None:
         ("string", ColumnFigures("text", 1, 3, total_bytes=7, longest_bytes=5, distinct=3), "1 3 3 5 - -"),
         ("binary", ColumnFigures("text", 2, 0, total_bytes=0), "2 - 0 0 - -"),
         ("string", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
+        ("binary", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
         ("string", ColumnFigures("text", 0, 2), None),  # how long they are is not known
         ("array<int>", ColumnFigures("integer", 0, 2), None),
         ("array<int>", ColumnFigures("integer", 2, 0), None),
@@ -354,3 +355,22 @@ def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> No
     world.write(NEW)
     assert world.metastore.call_counts()[with_marks] == before[with_marks] + 1
     assert kept(world) == right(world)
+
+
+@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False)])
+def test_marks_are_taken_away_in_three_tries_at_most_and_else_the_statistics_go(refusals: int, are_set: bool) -> None:
+    world = started()
+    alters = 0
+
+    def refusing(method: str, phase: str) -> None:
+        nonlocal alters
+        if (method, phase) == ("alter_partitions", "before"):
+            alters += 1
+            if 1 < alters <= 1 + refusals:
+                raise MetastoreError("refused")
+
+    world.metastore.on_call = refusing
+    notes = world.write(NEW).notes
+    assert [("were not set" in note) for note in notes] == ([] if are_set else [True])
+    assert kept(world) == {value: one for value, one in right(world).items() if are_set or value not in NEW}
+    assert (marked(world), alters) == ([], 1 + (3 if are_set else refusals))

@@ -20,11 +20,11 @@ from table_writer.log.registration import read_registration
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
-from table_writer.model.table import Column, Partition
+from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import there_under_other_names
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import ROOT, DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -248,7 +248,7 @@ def test_a_time_that_needs_a_zone_hides_no_other_spelling_of_one_that_needs_none
     table = replace(world.table, partition_columns=(Column("dt", "timestamp"),))
     world.metastore.create_table(table)
     for theirs in ("2024-01-01 00:00:00Z", "2024-1-1"):
-        world.metastore.put_partition(world.name, Partition(values=(theirs,), location=f"{ROOT}dt={theirs}/", parameters={}))
+        world.written_by_another_tool(theirs, frozenset({1}))
     wanted = ("2024-01-01 00:00:00",)
     found = there_under_other_names(world.metastore, table, [wanted])
     assert found == {wanted: "the metastore has it as dt=2024-1-1: readers would see both"}
