@@ -212,3 +212,14 @@ def test_what_has_read_nothing_of_its_table_may_be_staged_over_whatever_is_there
     append(world)
     publisher_of(world.services()).require_as_read(files)
     assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({5})}
+
+
+def test_rows_that_were_replaced_in_versions_that_the_log_has_forgotten_are_not_taken_for_compacted_ones() -> None:
+    world = written({"d1": frozenset({1, 2})})
+    read = read_now(world)
+    world.write({"d1": frozenset({3, 4})})
+    world.compact("d1")
+    world.services().log.trim([1, 2])
+    with pytest.raises(ConflictError, match="dt=d1"):
+        world.write(MINE, plan=plan_of(world, read))
+    assert world.rows() == {"d1": frozenset({3, 4})}
