@@ -15,10 +15,12 @@ from table_writer.errors import LostResponseError, MetastoreError, TableWriterEr
 from table_writer.metastore.hive_statistics import Described
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
+from table_writer.publish.append import Carried
+from table_writer.publish.entry import with_figures
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.statistics import spark_statistics
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import ROOT, DeathError, Fault, World
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
 NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
@@ -375,3 +377,34 @@ def test_marks_are_taken_away_in_three_tries_at_most_and_else_the_statistics_go(
     assert kept(world) == {value: one for value, one in right(world).items() if are_set or value not in NEW}
     assert alters == 1 + 3
     assert not are_set or marked(world) == []
+
+
+@pytest.mark.parametrize(
+    ("unlike", "elsewhere", "are_known"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"files": 2}, False, False),
+        ({"bytes": 99}, False, False),
+        ({"version": None}, False, False),  # as where another tool has set figures of its own
+        ({"version": 2}, False, False),  # which names another partition
+        ({"version": 9}, False, False),  # which the log has not
+    ],
+)
+def test_figures_of_the_log_are_those_of_exactly_the_files_that_a_version_has_put_there(
+    unlike: dict[str, int | None], elsewhere: bool, are_known: bool
+) -> None:
+    world = World(counts_figures=True)
+    (named,) = world.write({"1": frozenset({1, 2})}).entry.partitions
+    world.write({"2": frozenset({7})})
+    now = world.metastore.get_all_partitions(world.table)
+    if elsewhere:
+        now = {values: replace(one, location=f"{ROOT}elsewhere/") for values, one in now.items()}
+    brought = replace(Carried(files=named.files, bytes=named.bytes, version=1), **unlike)  # type: ignore[arg-type]
+    beside = Carried(files=1, bytes=3, version=1)  # so that the entry of version 1 is read in any case
+    found = with_figures(world.services().log, {("1",): brought, ("2",): beside}, now)
+    assert {values: one.figures for values, one in found.items()} == {
+        ("1",): named.figures if are_known else "",
+        ("2",): "",
+    }
+    assert named.figures
