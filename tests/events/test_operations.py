@@ -103,6 +103,7 @@ def test_the_publish_of_a_staged_write_is_told_and_a_second_one_has_nothing_to_d
     assert event.tags == {"team": "shop"}
     assert (event.rows, event.files, event.bytes) == (result.rows, result.files, result.bytes)
     assert [(one.name, one.action) for one in event.partitions] == [("dt=d1", "appended"), ("dt=d3", "added")]
+    assert [one.name for one in event.columns] == ["id"]
     assert event.sources is None  # nobody has a DataFrame here
 
 
