@@ -338,7 +338,8 @@ def test_what_does_not_say_at_which_version_it_was_planned_can_be_discarded(worl
     key = world.layout.staged_key(write_id)
     stored = world.store.get(key)
     assert stored is not None
-    record = {**json.loads(plain(stored.body)), "base_version": json.loads(damaged)}
+    record = json.loads(plain(stored.body))
+    record["staged"]["base_version"] = json.loads(damaged)
     world.store.put(key, json.dumps(record).encode())
     world.keeper.discard(T, write_id)
     assert (files(world, write_id), world.rows()) == ([], OLD)
