@@ -301,14 +301,14 @@ def files_there(
                     f"the {counted(len(listed), 'file')} that {'was' if len(listed) == 1 else 'were'} replaced",
                 )
             )
-    return FilesThere(_as_listed(values, location, found), tuple(found), later)
+    return FilesThere(_as_listed(values, found), tuple(found), later)
 
 
-def _as_listed(values: PartitionValues, location: Location, found: Collection[ObjectInfo]) -> EntryPartition:
+def _as_listed(values: PartitionValues, found: Collection[ObjectInfo]) -> EntryPartition:
     return EntryPartition(
         values=values,
         old_location=None,
-        new_location=str(location),
+        new_location=None,
         rows=None,
         bytes=sum(one.size_bytes for one in found),
         raw_bytes=None,

@@ -157,8 +157,8 @@ class Evidence:
         return named
 
 
-def _writer_of(partition: Partition | None) -> str:
-    return "" if partition is None else partition.parameters.get(WRITE_ID_PARAMETER, "")
+def _writer_of(partition: Partition | None) -> str | None:
+    return None if partition is None else partition.parameters.get(WRITE_ID_PARAMETER)
 
 
 def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:

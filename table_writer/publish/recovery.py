@@ -120,7 +120,7 @@ class Recovery:
         them is ended, and the others as it is.
         """
         history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
-        heirs = {one.entry.write_id: one for one in history.records}
+        heirs = {one.entry.write_id: one for one in history.records if one.entry.version > record.entry.version}
         chain, word = [record], self._log.last_word(record.entry.version)
         heir = heirs.pop(word, None)
         while heir is not None and heir.outcome is None:

@@ -182,18 +182,16 @@ def _check(
 def _entry(
     opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
 ) -> LogEntry:
-    created_at = datetime.now(UTC)
     left = [now[partition.values].location for partition in partitions if partition.values in now]
     partitioned = bool(opened.table.partition_columns)
     replaced = replaced_locations(
-        opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
+        opened.store, opened.layout, left, datetime.now(UTC) + opened.retention, partitioned=partitioned
     )
     return opened.next_entry(
         history.last_slot,
         Operation.ROLLBACK,
         f"rollback to version {version}",
         rollback_to=version,
-        created_at=created_at,
         partitions=partitions,
         replaced=replaced.locations,
     )

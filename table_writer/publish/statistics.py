@@ -135,7 +135,7 @@ class Statistics:
                 if ACCURATE in one.parameters and _is_at(one, places[values])
             ]
             try:
-                return self._metastore.alter_partitions(table, changes, before_send=in_time) if changes else None
+                return self._metastore.alter_partitions(table, changes, before_send=in_time)
             except LostResponseError:
                 raise
             except MetastoreError:  # another tool has changed one between the two calls, or dropped it

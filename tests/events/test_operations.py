@@ -103,6 +103,7 @@ def test_the_publish_of_a_staged_write_is_told_and_a_second_one_has_nothing_to_d
     assert event.tags == {"team": "shop"}
     assert (event.rows, event.files, event.bytes) == (result.rows, result.files, result.bytes)
     assert [(one.name, one.action) for one in event.partitions] == [("dt=d1", "appended"), ("dt=d3", "added")]
+    assert [one.name for one in event.columns] == ["id"]
     assert event.sources is None  # nobody has a DataFrame here
 
 
@@ -155,7 +156,10 @@ def test_an_unknown_outcome_claims_no_success_and_its_recovery_tells_the_rest(
     assert [(one.operation, one.outcome, one.of_version, one.of_write_id) for one in told[1:]] == [
         ("recover", "published", 2, write_id)
     ]
-    assert [(one.name, one.rows) for one in told[1].partitions] == [("dt=d1", 1), ("dt=d3", 1)]
+    assert [(one.name, one.action, one.rows) for one in told[1].partitions] == [
+        ("dt=d1", "replaced", 1),
+        ("dt=d3", "added", 1),
+    ]
     world.keeper.recover(T)
     assert len(told) == 2  # nothing was in doubt any more
 
@@ -220,6 +224,22 @@ def test_a_write_whose_files_are_gone_is_told_as_abandoned(world: World, told: l
     world.keeper.recover(T)
     assert [(one.operation, one.outcome, one.of_write_id, one.partitions) for one in told] == [
         ("recover", "abandoned", dead.write_id, ())
+    ]
+
+
+def test_a_refusal_that_its_writer_could_not_record_is_told_as_abandoned(world: World, told: list[TableEvent]) -> None:
+    def die(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before") and key.endswith(".done"):
+            raise DeathError
+
+    with world.inject(REFUSED), pytest.raises(DeathError):
+        refuse = world.store.on_call
+        world.store.on_call = lambda call, phase, key: (refuse(call, phase, key), die(call, phase, key))
+        world.write(NEW)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert [(one.operation, one.outcome, one.of_version, one.partitions) for one in told] == [
+        ("recover", "abandoned", 2, ())
     ]
 
 

@@ -155,6 +155,16 @@ def test_a_log_that_moved_with_its_directory_still_rolls_back_to_all_rows(move: 
         assert world.rows() == {"": rows}
 
 
+def test_rows_that_others_have_added_where_a_rollback_had_put_the_table_come_along_with_its_directory() -> None:
+    world = published()
+    world.keeper.rollback(str(TABLE), version=0)
+    world.store.put("mart/orders/part-1.json", b"[77]")
+    altered(world, ROOT, hives=NEW_ROOT, name=RENAMED)
+    moved_directory(world)
+    world.keeper.adopt(str(RENAMED))
+    assert world.rows() == {"": THEIRS | {77}}
+
+
 def test_rows_that_others_wrote_after_the_rename_are_neither_hidden_nor_built_on() -> None:
     world = published()
     renamed_by_spark(world)
@@ -199,6 +209,28 @@ def test_a_table_whose_rows_are_gone_is_not_adopted() -> None:
     world.store.delete([found.key for found in world.store.list(Location.parse(location).key)])
     with pytest.raises(InvalidInputError, match="0 with 0 are left"):
         world.keeper.adopt(str(RENAMED))
+
+
+@pytest.mark.parametrize(
+    ("bodies", "left"), [([b"[2, 3, 45]"], "1 with 10 are left"), ([b"[2]", b"[]"], "2 with 5 are left")]
+)
+def test_a_table_that_has_lost_a_file_or_a_byte_is_not_adopted(bodies: list[bytes], left: str) -> None:
+    world = published()
+    key = Location.parse(world.table.location).key
+    renamed_by_spark(world)
+    world.store.delete([found.key for found in world.store.list(key)])
+    for number, body in enumerate(bodies):
+        world.store.put(f"{key}part-{number}.json", body)
+    with pytest.raises(InvalidInputError, match=rf"of 2 files with 6 bytes at .* {left}"):
+        world.keeper.adopt(str(RENAMED))
+
+
+def test_rows_that_others_have_added_to_those_of_a_table_are_adopted_with_them() -> None:
+    world = published()
+    world.store.put(f"{Location.parse(world.table.location).key}others.json", b"[77]")
+    renamed_by_spark(world)
+    world.keeper.adopt(str(RENAMED))
+    assert world.rows() == {"": OURS | {77}}
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
@@ -285,8 +317,9 @@ def test_a_table_that_hive_renamed_before_its_first_publish_is_refused_while_spa
     altered(world, ROOT, hives=NEW_ROOT, name=RENAMED)
     world.services().require_owner()  # an empty table, or one of an old Spark, whose Hive location means nothing
     world.store.put("mart/renamed/part-0.json", b"[1]")
-    with pytest.raises(InvalidInputError, match="SET LOCATION"):
-        world.services().require_owner()
+    for call in (world.services().require_owner, lambda: world.keeper.adopt(str(RENAMED))):
+        with pytest.raises(InvalidInputError, match="SET LOCATION"):
+            call()
     world.store.put("mart/orders/part-0.json", b"[1]")
     world.services().require_owner()
 
@@ -363,6 +396,18 @@ def test_whether_missing_partitions_were_dropped_on_purpose_is_for_a_person_to_s
     assert world.rows() == {"d1": frozenset({10})}
     world.keeper.restore(str(name))
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
+
+
+def test_a_table_created_again_that_cannot_have_all_its_partitions_back_is_not_adopted() -> None:
+    world = partitioned()
+    location = world.partitions()["d2"].location
+    world.store.delete([found.key for found in world.store.list(Location.parse(location).key)])
+    made_again(world, TABLE)
+    with pytest.raises(InvalidInputError, match=r"the metastore lacks 1 partition .*: dt=d2\. .*--accept-loss"):
+        world.keeper.adopt(str(TABLE))
+    assert world.rows() == {"d1": frozenset({10})}
+    with pytest.raises(InvalidInputError, match="adopt"):
+        world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
 
 
 @pytest.mark.parametrize(("count", "shown"), [(5, "dt=d5. A write"), (6, "dt=d5, …. A write")])

@@ -397,6 +397,28 @@ def test_rows_of_another_tool_where_a_late_call_took_a_partition_are_named_and_n
     assert world.rows()["d3"] == frozenset({8})
 
 
+def test_what_another_tool_moves_while_a_late_call_of_an_abandoned_write_is_undone_stays_there() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, THREE)
+    world.written_by_another_tool("d1", frozenset({5}))
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    apply()
+    assert world.rows()["d1"] == frozenset({100})
+
+    def move(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "after") and key.endswith(".json"):
+            world.store.on_call = None
+            world.store.put("mart/orders/elsewhere/part-0.json", b"[6]")
+            world.pointed_by_another_tool("d1", f"{ROOT}elsewhere/")
+
+    world.store.on_call = move
+    world.keeper.recover(T)
+    assert world.store.on_call is None, "the tool came between the claim and the look after it"
+    assert world.rows()["d1"] == frozenset({6})
+
+
 def test_of_a_partition_that_was_dropped_such_rows_take_nothings_place() -> None:
     world = written_where_a_late_call_took_it(drop=lambda world: world.keeper.rollback(T, version=1))
     report = world.keeper.recover(T)

@@ -16,7 +16,7 @@ def test_readers_see_every_row_that_was_acknowledged_and_no_other(first: int) ->
 
 @pytest.mark.parametrize("part", range(4))
 def test_promises_hold_whoever_meets_whom(part: int) -> None:
-    for actors in TRIPLES[part::4]:
+    for actors in TRIPLES[""][part::4]:
         exploration = Exploration(actors, BUDGETED)
         exploration.sample(2)
         assert exploration.failures == []

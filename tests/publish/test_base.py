@@ -9,6 +9,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode
+from table_writer.publish.switch import NO_FILES
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import ROOT, TABLE, Fault, World
 
@@ -82,6 +83,26 @@ def test_a_partition_that_a_filter_hides_is_not_left_with_its_rows(older: int) -
         world.write({"d2": frozenset({9})}, plan=world.plan(WriteMode.APPEND))
     metastore.hidden = frozenset()
     assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
+def test_what_a_filter_may_hide_and_another_tool_has_dropped_is_dropped() -> None:
+    world, metastore = filtered()
+    world.dropped_by_another_tool("d2")
+    metastore.partial = "a filter"
+    world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    assert (world.rows(), set(world.partitions())) == ({"d1": frozenset({9})}, {"d1"})
+    assert world.services().log.read_state().in_doubt == frozenset()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_where_a_publish_has_added_a_partition_before_it_moved_it_to_its_rows_is_no_base(*, in_place: bool) -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    published = world.write({"d1": frozenset({2}), "d2": frozenset({5})}).entry
+    empty = str(world.layout.empty(published.write_id, ("d2",)))
+    world.metastore.put_partition(TABLE, Partition(values=("d2",), location=empty, parameters=NO_FILES))
+    with pytest.raises(ConflictError, match=r"where version 2 of the log has left them"):
+        world.write({"d2": frozenset({6})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))
 
 
 def test_a_vacuum_keeps_where_a_partition_was_that_a_filter_hides() -> None:

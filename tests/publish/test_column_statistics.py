@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,10 +15,12 @@ from table_writer.errors import LostResponseError, MetastoreError, TableWriterEr
 from table_writer.metastore.hive_statistics import Described
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
+from table_writer.publish.append import Carried
+from table_writer.publish.entry import with_figures
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.statistics import spark_statistics
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import ROOT, DeathError, Fault, World
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
 NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
@@ -305,6 +308,7 @@ def test_a_column_whose_parameters_no_database_keeps_is_left_out() -> None:
         ("string", ColumnFigures("text", 1, 3, total_bytes=7, longest_bytes=5, distinct=3), "1 3 3 5 - -"),
         ("binary", ColumnFigures("text", 2, 0, total_bytes=0), "2 - 0 0 - -"),
         ("string", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
+        ("binary", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
         ("string", ColumnFigures("text", 0, 2), None),  # how long they are is not known
         ("array<int>", ColumnFigures("integer", 0, 2), None),
         ("array<int>", ColumnFigures("integer", 2, 0), None),
@@ -318,3 +322,89 @@ def test_spark_is_told_of_a_column_what_its_analyze_would_say(
     names = ("nullCount", "distinctCount", "avgLen", "maxLen", "min", "max")
     said = dict(zip(names, expected.split(), strict=True), version="2") if expected else {}
     assert found == {name: text for name, text in said.items() if text != "-"}
+
+
+def test_statistics_that_nobody_could_take_back_are_named_as_marked() -> None:
+    world = started()
+    switched = False
+
+    def refusing(method: str, phase: str) -> None:
+        nonlocal switched
+        if method in {"alter_partitions", "drop_statistics"} and phase == "before" and switched:
+            raise MetastoreError("refused")
+        switched = switched or (method, phase) == ("alter_partitions", "before")
+
+    world.metastore.on_call = refusing
+    (note,) = world.write(NEW).notes
+    assert "its column statistics are set, but marked as accurate (refused" in note
+    world.metastore.on_call = None
+    assert kept(world) == right(world)
+    assert world.services().log.read_state().in_doubt == frozenset()
+
+
+def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> None:
+    world = started()
+
+    def unmark(method: str, phase: str) -> None:
+        if (method, phase) == ("set_statistics", "after"):
+            world.metastore.on_call = None
+            for partition in world.partitions().values():
+                parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
+                world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
+
+    world.metastore.on_call = unmark
+    with_marks, before = "alter_partitions_with_environment_context", world.metastore.call_counts()
+    world.write(NEW)
+    assert world.metastore.call_counts()[with_marks] == before[with_marks] + 1
+    assert kept(world) == right(world)
+
+
+@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False)])
+def test_marks_are_taken_away_in_three_tries_at_most_and_else_the_statistics_go(refusals: int, are_set: bool) -> None:
+    world = started()
+    alters = 0
+
+    def refusing(method: str, phase: str) -> None:
+        nonlocal alters
+        if (method, phase) == ("alter_partitions", "before"):
+            alters += 1
+            if 1 < alters <= 1 + refusals:
+                raise MetastoreError("refused")
+
+    world.metastore.on_call = refusing
+    notes = world.write(NEW).notes
+    assert [("were not set" in note) for note in notes] == ([] if are_set else [True])
+    assert kept(world) == {value: one for value, one in right(world).items() if are_set or value not in NEW}
+    assert alters == 1 + 3
+    assert not are_set or marked(world) == []
+
+
+@pytest.mark.parametrize(
+    ("unlike", "elsewhere", "are_known"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"files": 2}, False, False),
+        ({"bytes": 99}, False, False),
+        ({"version": None}, False, False),  # as where another tool has set figures of its own
+        ({"version": 2}, False, False),  # which names another partition
+        ({"version": 9}, False, False),  # which the log has not
+    ],
+)
+def test_figures_of_the_log_are_those_of_exactly_the_files_that_a_version_has_put_there(
+    unlike: dict[str, int | None], elsewhere: bool, are_known: bool
+) -> None:
+    world = World(counts_figures=True)
+    (named,) = world.write({"1": frozenset({1, 2})}).entry.partitions
+    world.write({"2": frozenset({7})})
+    now = world.metastore.get_all_partitions(world.table)
+    if elsewhere:
+        now = {values: replace(one, location=f"{ROOT}elsewhere/") for values, one in now.items()}
+    brought = replace(Carried(files=named.files, bytes=named.bytes, version=1), **unlike)  # type: ignore[arg-type]
+    beside = Carried(files=1, bytes=3, version=1)  # so that the entry of version 1 is read in any case
+    found = with_figures(world.services().log, {("1",): brought, ("2",): beside}, now)
+    assert {values: one.figures for values, one in found.items()} == {
+        ("1",): named.figures if are_known else "",
+        ("2",): "",
+    }
+    assert named.figures

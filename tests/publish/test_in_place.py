@@ -426,6 +426,26 @@ def test_a_rollback_that_loses_its_slot_copies_once() -> None:
     assert copies(world) - before == 1
 
 
+def test_a_rollback_that_loses_its_slot_to_one_of_a_partition_that_was_right_is_decided_again() -> None:
+    world = World()
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world.write({"d2": frozenset({20})})
+    appends, claim = [{"d1": frozenset({5})}], TableLog.claim
+
+    def claimed(log: TableLog, entry: LogEntry) -> bool:
+        if entry.rollback_to is not None and appends:
+            world.write(appends.pop(), plan=world.plan(WriteMode.APPEND, in_place=True))
+        return claim(log, entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableLog, "claim", claimed)
+        with pytest.raises(ConflictError, match="Look at the history and decide again"):
+            world.keeper.rollback("mart.orders", version=1)
+    assert world.rows() == {"d1": frozenset({1, 5}), "d2": frozenset({20})}
+    world.keeper.rollback("mart.orders", version=1)
+    assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
 def at_a_placeholder(world: World, value: str, rows: frozenset[int]) -> str:
     """A partition that a refused publish has added, and to which another tool has written since."""
     location = str(world.layout.empty("20240101T000000-0123456789abcdef", (value,)))

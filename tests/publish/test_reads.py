@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -14,9 +15,9 @@ from table_writer.log.files import listed_files
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import ReadOf, TableRead
-from table_writer.model.write import WriteMode, WritePlan
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 
-from .world import Rows, World
+from .world import Rows, World, publisher_of
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({5})}
 MINE: Final = {"d1": frozenset({10})}
@@ -184,3 +185,41 @@ def test_the_unpartitioned_table_is_one_partition() -> None:
     with pytest.raises(ConflictError, match="whole table"):
         world.write({"": frozenset({3})}, plan=plan_of(world, read, mode=WriteMode.OVERWRITE_TABLE))
     assert world.rows() == {"": frozenset({2})}
+
+
+def staged(world: World, plan: WritePlan) -> WrittenFiles:
+    return WrittenFiles.from_messages(plan, (world._upload(plan, MINE),))
+
+
+@pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.OVERWRITE_TABLE, WriteMode.APPEND])
+def test_what_is_to_be_staged_is_refused_where_what_it_would_replace_has_changed_since_it_was_read(
+    mode: WriteMode,
+) -> None:
+    world = written()
+    read = read_now(world)
+    append(world, {"d2": frozenset({6})})
+    files, publisher = staged(world, plan_of(world, read, mode=mode)), publisher_of(world.services())
+    with pytest.raises(ConflictError, match="dt=d2") if mode is WriteMode.OVERWRITE_TABLE else nullcontext():
+        publisher.require_as_read(files)
+    append(world)
+    with pytest.raises(ConflictError, match="dt=d1") if mode is not WriteMode.APPEND else nullcontext():
+        publisher.require_as_read(files)
+
+
+def test_what_has_read_nothing_of_its_table_may_be_staged_over_whatever_is_there() -> None:
+    world = written()
+    files = staged(world, plan_of(world))
+    append(world)
+    publisher_of(world.services()).require_as_read(files)
+    assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({5})}
+
+
+def test_rows_that_were_replaced_in_versions_that_the_log_has_forgotten_are_not_taken_for_compacted_ones() -> None:
+    world = written({"d1": frozenset({1, 2})})
+    read = read_now(world)
+    world.write({"d1": frozenset({3, 4})})
+    world.compact("d1")
+    world.services().log.trim([1, 2])
+    with pytest.raises(ConflictError, match="dt=d1"):
+        world.write(MINE, plan=plan_of(world, read))
+    assert world.rows() == {"d1": frozenset({3, 4})}

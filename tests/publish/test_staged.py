@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -22,8 +23,9 @@ from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
+from table_writer.publish.entry import there_under_other_names
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, plain
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -80,7 +82,10 @@ def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_ret
     record = StagedWrites(world.services()).find(write_id).record
     with world.inject(REFUSED), pytest.raises(MetastoreError):
         world.keeper.publish(T, write_id)
+    world.keeper.discard(T, write_id, dry_run=True)
+    assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     world.keeper.discard(T, write_id)
+    assert world.keeper.staged(T).staged == ()
     with pytest.raises(ConflictError, match="was discarded"):
         StagedWrites(world.services())._publish(record, None)
     assert len(files(world, write_id)) == 2
@@ -242,6 +247,17 @@ def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict(kind:
     assert world.rows() == {theirs: frozenset({1})}
 
 
+def test_a_time_that_needs_a_zone_hides_no_other_spelling_of_one_that_needs_none() -> None:
+    world = World()
+    table = replace(world.table, partition_columns=(Column("dt", "timestamp"),))
+    world.metastore.create_table(table)
+    for theirs in ("2024-01-01 00:00:00Z", "2024-1-1"):
+        world.written_by_another_tool(theirs, frozenset({1}))
+    wanted = ("2024-01-01 00:00:00",)
+    found = there_under_other_names(world.metastore, table, [wanted])
+    assert found == {wanted: "the metastore has it as dt=2024-1-1: readers would see both"}
+
+
 def test_a_staged_write_remembers_how_the_metastore_spells_its_partitions() -> None:
     world = World()
     world.written_by_another_tool("2024-01-01 00:00:00Z", frozenset({1}))
@@ -314,6 +330,20 @@ def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: Wor
     world.keeper.discard(T, damaged)
     assert files(world, damaged) == []
     assert world.keeper.staged(T).unreadable == {}
+
+
+@pytest.mark.parametrize("damaged", ['"one"', "null", "-1"])
+def test_what_does_not_say_at_which_version_it_was_planned_can_be_discarded(world: World, damaged: str) -> None:
+    write_id = world.stage(NEW)
+    key = world.layout.staged_key(write_id)
+    stored = world.store.get(key)
+    assert stored is not None
+    record = json.loads(plain(stored.body))
+    record["staged"]["base_version"] = json.loads(damaged)
+    world.store.put(key, json.dumps(record).encode())
+    world.keeper.discard(T, write_id)
+    assert (files(world, write_id), world.rows()) == ([], OLD)
+    assert read_registration(world.store, world.layout, write_id) is None
 
 
 def test_a_name_that_was_discarded_is_never_used_again(world: World) -> None:

@@ -24,6 +24,7 @@ from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.storage.object_store import ObjectInfo
+from table_writer.write.announcing import announced
 from table_writer.write.staged_writes import BySpark, StagedWrites
 from tests.publish.world import DeathError, Fault, World
 
@@ -351,3 +352,20 @@ def test_what_an_append_brings_along_is_copied_by_spark_where_spark_publishes(wo
     staged._publish(staged.find(write_id).record, by_spark)
     assert copied
     assert world.rows() == {**OLD, **NEW, "d1": OLD["d1"] | NEW["d1"]}
+
+
+def test_sessions_look_again_at_the_table_once_readers_have_switched_and_the_result_says_what_they_could_not(
+    world: World,
+) -> None:
+    write_id, rows = world.stage(NEW), []
+
+    def refresh(name: str) -> tuple[str, ...]:
+        rows.append((name, world.rows()))
+        return ("a cached plan stays",)
+
+    copy = Completer.of(world.services()).copy
+    by_spark = BySpark(prepare=lambda given: given.files, copy_files=copy, refresh=refresh)
+    with announced(world.all_services(), "publish", T) as call:
+        result = StagedWrites(world.services()).publish(write_id, call, by_spark)
+    assert rows == [(write_id, {**OLD, **NEW})]
+    assert "a cached plan stays" in result.notes
