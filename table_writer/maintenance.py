@@ -58,7 +58,7 @@ from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
 from table_writer.page.table_page import TablePage
 from table_writer.publish.entry import Republished
-from table_writer.publish.recovery import Recovery, placements
+from table_writer.publish.recovery import Recovery
 from table_writer.publish.restore import adopt, restore_partitions
 from table_writer.publish.rollback import roll_back
 from table_writer.publish.switch import locations
@@ -298,8 +298,9 @@ class Maintenance:
         before = opened.log.read_recent(allow_lost=bool(lost))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         if dry_run:
-            now = opened.metastore.get_partitions(opened.table, sorted(before.current))
-            placed = placements(opened.log.explained(before, locations(now), allow_lost=bool(lost)), now)
+            now = opened.metastore.get_partitions(opened.table, sorted(before.known_values))
+            here = locations(now)
+            placed = opened.log.explained(before, here, allow_lost=bool(lost)).placements(here)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),

@@ -300,6 +300,17 @@ class History:
             return Placement.IN_PLACE
         return Placement.BEHIND if None in theirs else Placement.MISSING
 
+    def placements(self, here: Mapping[PartitionValues, str]) -> dict[PartitionValues, Placement]:
+        """Compare all that was ever published, or brought somewhere late, with where the metastore has it."""
+        brought = {values for values in self.known_values if self.brought_late(values, here.get(values))}
+        placed = {values: self.placement(values, here.get(values)) for values in self.current}
+        return dict.fromkeys(brought - placed.keys(), Placement.BEHIND) | placed
+
+    @property
+    def known_values(self) -> frozenset[PartitionValues]:
+        """All partitions that were ever published, or may be brought somewhere late."""
+        return frozenset(self.current).union(values for values, _ in self.given_up)
+
     def published_place(self, values: PartitionValues) -> str | None:
         """Return where the newest published entry has put a partition, ``None`` if none has, or it shall not exist."""
         newest = self.current.get(values)
@@ -342,13 +353,15 @@ class History:
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
         states: dict[PartitionValues, StateThen] = {}
         hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
+        by_late_calls = self._given_up_places()
         for record in self.published:
             for partition in record.entry.partitions if record.entry.version > version else ():
                 if partition.values in states or partition.values in record.superseded:
                     continue
                 placed = before.get(partition.values)
                 if placed is None:
-                    known = record.entry.version <= hole
+                    is_late = self._place(partition.old_location) in by_late_calls
+                    known = record.entry.version <= hole and not is_late
                     states[partition.values] = StateThen(partition.old_location, known=known)
                 else:
                     then = placed.partition.new_location
@@ -357,6 +370,14 @@ class History:
                     sure = placed.version == version or self._place(then) == self._place(partition.old_location)
                     states[partition.values] = StateThen(then, known=known, sure=sure)
         return states
+
+    def _given_up_places(self) -> frozenset[Place | None]:
+        """Return where only the late call of an entry that is on record as abandoned can have brought a partition."""
+        places: dict[bool, set[Place | None]] = {True: set(), False: {None}}
+        for record in self.records:
+            is_abandoned = record.outcome is Outcome.ABANDONED
+            places[is_abandoned] |= {self._place(named.new_location) for named in record.entry.partitions}
+        return frozenset(places[True] - places[False])
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""

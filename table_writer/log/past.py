@@ -284,7 +284,7 @@ class Past:
     def _unsure(self, values: PartitionValues, state: StateThen) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
-            return "a vacuum has trimmed the entries that say where it was then"
+            return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
         placed = self._history.current.get(values)
         is_sure = state.sure
         if placed is not None and placed.version < self.version:  # nothing of ours has moved it since
@@ -323,7 +323,8 @@ class Past:
         if not records:
             return None
         claimed = layout.entry_key(self.version or records[0].entry.version)
-        later = next((one.entry.version for one in self._history.published if one.entry.version > self.version), None)
+        others = (one.entry for one in records if one.outcome is not Outcome.ABANDONED and one.entry.partitions)
+        later = next((entry.version for entry in others if entry.version > self.version), None)
         found = [
             (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed),
             store.head(layout.entry_key(later)) if later and self.version else None,

@@ -377,9 +377,13 @@ def why_immovable(table: Table, *, warehouse: str, managed: str, has_external: b
     return f"Hive 4 keeps external tables out of its managed warehouse {warehouse}" if refused else ""
 
 
+class TableChangedError(MetastoreError):
+    """A compare-and-set was refused: somebody has changed the table since it was read, and nothing was changed now."""
+
+
 def table_was_changed(table: TableName, uri: str) -> MetastoreError:
     """Return the error of a compare-and-set that was refused."""
-    return MetastoreError(
+    return TableChangedError(
         f"somebody else changed table {table} in the metastore at {uri} between this write's look at it and its switch;"
         " nothing was changed, run it again",
         table=str(table),

@@ -225,7 +225,7 @@ class Publisher:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
         is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
-        if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):
+        if is_building and self._recovery.correct(table, values, now, state):
             return None
         while True:
             now = confirmed(self._opened, table, now, state.newest) if is_building else now

@@ -543,7 +543,7 @@ class Recovery:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.current.keys() | {values for values, _ in history.given_up}
+        known = history.known_values
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self.resolved_history(table)[0])
@@ -658,9 +658,3 @@ class Recovery:
         if (len(listed), size) == (partition.files, partition.bytes):
             return partition
         return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")
-
-
-def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
-    """Compare every partition of the log with the metastore."""
-    here = locations(now)
-    return {values: history.placement(values, here.get(values)) for values in history.current}

@@ -128,7 +128,11 @@ def _checked(
                 f" put it after version {history.current[values].version}"
             )
         elif not target.known:
-            wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
+            why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
+            wrong.append(f"{shown_name(table, values)}: {why}")
+        elif not target.sure:
+            why = "another tool or a late call has moved it"
+            wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
         elif not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
             changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))

@@ -26,6 +26,7 @@ from table_writer.log.files import add_files, written_placeholders
 from table_writer.log.open_table import OpenTable, partly_published
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
 from table_writer.log.table_log import Ended
+from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -107,7 +108,7 @@ class Switch:
                 ]
                 self.metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
-            self._read_back(table, entry, error)
+            self._read_back(table, entry, now, error)
         return self._drop(table, entry, in_time)
 
     def require_time(self, entry: LogEntry, deadline: Deadline) -> None:
@@ -182,10 +183,11 @@ class Switch:
             removed_parameters=stale_parameters(current.parameters, new),
         )
 
-    def _read_back(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
-        """Look whether a call that failed took effect after all.
+    def _read_back(self, table: Table, entry: LogEntry, before: PartitionsNow, error: MetastoreError) -> None:
+        """Look whether a call that failed took effect after all; ``before`` is what was there at the look.
 
-        Of calls that change some partitions each, one without an answer is left in doubt: an earlier one may have done
+        A refusal is not believed where an older call of ours has been since: it may have come after the switch. Of
+        calls that change some partitions each, one without an answer is left in doubt: an earlier one may have done
         what is seen, and it may yet come.
         """
         if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):
@@ -201,18 +203,20 @@ class Switch:
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
-        moved = [now[values] for values, state in found.items() if state is PartitionState.SUPERSEDED and values in now]
-        if seen is Effect.SOME or isinstance(error, LostResponseError) or any(map(self._is_ours, moved)):
+        changed = any(self._has_come(one, now.get(values), error) for values, one in before.items())
+        if seen is Effect.SOME or isinstance(error, LostResponseError) or changed:
             raise outcome_unknown(entry, error) from error
         raise error
 
-    def _is_ours(self, partition: Partition) -> bool:
-        """Whether a partition that has left its place was moved by an older call of ours, which others will correct.
-
-        It may have come after the switch. Another tool's move is why the metastore has refused, or is built upon.
-        """
-        location = Location.parse_any(partition.location)
-        return location is not None and self.layout.write_id_of(location) is not None
+    def _has_come(self, before: Partition, now: Partition | None, error: MetastoreError) -> bool:
+        """Whether another call of ours may have changed a partition since; another tool is why a metastore refuses."""
+        if now is None or isinstance(error, TableChangedError):
+            return not isinstance(error, PartitionMissingError | TableChangedError)
+        location = Location.parse_any(now.location)
+        is_ours = location is not None and self.layout.write_id_of(location) is not None
+        has_moved = location != Location.parse_any(before.location)
+        is_written = now.parameters.get(WRITE_ID_PARAMETER) != before.parameters.get(WRITE_ID_PARAMETER)
+        return (is_ours and has_moved) or is_written
 
 
 def states(

@@ -430,4 +430,4 @@ class Look:
     def placements(self) -> dict[PartitionValues, Placement]:
         """Compare every partition of the log with the metastore."""
         here = {values: one.location for values, one in self.partitions.items()}
-        return {values: self.history.placement(values, here.get(values)) for values in self.history.current}
+        return self.history.placements(here)

@@ -196,15 +196,12 @@ class Vacuum:
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: one.location for values, one in partitions.items()}
-        placed = {one: history.placement(one, here.get(one)) for one in history.current}
-        is_older = any(
-            history.has_late_parameters(one, partitions[one].parameters) for one in placed if one in partitions
-        )
-        if (
-            Placement.BEHIND not in placed.values()
-            and not is_older
-            and self._opened.correct_statistics(history, placed)
-        ):
+        placed = history.placements(here)
+        if Placement.BEHIND in placed.values():
+            return
+        shown = {values: partitions[values].parameters for values in placed.keys() & partitions.keys()}
+        is_older = any(history.has_late_parameters(values, parameters) for values, parameters in shown.items())
+        if not is_older and self._opened.correct_statistics(history, placed):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:

@@ -165,8 +165,8 @@ MUTATIONS: Final = (
     Mutation(
         "a call without an answer may yet be applied",
         "publish.switch:Switch._read_back",
-        "isinstance(error, LostResponseError) or any(",
-        "any(",
+        "isinstance(error, LostResponseError) or changed",
+        "changed",
         ("overwrite", "append"),
     ),
     Mutation(

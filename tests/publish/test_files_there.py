@@ -222,7 +222,7 @@ def test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up_in_
     world = half_added("d1", "d2")
     moved_away(world)
     assert world.history().records[1].superseded == {("d1",)}
-    world.keeper.rollback(T, version=3, partitions=["dt=d1"])
+    world.keeper.rollback(T, version=1, partitions=["dt=d1"])
     assert world.rows() == {"d1": {1}, "d2": {2, 10}}
 
 
