@@ -374,7 +374,7 @@ class History:
     def _given_up_places(self) -> frozenset[Place | None]:
         """Return where only the late call of an entry that is on record as abandoned can have brought a partition."""
         places: dict[bool, set[Place | None]] = {True: set(), False: {None}}
-        for record in self.records:
+        for record in (one for one in self.records if one.entry.has_own_files or one.outcome is not Outcome.ABANDONED):
             is_abandoned = record.outcome is Outcome.ABANDONED
             places[is_abandoned] |= {self._place(named.new_location) for named in record.entry.partitions}
         return frozenset(places[True] - places[False])

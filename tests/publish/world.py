@@ -67,7 +67,7 @@ def plain(body: bytes) -> bytes:
 
 def value_of(values: PartitionValues) -> str:
     """Return the value of a partition, as readers of a CHAR see it; none is that of an unpartitioned table."""
-    return "".join(values).rstrip()
+    return "".join(values).rstrip(" ")
 
 
 def values_of(value: str) -> PartitionValues:
@@ -298,8 +298,10 @@ class TableWorld:
 
     def dropped_by_another_tool(self, value: str) -> None:
         """Drop a partition, however it is spelled."""
-        for one in [one for one in self.metastore.get_partition_names(self.name) if value_of(one) == value]:
-            self.metastore.drop_partition(self.table, one)
+        table = self.table
+        for values in self.metastore.get_partition_names(self.name):
+            if self._named(table, values) == value:
+                self.metastore.drop_partition(table, values)
 
     def rows(self) -> dict[str, frozenset[int]]:
         """What readers see: partitions without rows left out, as in a query's answer."""
@@ -317,7 +319,12 @@ class TableWorld:
         return found
 
     def partitions(self) -> dict[str, Partition]:
-        return {value_of(values): one for values, one in self.metastore.get_all_partitions(self.table).items()}
+        table = self.table
+        return {self._named(table, values): one for values, one in self.metastore.get_all_partitions(table).items()}
+
+    def _named(self, table: Table, values: PartitionValues) -> str:
+        is_char = has_spellings(column.type for column in table.partition_columns)
+        return value_of(values) if is_char else "".join(values)
 
     def history(self) -> History:
         return self.services().log.read_history()
