@@ -148,8 +148,7 @@ MUTATIONS: Final = (
         "log.history:History.surplus",
         "and named.values not in record.superseded",
         "",
-        test=f"{FILES_THERE}::test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up_in_this_partition",
-        also=(NOT_COUNTED,),
+        test="tests/log/test_history.py::test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus",
     ),
     Mutation(
         "nothing is added to what a vacuum deletes",

@@ -180,7 +180,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is added to what a late alter has brought back",
         "publish.publisher:Publisher._look",
-        "if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):",
+        "if is_building and self._recovery.correct(table, values, now, state):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),

@@ -87,7 +87,13 @@ MUTATIONS: Final = (
         Bound(0, 1),
         300,
         kind="batches",
-        also=(("publish.switch:Switch._read_back", "if seen is Effect.SOME or isinstance(", "if isinstance("),),
+        also=(
+            (
+                "publish.switch:Switch._read_back",
+                "seen is Effect.SOME or isinstance(error, LostResponseError) or changed",
+                "isinstance(error, LostResponseError)",
+            ),
+        ),
     ),
     Mutation(
         "batches: each call is in time",
