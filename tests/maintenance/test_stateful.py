@@ -240,10 +240,12 @@ class TableMachine(RuleBasedStateMachine):
         self.world.wait_out_claims()
         self.world.vacuum()
         assert self.world.leftovers() == []
+        self.world.skipped_seconds += 3_600  # so long a vacuum that died may be at work
+        self.world.keeper.recover(self.table)
         history = self.world.history()
         now = self.world.partitions()
         assert history.publishes_in_doubt == ()
-        assert history.in_doubt == () or self.foreign, "a vacuum that died waits for readers to leave what it names"
+        assert history.in_doubt == () or self.foreign
         for values in history.current:
             location = now[values[0]].location if values[0] in now else None
             where = history.placement(values, location)
