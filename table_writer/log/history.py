@@ -300,16 +300,22 @@ class History:
             return Placement.IN_PLACE
         return Placement.BEHIND if None in theirs else Placement.MISSING
 
-    def placements(self, here: Mapping[PartitionValues, str]) -> dict[PartitionValues, Placement]:
-        """Compare all that was ever published, or brought somewhere late, with where the metastore has it."""
-        brought = {values for values in self.known_values if self.brought_late(values, here.get(values))}
-        placed = {values: self.placement(values, here.get(values)) for values in self.current}
-        return dict.fromkeys(brought - placed.keys(), Placement.BEHIND) | placed
+    def placements(
+        self, here: Mapping[PartitionValues, str], wanted: Iterable[PartitionValues] | None = None
+    ) -> dict[PartitionValues, Placement]:
+        """Compare with the metastore what was ever published, or brought somewhere late; by default all of it."""
+        placed: dict[PartitionValues, Placement] = {}
+        for values in self.known_values if wanted is None else wanted:
+            if values in self.current:
+                placed[values] = self.placement(values, here.get(values))
+            elif self.brought_late(values, here.get(values)):
+                placed[values] = Placement.BEHIND
+        return placed
 
     @property
-    def known_values(self) -> frozenset[PartitionValues]:
+    def known_values(self) -> Collection[PartitionValues]:
         """All partitions that were ever published, or may be brought somewhere late."""
-        return frozenset(self.current).union(values for values, _ in self.given_up)
+        return dict.fromkeys((*self.current, *(values for values, _ in self.given_up)))
 
     def published_place(self, values: PartitionValues) -> str | None:
         """Return where the newest published entry has put a partition, ``None`` if none has, or it shall not exist."""

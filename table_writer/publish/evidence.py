@@ -48,9 +48,9 @@ class Evidence:
                     PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
         added = [
-            one.values
-            for one in entry.partitions
-            if one.values not in now and one.new_location and found[one.values] is PartitionState.BEFORE
+            named.values
+            for named in entry.partitions
+            if named.values not in now and named.new_location and found[named.values] is PartitionState.BEFORE
         ]
         spelled_otherwise = there_under_other_names(self._metastore, self._table, added)
         found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)

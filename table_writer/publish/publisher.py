@@ -309,7 +309,7 @@ class Publisher:
             )
 
     def _refuse_other_names(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
-        added = [one.values for one in draft.partitions if one.new_location is not None and one.values not in now]
+        added = [named.values for named in draft.partitions if named.new_location and named.values not in now]
         others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
         if others:
             values = min(others)

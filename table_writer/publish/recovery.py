@@ -518,9 +518,7 @@ class Recovery:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = {one: history.placement(one, here.get(one)) for one in wanted if one in history.current}
-        brought = (one for one in set(wanted) - placed.keys() if history.brought_late(one, here.get(one)))
-        placed |= dict.fromkeys(brought, Placement.BEHIND)
+        placed = history.placements(here, wanted)
         gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
         placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}

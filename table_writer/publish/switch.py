@@ -210,13 +210,15 @@ class Switch:
 
     def _has_come(self, before: Partition, now: Partition | None, error: MetastoreError) -> bool:
         """Whether another call of ours may have changed a partition since; another tool is why a metastore refuses."""
-        if now is None or isinstance(error, TableChangedError):
-            return not isinstance(error, PartitionMissingError | TableChangedError)
+        if isinstance(error, TableChangedError):
+            return False
+        if now is None:
+            return not isinstance(error, PartitionMissingError)
+        if now.parameters.get(WRITE_ID_PARAMETER) != before.parameters.get(WRITE_ID_PARAMETER):
+            return True
         location = Location.parse_any(now.location)
         is_ours = location is not None and self.layout.write_id_of(location) is not None
-        has_moved = location != Location.parse_any(before.location)
-        is_written = now.parameters.get(WRITE_ID_PARAMETER) != before.parameters.get(WRITE_ID_PARAMETER)
-        return (is_ours and has_moved) or is_written
+        return is_ours and location != Location.parse_any(before.location)
 
 
 def states(

@@ -25,7 +25,7 @@ from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, insert
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -462,11 +462,6 @@ def unanswered(world: World) -> None:
             raise Late(LostResponseError("no answer"))
 
     world.metastore.on_call = lost
-
-
-def insert(world: World, value: str, row: int) -> None:
-    place = Location.parse(world.partitions()[value].location).key
-    world.store.put(f"{place}spark-{row}.json", f"[{row}]".encode())
 
 
 @pytest.mark.parametrize("again", [False, True])

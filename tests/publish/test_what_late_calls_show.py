@@ -23,7 +23,7 @@ from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, insert
 
 T = "mart.orders"
 APPEND, WHOLE = WriteMode.APPEND, WriteMode.OVERWRITE_TABLE
@@ -61,11 +61,6 @@ def move(world: World, value: str, *ids: int) -> None:
     place = f"{world.root}elsewhere/{value}/"
     world.store.put(f"{Location.parse(place).key}f.json", json.dumps(sorted(ids)).encode())
     world.pointed_by_another_tool(value, place)
-
-
-def insert(world: World, value: str, row: int) -> None:
-    place = Location.parse(world.partitions()[value].location).key
-    world.store.put(f"{place}spark-{row}.json", f"[{row}]".encode())
 
 
 def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Callable[[], None]:
