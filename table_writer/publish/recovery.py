@@ -15,7 +15,7 @@ from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
 from table_writer.log.files import files_read_at, missing_files, written_placeholders
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import NOT_KNOWN, History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
@@ -185,7 +185,7 @@ class Recovery:
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         why = "newer entries show how it had ended"
-        left_alone = dict.fromkeys(superseded)
+        left_alone = dict.fromkeys(superseded, NOT_KNOWN)
         return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
@@ -286,8 +286,13 @@ class Recovery:
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
-            undone = {values for values, state in found.items() if state not in ended}
-            return self._record_outcome(record.entry, claimed, (), {values: here.get(values) for values in undone})
+            # where a late call has taken one that is yet to be switched, it does not belong
+            undone = {
+                one.values: one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)
+                for one in claimed.partitions
+                if found[one.values] not in ended
+            }
+            return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
@@ -304,7 +309,7 @@ class Recovery:
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
         found = original.left_alone
         return self._record_outcome(
-            entry, claimed, (), {values: found.get(values) for values in superseded & entry.partition_values}
+            entry, claimed, (), {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
         )
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -518,9 +523,8 @@ class Recovery:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = {one: history.placement(one, here.get(one)) for one in wanted if one in history.current}
-        brought = (one for one in set(wanted) - placed.keys() if history.brought_late(one, here.get(one)))
-        placed |= dict.fromkeys(brought, Placement.BEHIND)
+        known = (one for one in wanted if one in history.current or history.brought_late(one, here.get(one)))
+        placed = {one: history.placement(one, here.get(one)) for one in known}
         gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
         placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
@@ -543,7 +547,7 @@ class Recovery:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.current.keys() | {values for values, _ in history.given_up}
+        known = history.known_values
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self.resolved_history(table)[0])
@@ -616,7 +620,7 @@ class Recovery:
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
         for values in (values for values, where in placed.items() if where is Placement.BEHIND):
-            version, known = self._wanted(history, values, here.get(values))
+            version, known = self._wanted(entries, values, here.get(values))
             location = known.new_location
             held = entries.described(values, Location.parse(location)) if location else None
             moved = replace(held or known, old_location=here.get(values), new_location=location)
@@ -636,17 +640,19 @@ class Recovery:
     def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
 
-        Where an entry was given up whose call has come since, that is where the recovery had found the partition:
-        another tool's place, if not that of the newest published version.
+        A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        given_up = history.brought_late(values, here)
-        if given_up is None or same_place(given_up.before, history.published_place(values)):
+        belongs = history.brought_late(values, here)
+        is_published = belongs is None or same_place(belongs.location, history.published_place(values))
+        if belongs is None or (is_published and values in history.current):
             newest = history.current[values]
             return newest.version, newest.partition
-        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(given_up.before)))
+        without_rows = EntryPartition.without_rows(values, belongs.location)
+        if belongs.location is None:
+            return belongs.version, without_rows
+        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(belongs.location)))
         size = sum(one.size_bytes for one in listed)
-        there = replace(EntryPartition.without_rows(values, given_up.before), rows=None, raw_bytes=None)
-        return given_up.version, replace(there, files=len(listed), bytes=size)
+        return belongs.version, replace(without_rows, rows=None, raw_bytes=None, files=len(listed), bytes=size)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again with those of what is there, other tools' files too."""
