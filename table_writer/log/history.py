@@ -280,23 +280,18 @@ class History:
         looked after the day in which the call could come. Else somebody did it on purpose. A placeholder that no entry
         names counts as no partition: a refused publish has added it.
         """
-        newest, wanted = self.current.get(values), self.published_place(values)
+        newest = self.current.get(values)
+        wanted = newest.partition.new_location if newest else None
         current = None if location is None else Location.parse_any(location)
         is_late = self.brought_late(values, location) is not None
         if not is_late and current is not None and wanted is not None and current.place == self._place(wanted):
             return Placement.IN_PLACE
-        if location is not None and (current is None or self.lost_after(newest.version if newest else 0)):
-            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         if is_late:
             return Placement.BEHIND
-        if current is not None and not self.layout.is_placeholder(current):
-            return Placement.MOVED
+        is_name = current is not None and self.layout.is_placeholder(current)
+        if location is not None and (not is_name or self.lost_after(newest.version if newest else 0)):
+            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         return Placement.IN_PLACE if newest is not None and wanted is None else Placement.MISSING
-
-    def published_place(self, values: PartitionValues) -> str | None:
-        """Return where the newest published entry has put a partition, ``None`` if none has, or it shall not exist."""
-        newest = self.current.get(values)
-        return None if newest is None else newest.partition.new_location
 
     def belongs(self, values: PartitionValues) -> Belongs | None:
         """Return where a partition belongs, ``None`` if nobody knows: of publishes and recoveries the newest says it.
@@ -320,39 +315,43 @@ class History:
     def brought_late(self, values: PartitionValues, location: str | None) -> Belongs | None:
         """Return where a partition goes back to that a late call has brought to where it is; ``None`` if none has."""
         belongs, current = self.belongs(values), None if location is None else Location.parse_any(location)
-        if belongs is None or (location is not None and current is None):
+        if belongs is None or (location is not None and (current is None or self.lost_after(belongs.version))):
             return None
-        calls = self._calls(values, belongs.version)
-        is_there = current is not None and (current.place in calls or not self.layout.is_placeholder(current))
-        place = current.place if current is not None and is_there else None
-        if place not in calls or place == self._place(belongs.location):
+        wanted, place = self._place(belongs.location), current.place if current else None
+        calls = {} if place == wanted else self._calls(values)
+        if current is not None and place not in calls and self.layout.is_placeholder(current):
+            place = None
+        if place not in calls or place == wanted:
             return None
         return replace(belongs, location=None) if calls[place] else belongs
 
-    def _calls(self, values: PartitionValues, belongs: int) -> dict[Place | None, bool]:
+    @cached_property
+    def _only_adding(self) -> frozenset[int]:
+        """The entries whose own call only adds partitions: it changes nothing where there is one."""
+        return frozenset(one.entry.version for one in self.records if one.entry.only_adds)
+
+    def _calls(self, values: PartitionValues) -> dict[Place | None, bool]:
         """Return where calls may bring a partition, ``None`` being nowhere; and whether only where there was none.
 
-        Those are the calls of entries before the newest published one. While they may come unseen, also of those after
-        it, which are on record as not having moved the partition; and of itself, once a newer one says more.
+        Those are the calls of entries before the newest published one; and, while they may come unseen, of those after
+        it, which are on record as not having moved the partition.
         """
         newest = self.current[values].version if values in self.current else 0
         calls: dict[Place | None, bool] = {}
         for record, named in self._naming.get(values, ()):
-            entry, is_older = record.entry, record.entry.version < newest
-            is_given_up = record.outcome is not None and (entry.version > newest or belongs > newest)
-            places: set[Place | None] = set(self._places_of(entry, named)) if is_older else set()
-            if (is_older or is_given_up) and self._may_have_come_late(record):
-                emptied = () if named.new_location else self._places_of(entry, named)
-                places |= {self._place(named.new_location), *emptied}
-            adds = not is_older and entry.operation is not Operation.RECOVER
-            adds = adds and all(one.new_location and one.old_location is None for one in entry.partitions)
+            version = record.entry.version
+            places: set[Place | None] = set(self._places_of(record.entry, named)) if version < newest else set()
+            is_given_up = version > newest and record.outcome is not None
+            if (version < newest or is_given_up) and self._may_have_come_late(record):
+                places.add(self._place(named.new_location))
+            adds = version > newest and version in self._only_adding
             calls |= {place: adds and calls.get(place, True) for place in places}
         return calls
 
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        return frozenset(self.current).union(one for one in self._naming.keys() - self.current if self._calls(one, 0))
+        return frozenset(self.current).union(one for one in self._naming.keys() - self.current if self._calls(one))
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.

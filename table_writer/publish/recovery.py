@@ -642,22 +642,16 @@ class Recovery:
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs = history.brought_late(values, here)
-        is_published = belongs is None or same_place(belongs.location, history.published_place(values))
-        if belongs is None or (is_published and values in history.current):
-            newest = history.current[values]
+        belongs, newest = history.brought_late(values, here), history.current.get(values)
+        if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
-        without_rows = EntryPartition.without_rows(values, belongs.location)
-        if belongs.location is None:
-            return belongs.version, without_rows
-        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(belongs.location)))
-        size = sum(one.size_bytes for one in listed)
-        return belongs.version, replace(without_rows, rows=None, raw_bytes=None, files=len(listed), bytes=size)
+        version, location = (belongs.version, belongs.location) if belongs else (0, here)
+        return version, EntryPartition.without_rows(values, location)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
-        """Return a partition that only gets its figures again with those of what is there, other tools' files too."""
+        """Return a partition that only gets its figures again, or has none, with those of all that is there."""
         location = Location.parse_any(partition.new_location or "")
-        if location is None or not same_place(partition.old_location, partition.new_location):
+        if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
             return partition
         listed = list(files_read_at(self._opened.store, self._layout, location))
         size = sum(one.size_bytes for one in listed)

@@ -612,6 +612,31 @@ def test_the_late_call_of_what_was_published_goes_back_to_where_a_newer_given_up
         assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({78})}
 
 
+def test_a_late_call_of_the_newest_published_goes_back_to_where_a_newer_one_was_found(world: World) -> None:
+    come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
+    assert recovered(world) == {2: "published"}
+    without_answer(world, lambda: world.write({"d1": frozenset({11})}))
+    move(world, "d1", "x", 77)
+    assert recovered(world) == {4: "abandoned"}
+    come()
+    world.keeper.recover(T)
+    assert world.rows()["d1"] == frozenset({77})
+
+
+def test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({50}))
+    world.write({"d1": frozenset({1})})
+    come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
+    recovered(world)
+    world.write({"d1": frozenset({60})})
+    without_answer(world, lambda: world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND)))
+    insert(world, "d1", 61)
+    come()
+    assert recovered(world)[5] == "abandoned"
+    assert world.rows()["d1"] == frozenset({60, 61})
+
+
 @pytest.mark.parametrize("end", ["recover", "append"])
 @pytest.mark.parametrize("call", ["alter_partitions", "drop_partition"])
 def test_what_is_emptied_late_though_another_tool_had_moved_it_comes_back(world: World, end: str, call: str) -> None:
