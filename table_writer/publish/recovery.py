@@ -307,10 +307,10 @@ class Recovery:
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
-        found = original.left_alone
-        return self._record_outcome(
-            entry, claimed, (), {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
-        )
+        wanted = {one.values: one.new_location for one in entry.partitions}
+        found = original.left_alone if entry.recovered_write_id else wanted  # of a correction: where they belong
+        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & wanted.keys()}
+        return self._record_outcome(entry, claimed, (), left_alone)
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""

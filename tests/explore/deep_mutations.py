@@ -297,6 +297,13 @@ MUTATIONS: Final = (
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
+        "a correction that is given up says where a partition belongs",
+        "publish.recovery:Recovery._end_as",
+        "original.left_alone if entry.recovered_write_id else wanted",
+        "original.left_alone",
+        test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
+    ),
+    Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
         "publish.recovery:Recovery._do_again",
         "one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)",

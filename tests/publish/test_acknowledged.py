@@ -33,6 +33,7 @@ T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 MORE = {"d1": frozenset({10}), "d2": frozenset({20})}
 ALL = {"d1": frozenset({1, 10}), "d2": frozenset({2, 20})}
+PHASES = ("before", "after")
 REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
 DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 
@@ -702,14 +703,20 @@ def test_a_given_up_add_that_comes_late_is_dropped_beside_another_spelling(kind:
     assert set(world.metastore.get_partition_names(world.name)) == {(spelled,)}
 
 
-def test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back(world: World) -> None:
+@pytest.mark.parametrize("died", [None, *(Fault("metastore", "alter_partitions", 1, at, DeathError) for at in PHASES)])
+def test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back(
+    world: World, died: Fault | None
+) -> None:
     create = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
     assert recovered(world) == {2: "abandoned"}
     world.dropped_by_another_tool("d3")
     come()
-    world.keeper.recover(T)
+    if died is not None:
+        with world.inject(died), pytest.raises(DeathError):
+            world.keeper.recover(T)
+    recovered(world)
     assert world.rows() == OLD
     world.write({"d3": frozenset({31})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == OLD | {"d3": frozenset({31})}
