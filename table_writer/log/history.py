@@ -19,6 +19,7 @@ from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
+NOT_KNOWN: Final = ""  # where a partition was found: an outcome does not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class SlotRecord:
     recorded_by: str = ""  # the write_id that recorded the outcome
     outcome_age_seconds: float = 0.0  # of the outcome
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
-    found: Mapping[PartitionValues, str] = field(default_factory=dict)  # where these were then
+    found: Mapping[PartitionValues, str | None] = field(default_factory=dict)  # where these were then, if anywhere
 
     @property
     def switched(self) -> tuple[EntryPartition, ...]:
@@ -42,7 +43,7 @@ class SlotRecord:
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {**dict.fromkeys(self.superseded), **self.found}
+        return {**dict.fromkeys(self.superseded, NOT_KNOWN), **self.found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class StateThen:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A partition of an entry that a recovery has given up, though its call was never answered."""
+class Belongs:
+    """Where a partition belongs, and which version says so."""
 
     version: int
-    before: str  # where it was when the entry was given up
+    location: str | None  # None: nowhere
 
 
 class Placement(enum.Enum):
@@ -275,77 +276,92 @@ class History:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
 
         An older location of this library is always behind. Others, too, can drop a partition, or point it back at files
-        of other tools. That is behind only if a call of ours that did the same was never answered, the partition was
-        published since, and nobody has looked after the day in which the call could come. Else somebody did it on
-        purpose. A placeholder that no older entry names counts as no partition: a refused publish has added it.
+        of other tools. That is behind only if a call of ours that did the same was never answered, and nobody has
+        looked after the day in which the call could come. Else somebody did it on purpose. A placeholder that no entry
+        names counts as no partition: a refused publish has added it.
         """
-        newest = self.current[values]
-        wanted = newest.partition.new_location
-        older = [
-            (record, named) for record, named in self._naming.get(values, ()) if record.entry.version < newest.version
-        ]
+        newest = self.current.get(values)
+        wanted = newest.partition.new_location if newest else None
         current = None if location is None else Location.parse_any(location)
-        if current is not None and wanted is not None and current.same_place(self._location(wanted)):
+        is_late = self.brought_late(values, location) is not None
+        if not is_late and current is not None and wanted is not None and current.place == self._place(wanted):
             return Placement.IN_PLACE
-        if location is not None and (current is None or self.lost_after(newest.version)):
-            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
-        unanswered = [named for record, named in older if self._may_have_come_late(record)]
-        ours = {place for record, named in older for place in self._places_of(record.entry, named)}
-        theirs = {self._place(named.new_location) for named in unanswered}
-        if current is not None and (current.place in ours | theirs or self.brought_late(values, location)):
+        if is_late:
             return Placement.BEHIND
-        if current is not None and not self.layout.is_placeholder(current):
-            return Placement.MOVED
-        if wanted is None:
-            return Placement.IN_PLACE
-        return Placement.BEHIND if None in theirs else Placement.MISSING
+        is_name = current is not None and self.layout.is_placeholder(current)
+        if location is not None and (not is_name or self.lost_after(newest.version if newest else 0)):
+            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
+        return Placement.IN_PLACE if newest is not None and wanted is None else Placement.MISSING
 
     def placements(
         self, here: Mapping[PartitionValues, str], wanted: Iterable[PartitionValues] | None = None
     ) -> dict[PartitionValues, Placement]:
         """Compare with the metastore what was ever published, or brought somewhere late; by default all of it."""
-        placed: dict[PartitionValues, Placement] = {}
-        for values in self.known_values if wanted is None else wanted:
-            if values in self.current:
-                placed[values] = self.placement(values, here.get(values))
-            elif self.brought_late(values, here.get(values)):
-                placed[values] = Placement.BEHIND
-        return placed
+        return {
+            values: self.placement(values, here.get(values))
+            for values in (self.known_values if wanted is None else wanted)
+            if values in self.current or self.brought_late(values, here.get(values))
+        }
 
-    @property
-    def known_values(self) -> Collection[PartitionValues]:
-        """All partitions that were ever published, or may be brought somewhere late."""
-        return dict.fromkeys((*self.current, *(values for values, _ in self.given_up)))
+    def belongs(self, values: PartitionValues) -> Belongs | None:
+        """Return where a partition belongs, ``None`` if nobody knows: of publishes and recoveries the newest says it.
 
-    def published_place(self, values: PartitionValues) -> str | None:
-        """Return where the newest published entry has put a partition, ``None`` if none has, or it shall not exist."""
+        A recovery that has left it alone says where it was found. Among our own files that is a late call's doing,
+        unless it is where the newest published entry has put it.
+        """
         newest = self.current.get(values)
-        return None if newest is None else newest.partition.new_location
+        for record, named in reversed(self._naming.get(values, ())):
+            if newest is not None and record.entry.version <= newest.version:
+                break
+            if values in record.found or (record.outcome is not None and self._may_have_come_late(record)):
+                text = record.found.get(values, named.old_location)
+                location = None if text is None else Location.parse_any(text)
+                if text is not None and location is None:
+                    return None
+                if newest is None or location is None or not self.layout.all_data.contains(location):
+                    return Belongs(record.entry.version, text)
+        return None if newest is None else Belongs(newest.version, newest.partition.new_location)
 
-    def brought_late(self, values: PartitionValues, location: str | None) -> GivenUp | None:
-        """Return of which entry that was given up a late call has brought a partition to where it is, if any has."""
-        current = None if location is None else Location.parse_any(location)
-        return None if current is None else self.given_up.get((values, current.place))
+    def brought_late(self, values: PartitionValues, location: str | None) -> Belongs | None:
+        """Return where a partition goes back to that a late call has brought to where it is; ``None`` if none has."""
+        belongs, current = self.belongs(values), None if location is None else Location.parse_any(location)
+        if belongs is None or (location is not None and (current is None or self.lost_after(belongs.version))):
+            return None
+        wanted, place = self._place(belongs.location), current.place if current else None
+        calls = {} if place == wanted else self._calls(values)
+        if current is not None and place not in calls and self.layout.is_placeholder(current):
+            place = None
+        if place not in calls or place == wanted:
+            return None
+        return replace(belongs, location=None) if calls[place] else belongs
 
     @cached_property
-    def given_up(self) -> Mapping[tuple[PartitionValues, Place], GivenUp]:
-        """Return where late calls may move partitions yet, of entries that are on record as not having moved them.
+    def _only_adding(self) -> frozenset[int]:
+        """The entries whose own call only adds partitions: it changes nothing where there is one."""
+        return frozenset(one.entry.version for one in self.records if one.entry.only_adds)
 
-        None where an entry has published the partition since: there the call is one of an older entry.
+    def _calls(self, values: PartitionValues) -> dict[Place | None, bool]:
+        """Return where calls may bring a partition, ``None`` being nowhere; and whether only where there was none.
+
+        Those are the calls of entries before the newest published one; and, while they may come unseen, of those after
+        it, which are on record as not having moved the partition.
         """
-        found: dict[tuple[PartitionValues, Place], GivenUp] = {}
-        for record in self.records if self._unverified_ids != {""} else ():
-            is_abandoned = record.outcome is Outcome.ABANDONED
-            never = record.entry.partition_values if is_abandoned else record.superseded
-            for named in record.entry.partitions if self._may_have_come_late(record) else ():
-                placed = self.current.get(named.values)
-                is_newer = placed is None or placed.version < record.entry.version
-                before = record.found.get(named.values, named.old_location)
-                is_ours = named.new_location is not None and self._is_ours(self._location(named.new_location))
-                if named.values in never and is_newer and before is not None and is_ours and not named.added:
-                    place = self._location(str(named.new_location)).place
-                    found[named.values, place] = GivenUp(record.entry.version, before)
-        return found
+        newest = self.current[values].version if values in self.current else 0
+        calls: dict[Place | None, bool] = {}
+        for record, named in self._naming.get(values, ()):
+            version = record.entry.version
+            places: set[Place | None] = set(self._places_of(record.entry, named)) if version < newest else set()
+            is_given_up = version > newest and record.outcome is not None
+            if (version < newest or is_given_up) and self._may_have_come_late(record):
+                places.add(self._place(named.new_location))
+            adds = version > newest and version in self._only_adding
+            calls |= {place: adds and calls.get(place, True) for place in places}
+        return calls
+
+    @cached_property
+    def known_values(self) -> frozenset[PartitionValues]:
+        """All partitions that were ever published, or that late calls may bring somewhere."""
+        return frozenset(self.current).union(one for one in self._naming.keys() - self.current if self._calls(one))
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.

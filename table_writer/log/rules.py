@@ -156,7 +156,7 @@ def recovered_state(
     is recovered.
     """
     state = partition_state(partition, current_location, history.layout, copied=copied)
-    if state is not PartitionState.SUPERSEDED or partition.values not in history.current:
+    if state is not PartitionState.SUPERSEDED:
         return state
     ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
     return PartitionState.BEFORE if ours else state

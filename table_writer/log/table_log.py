@@ -17,7 +17,7 @@ import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History, SlotRecord
 from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import agree, counts_twice, foldable
@@ -86,13 +86,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "s
     recorded_by: str
     of: str = ""  # the write_id of the entry
     superseded: frozenset[PartitionValues] = frozenset()
-    found: tuple[tuple[PartitionValues, str], ...] = ()  # where those were, as far as they were anywhere
+    found: tuple[tuple[PartitionValues, str | None], ...] = ()  # where those were, if anywhere, as far as it is known
     age_seconds: float = 0.0  # by the store's clock: not stored
 
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {**dict.fromkeys(self.superseded), **dict(self.found)}
+        return {**dict.fromkeys(self.superseded, NOT_KNOWN), **dict(self.found)}
 
 
 class TableLog:
@@ -614,7 +614,7 @@ class TableLog:
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved: dict[str, Any] = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        found = tuple((values, place) for values, place in sorted(superseded.items()) if place is not None)
+        found = tuple((values, place) for values, place in sorted(superseded.items()) if place != NOT_KNOWN)
         moved |= {"found": found} if found else {}
         if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
             return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)

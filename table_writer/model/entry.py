@@ -234,6 +234,12 @@ class LogEntry:
         return self.mode == COMPACT
 
     @property
+    def only_adds(self) -> bool:
+        """Whether its own writer's call adds partitions, where none were; a recovery's alters what there is by then."""
+        is_recovery = self.operation is Operation.RECOVER
+        return not is_recovery and all(one.new_location and one.old_location is None for one in self.partitions)
+
+    @property
     def has_own_files(self) -> bool:
         """Whether its own write has written what it points readers at."""
         return self.operation in {Operation.WRITE, Operation.COMPACT}

@@ -15,7 +15,7 @@ from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
 from table_writer.log.files import files_read_at, missing_files, written_placeholders
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import NOT_KNOWN, History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
@@ -185,7 +185,7 @@ class Recovery:
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         why = "newer entries show how it had ended"
-        left_alone = dict.fromkeys(superseded)
+        left_alone = dict.fromkeys(superseded, NOT_KNOWN)
         return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
@@ -286,8 +286,13 @@ class Recovery:
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
-            undone = {values for values, state in found.items() if state not in ended}
-            return self._record_outcome(record.entry, claimed, (), {values: here.get(values) for values in undone})
+            # where a late call has taken one that is yet to be switched, it does not belong
+            undone = {
+                one.values: one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)
+                for one in claimed.partitions
+                if found[one.values] not in ended
+            }
+            return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
@@ -302,10 +307,10 @@ class Recovery:
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
-        found = original.left_alone
-        return self._record_outcome(
-            entry, claimed, (), {values: found.get(values) for values in superseded & entry.partition_values}
-        )
+        wanted = {one.values: one.new_location for one in entry.partitions}
+        found = original.left_alone if entry.recovered_write_id else wanted  # of a correction: where they belong
+        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & wanted.keys()}
+        return self._record_outcome(entry, claimed, (), left_alone)
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
@@ -614,7 +619,7 @@ class Recovery:
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
         for values in (values for values, where in placed.items() if where is Placement.BEHIND):
-            version, known = self._wanted(history, values, here.get(values))
+            version, known = self._wanted(entries, values, here.get(values))
             location = known.new_location
             held = entries.described(values, Location.parse(location)) if location else None
             moved = replace(held or known, old_location=here.get(values), new_location=location)
@@ -634,22 +639,18 @@ class Recovery:
     def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
 
-        Where an entry was given up whose call has come since, that is where the recovery had found the partition:
-        another tool's place, if not that of the newest published version.
+        A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        given_up = history.brought_late(values, here)
-        if given_up is None or same_place(given_up.before, history.published_place(values)):
-            newest = history.current[values]
+        belongs, newest = history.brought_late(values, here), history.current.get(values)
+        if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
-        listed = list(files_read_at(self._opened.store, self._layout, Location.parse(given_up.before)))
-        size = sum(one.size_bytes for one in listed)
-        there = replace(EntryPartition.without_rows(values, given_up.before), rows=None, raw_bytes=None)
-        return given_up.version, replace(there, files=len(listed), bytes=size)
+        version, location = (belongs.version, belongs.location) if belongs else (0, here)
+        return version, EntryPartition.without_rows(values, location)
 
     def _as_listed(self, partition: EntryPartition) -> EntryPartition:
-        """Return a partition that only gets its figures again with those of what is there, other tools' files too."""
+        """Return a partition that only gets its figures again, or has none, with those of all that is there."""
         location = Location.parse_any(partition.new_location or "")
-        if location is None or not same_place(partition.old_location, partition.new_location):
+        if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
             return partition
         listed = list(files_read_at(self._opened.store, self._layout, location))
         size = sum(one.size_bytes for one in listed)

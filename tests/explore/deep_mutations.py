@@ -15,6 +15,7 @@ NOT_LOST: Final = ("publish.evidence:Evidence.lost_files", "return lost", "retur
 NO_WORD: Final = ("publish.recovery:Recovery._end_last", "if word == last.entry.write_id:", "if False:")
 """Whoever was refused has taken the last word: the third guard, while that mark is there."""
 BETWEEN_CALLS: Final = "tests/publish/test_between_calls.py"
+ACKNOWLEDGED: Final = "tests/publish/test_acknowledged.py"
 FILES_THERE: Final = "tests/publish/test_files_there.py"
 MUTATIONS: Final = (
     Mutation(
@@ -90,9 +91,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a placeholder is as good as no partition",
-        "log.history:History.placement",
-        "if current is not None and not self.layout.is_placeholder(current):",
-        "if current is not None:",
+        "log.history:History.brought_late",
+        "if current is not None and place not in calls and self.layout.is_placeholder(current):",
+        "if False:",
         ("old drop comes", "overwrite"),
         Bound(1, 1),
         100,
@@ -265,5 +266,47 @@ MUTATIONS: Final = (
         "found | own | recovered",
         "own | recovered",
         test="tests/log/test_history.py::test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_names",
+    ),
+    Mutation(
+        "a late call is undone to where the newest recovery has found the partition",
+        "log.history:History.belongs",
+        "reversed(self._naming.get(values, ()))",
+        "self._naming.get(values, ())",
+        test=f"{ACKNOWLEDGED}::test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found",
+    ),
+    Mutation(
+        "what an entry that was given up empties late comes back",
+        "log.history:History._calls",
+        "places.add(self._place(named.new_location))",
+        "places |= {self._place(named.new_location)} if named.new_location or version < newest else set()",
+        test=f"{ACKNOWLEDGED}::test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_tools_is_undone",
+    ),
+    Mutation(
+        "what is added late came where nothing was",
+        "log.history:History.brought_late",
+        "replace(belongs, location=None) if calls[place] else belongs",
+        "belongs",
+        test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
+    ),
+    Mutation(
+        "a late call is no other tool, though nobody has published the partition",
+        "log.rules:recovered_state",
+        "if state is not PartitionState.SUPERSEDED:",
+        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current:",
+        test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
+    ),
+    Mutation(
+        "a correction that is given up says where a partition belongs",
+        "publish.recovery:Recovery._end_as",
+        "original.left_alone if entry.recovered_write_id else wanted",
+        "original.left_alone",
+        test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
+    ),
+    Mutation(
+        "where a late call has taken a partition, a recovery that gives up has not found it",
+        "publish.recovery:Recovery._do_again",
+        "one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)",
+        "here.get(one.values)",
+        test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",
     ),
 )

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import GivenUp, History, Placement, SlotRecord, StateThen
+from table_writer.log.history import NOT_KNOWN, Belongs, History, Placement, SlotRecord, StateThen
 from table_writer.model.entry import (
     AddedFile,
     DeletedLocation,
@@ -445,30 +445,87 @@ def given_up_entry(**changes: object) -> History:
     return history(entry(1, D1), replace(record, **changes), recovery)
 
 
-def test_where_a_late_call_of_a_given_up_entry_has_brought_a_partition_is_told() -> None:
+def test_where_a_partition_goes_back_to_after_the_late_call_of_a_given_up_entry_is_told() -> None:
     found = given_up_entry()
-    assert found.brought_late(D1, at("w2")) == GivenUp(version=2, before=at("w1"))
+    assert found.brought_late(D1, at("w2")) == Belongs(1, at("w1"))
     assert found.placement(D1, at("w2")) is Placement.BEHIND
     for location in (at("w1"), THEIRS, "no location", None):
         assert found.brought_late(D1, location) is None
     assert found.brought_late(D2, at("w2")) is None
-    assert given_up_entry(found={D1: THEIRS}).brought_late(D1, at("w2")) == GivenUp(version=2, before=THEIRS)
+    assert given_up_entry(found={D1: THEIRS}).brought_late(D1, at("w2")) == Belongs(2, THEIRS)
+    assert given_up_entry(found={D1: None}).brought_late(D1, at("w2")) == Belongs(2, None)
+    assert given_up_entry(found={D1: "no location"}).placement(D1, at("w2")) is Placement.MOVED
 
 
 def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_published_since() -> None:
-    assert given_up_entry(recorded_by="w2").given_up == {}
-    assert replace(given_up_entry(), unverified=()).given_up == {}
-    assert replace(given_up_entry(), unverified=(3,)).given_up != {}
-    assert replace(given_up_entry(), unverified=(9,)).given_up == {}
-    since = history(*given_up_entry().records, entry(4, D1, old=at("w1")))
-    assert since.given_up == {}, "its call is one of an older entry"
-    done = given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1}))
-    assert set(done.given_up.values()) == {GivenUp(version=2, before=at("w1"))}
-    assert given_up_entry(outcome=Outcome.PUBLISHED).given_up == {}
-    added = history(entry(1, D1), published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="w3"), entry(3))
-    assert replace(added, unverified=(3,)).given_up == {}, "an append in place moves nothing"
-    new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3")
-    assert replace(history(new, entry(3)), unverified=(3,)).given_up == {}, "there it was nowhere before"
+    def is_late(found: History) -> bool:
+        return found.placement(D1, at("w2")) is Placement.BEHIND
+
+    assert not is_late(given_up_entry(recorded_by="w2"))
+    assert not is_late(replace(given_up_entry(), unverified=()))
+    assert is_late(replace(given_up_entry(), unverified=(3,)))
+    assert not is_late(replace(given_up_entry(), unverified=(9,)))
+    assert is_late(given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1})))
+    assert not is_late(given_up_entry(outcome=Outcome.PUBLISHED))
+    since = history(*given_up_entry(found={D1: THEIRS}).records, entry(4, D1, old=at("w1")))
+    assert since.brought_late(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
+
+
+def test_a_partition_that_was_never_published_is_known_while_the_call_of_a_given_up_entry_may_come() -> None:
+    new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: None})
+    found = replace(history(new, entry(3)), unverified=(3,))
+    assert (found.known_values, replace(found, unverified=()).known_values) == ({D1}, frozenset())
+    assert found.brought_late(D1, at("w2")) == Belongs(2, None)
+    assert found.placement(D1, at("w2")) is Placement.BEHIND
+    assert [found.placement(D1, one) for one in (THEIRS, None)] == [Placement.MOVED, Placement.MISSING]
+
+
+def test_what_is_added_late_came_where_nothing_was() -> None:
+    """A tool has dropped since what the recovery had found: only an alter can take a partition from there."""
+    added = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
+    found = replace(history(added, entry(3)), unverified=(3,))
+    assert found.brought_late(D1, at("w2")) == Belongs(2, None)
+    changed = replace(added, entry=entry(2, D1, old=at("w0")))
+    assert replace(history(changed, entry(3)), unverified=(3,)).brought_late(D1, at("w2")) == Belongs(2, THEIRS)
+    again = entry(3, operation=Operation.RECOVER, recovers=2)
+    altered = replace(added, entry=replace(again, partitions=added.entry.partitions), recorded_by="w4")
+    done_again = replace(history(added, altered, entry(4)), unverified=(3, 4))
+    assert done_again.brought_late(D1, at("w2")) == Belongs(3, THEIRS)
+
+
+@pytest.mark.parametrize("location", [at("w2"), None, str(LAYOUT.empty("w2", D1)), EMPTY])
+def test_a_given_up_call_that_moves_or_empties_or_drops_a_partition_is_behind(location: str | None) -> None:
+    moves = entry(2, D1, old=at("w1"))
+    target = location if location == at("w2") else None
+    moves = replace(moves, partitions=(replace(moves.partitions[0], new_location=target),))
+    record = published(moves, outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
+    found = history(entry(1, D1), record, entry(3, operation=Operation.RECOVER, recovers=2))
+    assert found.placement(D1, location) is Placement.BEHIND
+    assert found.placement(D1, THEIRS) is Placement.MOVED
+    assert replace(found, unverified=()).placement(D1, location) in {Placement.MISSING, Placement.MOVED}
+
+
+def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_are_undone_to() -> None:
+    last = published(entry(4, D1, old=THEIRS), outcome=Outcome.ABANDONED, recorded_by="w5", found={D1: f"{THEIRS}y/"})
+    later = entry(5, operation=Operation.RECOVER, recovers=4)
+    found = history(*given_up_entry(found={D1: THEIRS}).records, last, later)
+    for location in (at("w2"), at("w4")):
+        assert found.brought_late(D1, location) == Belongs(4, f"{THEIRS}y/")
+    assert found.placement(D1, at("w1")) is Placement.IN_PLACE, "another tool has put it back"
+
+
+def test_among_our_own_files_a_recovery_has_found_what_a_late_call_had_moved() -> None:
+    assert given_up_entry(found={D1: at("w0")}).brought_late(D1, at("w2")) == Belongs(1, at("w1"))
+    written = str(LAYOUT.empty("w0", D1))  # another tool has, or the recovery would not have left it alone
+    assert given_up_entry(found={D1: written}).brought_late(D1, at("w2")) == Belongs(2, written)
+
+
+def test_the_alter_of_an_append_in_place_that_was_given_up_sets_its_location_again() -> None:
+    added = published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
+    found = replace(history(entry(1, D1), added, entry(3)), unverified=(3,))
+    assert found.placement(D1, at("w1")) is Placement.BEHIND
+    never_moved = history(entry(1, D1), replace(added, found={D1: at("w1")}), entry(3))
+    assert replace(never_moved, unverified=(3,)).placement(D1, at("w1")) is Placement.IN_PLACE
 
 
 def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left() -> None:
@@ -525,7 +582,8 @@ def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> No
 
 def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left_alone() -> None:
     one = published(entry(1, D1, D2, D3), superseded=frozenset({D1, D2}), found={D1: THEIRS})
-    assert one.left_alone == {D1: THEIRS, D2: None}
+    assert one.left_alone == {D1: THEIRS, D2: NOT_KNOWN}
+    assert replace(one, found={D2: None}).left_alone == {D1: NOT_KNOWN, D2: None}, "it was nowhere"
     assert [named.values for named in one.switched] == [D3]
     assert [named.values for named in replace(one, outcome=None).switched] == [D1, D2, D3]
 

@@ -11,13 +11,13 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log import table_log
 from table_writer.log.fold import Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, History
+from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History
 from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 
-from .test_rules import D1, D2, LAYOUT, at, batch, entry, published
+from .test_rules import D1, D2, D3, LAYOUT, at, batch, entry, published
 
 
 class Log:
@@ -278,16 +278,17 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     of.now += 10
     assert of.log.read(1).age_seconds == 10
     of.log.record_outcome(
-        1, Outcome.ABANDONED, write_id="somebody", superseded={D2: None, D1: "s3a://lake/t/d1/"}, of="w1"
+        1, Outcome.ABANDONED, write_id="somebody", superseded={D2: None, D1: "s3a://lake/t/d1/", D3: NOT_KNOWN}, of="w1"
     )
     of.now += 5
     record = TableLog(of.store, LAYOUT).read(1)
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
-    assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2})
+    assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
+    assert record.left_alone == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
     stored = of.store.get(LAYOUT.outcome_key(1))
     assert stored is not None
     said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
-    found = {"superseded": [["d1"], ["d2"]], "found": [[["d1"], "s3a://lake/t/d1/"]]}
+    found = {"superseded": [["d1"], ["d2"], ["d3"]], "found": [[["d1"], "s3a://lake/t/d1/"], [["d2"], None]]}
     assert json.loads(stored.body) == {**said, **found}
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -21,8 +22,9 @@ from table_writer.errors import (
 from table_writer.log import rules
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionChange
+from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
 from table_writer.model.write import WriteMode
+from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, Fault, World, insert
@@ -31,6 +33,7 @@ T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 MORE = {"d1": frozenset({10}), "d2": frozenset({20})}
 ALL = {"d1": frozenset({1, 10}), "d2": frozenset({2, 20})}
+PHASES = ("before", "after")
 REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
 DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 
@@ -453,11 +456,11 @@ def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world:
     assert world.rows() == OLD
 
 
-def unanswered(world: World) -> None:
-    """Let the next alter have no answer; it comes when the test says so."""
+def unanswered(world: World, named: str = "alter_partitions") -> None:
+    """Let the next such call have no answer; it comes when the test says so."""
 
     def lost(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
+        if (call, phase) == (named, "before"):
             world.metastore.on_call = None
             raise Late(LostResponseError("no answer"))
 
@@ -548,6 +551,198 @@ def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_no
     world.metastore.pending.pop()()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
+
+
+def move(world: World, value: str, name: str, row: int) -> None:
+    """Another tool puts a row of its own elsewhere, and points the partition there."""
+    world.store.put(f"mart/orders/{name}/{value}/f.json", f"[{row}]".encode())
+    world.pointed_by_another_tool(value, f"{world.root}{name}/{value}/")
+
+
+def without_answer(
+    world: World, operation: Callable[[], object], call: str = "alter_partitions"
+) -> Callable[[], object]:
+    """Do something whose first such call has no answer; returns what applies the call later, if it still can be."""
+    unanswered(world, call)
+    with suppress(OutcomeUnknownError):  # not where only a drop is open
+        operation()
+    come = world.metastore.pending.pop()
+
+    def comes_late() -> None:
+        with suppress(MetastoreError):
+            come()
+
+    return comes_late
+
+
+def recovered(world: World) -> dict[int, str]:
+    world.wait_out_claims()
+    return dict(world.keeper.recover(T).settled)
+
+
+def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found(world: World) -> None:
+    calls = []
+    for name, row in (("x", 50), ("y", 60)):
+        move(world, "d1", name, row)
+        append = partial(world.write, {"d1": frozenset({row + 9})}, plan=world.plan(WriteMode.APPEND))
+        calls.append(without_answer(world, append))
+        insert(world, "d1", row + 1)
+        recovered(world)
+    for come in calls:
+        come()
+        world.keeper.recover(T)
+        assert world.rows()["d1"] == frozenset({60, 61})
+
+
+def test_the_late_call_of_what_was_published_goes_back_to_where_a_newer_given_up_one_was_found(world: World) -> None:
+    come = without_answer(world, lambda: world.write(MORE))
+    recovered(world)
+    world.write(OLD)
+    newest = without_answer(world, lambda: world.write(MORE))
+    move(world, "d1", "x", 77)
+    move(world, "d2", "x", 78)
+    assert recovered(world) == {5: "abandoned"}
+    for late in (come, newest):
+        late()
+        world.keeper.recover(T)
+        assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({78})}
+
+
+def test_a_late_call_of_the_newest_published_goes_back_to_where_a_newer_one_was_found(world: World) -> None:
+    come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
+    assert recovered(world) == {2: "published"}
+    without_answer(world, lambda: world.write({"d1": frozenset({11})}))
+    move(world, "d1", "x", 77)
+    assert recovered(world) == {4: "abandoned"}
+    come()
+    world.keeper.recover(T)
+    assert world.rows()["d1"] == frozenset({77})
+
+
+def test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({50}))
+    world.write({"d1": frozenset({1})})
+    come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
+    recovered(world)
+    world.write({"d1": frozenset({60})})
+    without_answer(world, lambda: world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND)))
+    insert(world, "d1", 61)
+    come()
+    assert recovered(world)[5] == "abandoned"
+    assert world.rows()["d1"] == frozenset({60, 61})
+
+
+@pytest.mark.parametrize("end", ["recover", "append"])
+@pytest.mark.parametrize("call", ["alter_partitions", "drop_partition"])
+def test_what_is_emptied_late_though_another_tool_had_moved_it_comes_back(world: World, end: str, call: str) -> None:
+    whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    come = without_answer(world, whole, call)
+    move(world, "d2", "x", 77)
+    recovered(world)
+    come()
+    if end == "append":
+        world.write({"d2": frozenset({20})}, plan=world.plan(WriteMode.APPEND))
+    else:
+        world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({77, 20} if end == "append" else {77})}
+
+
+def test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_tools_is_undone() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({50}))
+    world.write(OLD)
+    come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
+    for value in OLD:
+        move(world, value, "x", 77)
+    assert recovered(world) == {2: "abandoned"}
+    come()
+    assert world.rows() == {"d1": frozenset({50})}
+    world.keeper.recover(T)
+    assert world.rows() == dict.fromkeys(OLD, frozenset({77}))
+
+
+def test_a_given_up_append_in_place_whose_alter_comes_late_is_undone(world: World) -> None:
+    in_place = partial(world.write, MORE, plan=world.plan(WriteMode.APPEND, in_place=True))
+    come = without_answer(world, in_place)
+    for value in MORE:
+        move(world, value, "x", 77)
+    assert recovered(world) == {2: "abandoned"}
+    come()
+    assert world.rows() == OLD
+    world.keeper.recover(T)
+    assert world.rows() == dict.fromkeys(MORE, frozenset({77}))
+
+
+SPELLINGS = [
+    ("int", "1", "01"),
+    ("date", "2024-01-01", "2024-1-1"),
+    ("char(3)", "a", "a "),
+    ("int", NULL_PARTITION, "x"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "spelled"), SPELLINGS)
+def test_a_given_up_add_that_comes_late_is_dropped_beside_another_spelling(kind: str, value: str, spelled: str) -> None:
+    world = World()
+    world.metastore.create_table(replace(world.table, partition_columns=(Column("dt", kind),)))
+    come = without_answer(world, lambda: world.write({value: frozenset({2})}), "add_partitions")
+    theirs = Partition(values=(spelled,), location=f"{world.root}theirs/", parameters=NO_FILES)
+    world.metastore.add_partitions(world.table, [theirs])
+    assert recovered(world) == {1: "abandoned"}
+    come()
+    assert len(world.metastore.get_partition_names(world.name)) == 2
+    world.keeper.recover(T)
+    assert set(world.metastore.get_partition_names(world.name)) == {(spelled,)}
+    world.keeper.recover(T)
+    assert set(world.metastore.get_partition_names(world.name)) == {(spelled,)}
+
+
+@pytest.mark.parametrize("died", [None, *(Fault("metastore", "alter_partitions", 1, at, DeathError) for at in PHASES)])
+def test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back(
+    world: World, died: Fault | None
+) -> None:
+    create = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    come = without_answer(world, create, "add_partitions")
+    move(world, "d3", "x", 77)
+    assert recovered(world) == {2: "abandoned"}
+    world.dropped_by_another_tool("d3")
+    come()
+    if died is not None:
+        with world.inject(died), pytest.raises(DeathError):
+            world.keeper.recover(T)
+    recovered(world)
+    assert world.rows() == OLD
+    world.write({"d3": frozenset({31})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    assert world.rows() == OLD | {"d3": frozenset({31})}
+
+
+def test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition(world: World) -> None:
+    move(world, "d3", "x", 50)
+    append = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.APPEND))
+    come = without_answer(world, append)
+    insert(world, "d3", 51)
+    assert recovered(world) == {2: "abandoned"}
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write({"d3": frozenset({60})})
+    come()
+    assert recovered(world) == {4: "published"}
+    assert world.rows()["d3"] == frozenset({60})
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_another_tool_is_believed_again_once_no_call_can_come(world: World, moved: bool) -> None:
+    whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    without_answer(world, whole)
+    move(world, "d2", "x", 77)
+    recovered(world)
+    world.wait_seconds = 3 * 86_400
+    recovered(world)
+    world.dropped_by_another_tool("d2")
+    if moved:
+        move(world, "d2", "y", 78)
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({10})} | ({"d2": frozenset({78})} if moved else {})
 
 
 def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(world: World) -> None:
