@@ -77,10 +77,8 @@ MUTATIONS: Final = (
         "publish.switch:Switch._empty",
         "partition.values",
         "('p',)",
-        ("append d2 d3", "overwrite table", "insert d2"),
-        Bound(2, 1),
-        1000,
-        seed=2,
+        test="tests/publish/test_between_calls.py"
+        "::test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays",
     ),
     Mutation(
         "an append lists placeholders",
