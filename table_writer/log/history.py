@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
-from table_writer.log.fold import NOTHING_LISTED, Fold, Left, Oldest, Placed, key_digest
+from table_writer.log.fold import Fold, Left, Placed
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import VERSION_PARAMETER, PartitionValues
@@ -93,17 +93,17 @@ class History:
     """What vacuums have deleted, with the version of the newest one."""
     doomed: set[Place] = field(default_factory=set, init=False)
     """What vacuums in doubt may be deleting at this moment."""
-    _naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
+    naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
-    _adding: dict[Place, list[tuple[int, SlotRecord, EntryPartition]]] = field(
+    adding: dict[Place, list[tuple[int, SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
     """Appends in place to each location, whatever became of them; one that is done again keeps its version."""
-    _held: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
+    held: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
     """What lies at each location that was published."""
     _counted: set[str] = field(default_factory=set, init=False, repr=False)  # keys of files that were added in place
-    _locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
+    locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.fold is not None:
@@ -113,53 +113,22 @@ class History:
             version, again = record.entry.version, record.entry.recovers
             first[version] = version if again is None else first.get(again, again)
             for partition in record.entry.partitions:
-                self._naming.setdefault(partition.values, []).append((record, partition))
+                self.naming.setdefault(partition.values, []).append((record, partition))
                 if partition.added and partition.new_location is not None:
-                    place = self._location(partition.new_location).place
-                    self._adding.setdefault(place, []).append((first[version], record, partition))
+                    place = self.parse(partition.new_location).place
+                    self.adding.setdefault(place, []).append((first[version], record, partition))
             self._fold(record)
 
     def _begin(self, fold: Fold) -> None:
         self.current.update({one.partition.values: one for one in fold.current})
         self.left.update({one.location.place: one for one in fold.left})
-        self.deleted.update({self._location(location).place: version for location, version in fold.deleted})
-        self._held.update({self._location(str(one.new_location)).place: one for one in fold.held})
+        self.deleted.update({self.parse(location).place: version for location, version in fold.deleted})
+        self.held.update({self.parse(str(one.new_location)).place: one for one in fold.held})
 
     def up_to(self, version: int) -> History:
         """Return what a reading of the log would have shown when this version was the newest."""
         records = [one for one in self.records if one.entry.version <= version]
         return History(self.layout, records, self.unverified, self.lost, self.fold)
-
-    def folded(self, log_id: str, oldest: Oldest = NOTHING_LISTED, trimmed: Collection[int] = ()) -> Fold:
-        """Fold all of it; none may be in doubt. ``trimmed`` are entries that a vacuum has just deleted."""
-        first, present = self.fold.version if self.fold else 0, {one.entry.version for one in self.records}
-
-        def stays(version: int) -> bool:
-            is_there = version in present if version > first else not oldest.is_gone(version)
-            return is_there and version not in trimmed
-
-        last, live = self.records[-1].entry, {*self._live_places, *self.left}
-        naming = self._versions_at(live)
-        added = {*self._adding, *(self._location(text).place for text in (self.fold.added if self.fold else ()))}
-        vacuums = ((one, tuple(sorted(filter(stays, by)))) for one, by in self._vacuums().items() if stays(one))
-        named = {one.place: str(one) for one in self._locations.values()} | {
-            place: str(left.location) for place, left in self.left.items()
-        }
-        return Fold(
-            version=last.version,
-            log_id=log_id,
-            write_id=last.write_id,
-            current=tuple(self.current.values()),
-            left=tuple(self.left.values()),
-            deleted=tuple((named[place], version) for place, version in self.deleted.items() if place in live),
-            held=tuple(one for place, one in self._held.items() if place in live),
-            naming=tuple((named[place], tuple(sorted(filter(stays, by)))) for place, by in naming.items()),
-            added=tuple(named[place] for place in added & live),
-            vacuums=tuple((one, by) for one, by in vacuums if by),
-            groups=self._groups(),
-            keys={key: version for key, version in self._keys().items() if stays(version)},
-            rollbacks=tuple(one for one in self._rollbacks() if stays(one[0])),
-        )
 
     def _require_entries(self) -> None:
         """Refuse a question that takes the entries before a fold: whoever asks it must read them."""
@@ -176,7 +145,7 @@ class History:
         )
 
     def _is_unexplained(self, values: PartitionValues, text: str) -> bool:
-        location, wanted = Location.parse_any(text), self._place(self.current[values].partition.new_location)
+        location, wanted = Location.parse_any(text), self.place_of(self.current[values].partition.new_location)
         is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
 
@@ -257,8 +226,9 @@ class History:
         return self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])
 
     @cached_property
-    def _live_places(self) -> frozenset[Place | None]:
-        return frozenset(self._place(placed.partition.new_location) for placed in self.current.values())
+    def live_places(self) -> frozenset[Place | None]:
+        """Where readers look, by the newest published entries."""
+        return frozenset(self.place_of(placed.partition.new_location) for placed in self.current.values())
 
     @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
@@ -270,7 +240,7 @@ class History:
         named = [placed.partition.new_location for placed in self.current.values()]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
             named += [partition.old_location, partition.new_location, partition.source]
-        return frozenset(self._location(location).place for location in named if location is not None)
+        return frozenset(self.parse(location).place for location in named if location is not None)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
@@ -284,7 +254,7 @@ class History:
         wanted = newest.partition.new_location if newest else None
         current = None if location is None else Location.parse_any(location)
         is_late = self.brought_late(values, location) is not None
-        if not is_late and current is not None and wanted is not None and current.place == self._place(wanted):
+        if not is_late and current is not None and wanted is not None and current.place == self.place_of(wanted):
             return Placement.IN_PLACE
         if is_late:
             return Placement.BEHIND
@@ -310,7 +280,7 @@ class History:
         unless it is where the newest published entry has put it.
         """
         newest = self.current.get(values)
-        for record, named in reversed(self._naming.get(values, ())):
+        for record, named in reversed(self.naming.get(values, ())):
             if newest is not None and record.entry.version <= newest.version:
                 break
             if values in record.found or (record.outcome is not None and self._may_have_come_late(record)):
@@ -327,7 +297,7 @@ class History:
         belongs, current = self.belongs(values), None if location is None else Location.parse_any(location)
         if belongs is None or (location is not None and (current is None or self.lost_after(belongs.version))):
             return None
-        wanted, place = self._place(belongs.location), current.place if current else None
+        wanted, place = self.place_of(belongs.location), current.place if current else None
         calls = {} if place == wanted else self._calls(values)
         if current is not None and place not in calls and self.layout.is_placeholder(current):
             place = None
@@ -348,12 +318,12 @@ class History:
         """
         newest = self.current[values].version if values in self.current else 0
         calls: dict[Place | None, bool] = {}
-        for record, named in self._naming.get(values, ()):
+        for record, named in self.naming.get(values, ()):
             version = record.entry.version
             places: set[Place | None] = set(self._places_of(record.entry, named)) if version < newest else set()
             is_given_up = version > newest and record.outcome is not None
             if (version < newest or is_given_up) and self._may_have_come_late(record):
-                places.add(self._place(named.new_location))
+                places.add(self.place_of(named.new_location))
             adds = version > newest and version in self._only_adding
             calls |= {place: adds and calls.get(place, True) for place in places}
         return calls
@@ -361,7 +331,7 @@ class History:
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        return frozenset(self.current).union(one for one in self._naming.keys() - self.current if self._calls(one))
+        return frozenset(self.current).union(one for one in self.naming.keys() - self.current if self._calls(one))
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.
@@ -382,14 +352,14 @@ class History:
                     continue
                 placed = before.get(partition.values)
                 if placed is None:
-                    is_late = self._place(partition.old_location) in by_late_calls
+                    is_late = self.place_of(partition.old_location) in by_late_calls
                     known = record.entry.version <= hole and not is_late
                     states[partition.values] = StateThen(partition.old_location, known=known)
                 else:
                     then = placed.partition.new_location
                     borne_out = then == partition.old_location
                     known = borne_out or present.issuperset(range(placed.version, version + 1))
-                    sure = placed.version == version or self._place(then) == self._place(partition.old_location)
+                    sure = placed.version == version or self.place_of(then) == self.place_of(partition.old_location)
                     states[partition.values] = StateThen(then, known=known, sure=sure)
         return states
 
@@ -398,7 +368,7 @@ class History:
         places: dict[bool, set[Place | None]] = {True: set(), False: {None}}
         for record in (one for one in self.records if one.entry.has_own_files or one.outcome is not Outcome.ABANDONED):
             is_abandoned = record.outcome is Outcome.ABANDONED
-            places[is_abandoned] |= {self._place(named.new_location) for named in record.entry.partitions}
+            places[is_abandoned] |= {self.place_of(named.new_location) for named in record.entry.partitions}
         return frozenset(places[True] - places[False])
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
@@ -410,7 +380,7 @@ class History:
         """Whether a vacuum has deleted, or may be deleting, what lay there, and readers have not come back since."""
         self._require_entries()
         place = location.place
-        if place in self._live_places:
+        if place in self.live_places:
             return False
         left, deleted = self.left.get(place), self.deleted.get(place)
         return place in self.doomed or (deleted is not None and (left is None or deleted >= left.left_by))
@@ -429,10 +399,10 @@ class History:
         self._require_entries()
         found: EntryPartition | None = None
         added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
-        for record, named in self._naming.get(values, []):
+        for record, named in self.naming.get(values, []):
             if version is not None and record.entry.version > version:
                 break
-            if named.new_location is None or not location.same_place(self._location(named.new_location)):
+            if named.new_location is None or not location.same_place(self.parse(named.new_location)):
                 continue
             if not named.added:
                 found, added = named, {}
@@ -443,14 +413,14 @@ class History:
     def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
         """Yield the entries that have changed a partition, newest first, with what they say of it."""
         self._require_entries()
-        for record, named in reversed(self._naming.get(values, [])):
+        for record, named in reversed(self.naming.get(values, [])):
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 yield record, named
 
     def held_now(self) -> dict[PartitionValues, EntryPartition]:
         """Return what lies where each partition is by the log, as far as the log has written it."""
-        places = {values: self._place(one.partition.new_location) for values, one in self.current.items()}
-        return {values: self._held[place] for values, place in places.items() if place in self._held}
+        places = {values: self.place_of(one.partition.new_location) for values, one in self.current.items()}
+        return {values: self.held[place] for values, place in places.items() if place in self.held}
 
     def surplus(self, location: Location, version: int) -> frozenset[str]:
         """Return names of files that may lie at a location, or come there, and are no part of a version.
@@ -461,7 +431,7 @@ class History:
         self._require_entries()
         adding = [
             (at, record, named)
-            for at, record, named in self._adding.get(location.place, [])
+            for at, record, named in self.adding.get(location.place, [])
             if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id
         ]
         part = {
@@ -471,98 +441,6 @@ class History:
             for one in named.added
         }
         return frozenset(one.name for _, _, named in adding for one in named.added) - part
-
-    def trimmable(self, age_seconds: float, oldest: Oldest = NOTHING_LISTED) -> frozenset[int]:
-        """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
-
-        Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
-        the newest batch of a stream, by which a replayed batch is recognised. None at all while
-        calls may have come late, unseen: an entry that is gone could not tell of its own. ``oldest`` says which entries
-        of those that are folded ended so long ago.
-        """
-        if self.unverified:
-            return frozenset()
-        present = {record.entry.version for record in self.records}
-        needed = {self.newest, *([self.fold.version] if self.fold else ())}
-        needed |= {placed.version for placed in self.current.values()}
-        needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
-        needed |= self._needed_for_files()
-        needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
-        folded = {left.location.place for left in (self.fold.left if self.fold else ())}
-        needed |= {version for place, version in self.deleted.items() if place in folded}  # the fold says it is left
-        needed |= set(self._groups().values())
-        doubtful = {record.entry.version for record in self.in_doubt}
-        needed |= {one.entry.version for one in self.records if one.entry.recovers in doubtful}
-        needed |= {record.entry.recovers or 0 for record in self.in_doubt}
-        needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
-        ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
-        free = ({record.entry.version for record in ended} | oldest.ended) - needed
-        first = self.fold.version if self.fold else 0
-        kept = present - free
-        vacuums = self._vacuums()
-
-        def stays(version: int) -> bool:
-            return version in kept or (version <= first and version not in free and not oldest.is_gone(version))
-
-        return frozenset(version for version in free if not any(map(stays, vacuums.get(version, ()))))
-
-    def _groups(self) -> dict[str, int]:
-        """Return the newest version of each stream of batches; what an older version wrote may be one."""
-        keyed = [one.entry for one in self._keyed()]
-        unsure = {one.idempotency_key.rpartition("/")[0]: one.version for one in keyed if one.stream is None}
-        batches = {one.stream: one.version for one in keyed if one.stream}
-        return {**(self.fold.groups if self.fold else {}), **unsure, **batches}
-
-    def _keyed(self) -> Iterator[SlotRecord]:
-        return (record for record in self.records if record.entry.idempotency_key)
-
-    def _keys(self) -> dict[str, int]:
-        """Return the newest published version of each idempotency key, by its digest."""
-        published = (one.entry for one in self._keyed() if one.outcome is Outcome.PUBLISHED)
-        writes = (one for one in published if one.operation is Operation.WRITE)
-        newer = {key_digest(one.idempotency_key, one.stream): one.version for one in writes}
-        return {**(self.fold.keys if self.fold else {}), **newer}
-
-    def _rollbacks(self) -> tuple[tuple[int, int], ...]:
-        """Return the versions of all rollbacks, each with the version that it went back to."""
-        folded = self.fold.rollbacks if self.fold else ()
-        back = (one.entry for one in self.records if one.outcome is not Outcome.ABANDONED)
-        return (*folded, *((one.version, one.rollback_to) for one in back if one.rollback_to is not None))
-
-    def _may_void(self, to: int, version: int, oldest: Oldest) -> bool:
-        """Whether a rollback may have made the key of an entry free again that is left in the log."""
-        folded = range(to + 1, min(version, self.fold.version + 1)) if self.fold else ()
-        in_between = (one.entry.version for one in self._keyed() if to < one.entry.version < version)
-        return any(not oldest.is_gone(one) for one in folded) or any(in_between)
-
-    def _vacuums(self) -> dict[int, frozenset[int]]:
-        """Return which entries had replaced what each vacuum has deleted."""
-        folded = {version: frozenset(by) for version, by in (self.fold.vacuums if self.fold else ())}
-        vacuums = (one.entry for one in self.records if one.entry.deletes)
-        own = {
-            one.version: frozenset(d.replaced_by for d in one.deletes if d.replaced_by is not None) for one in vacuums
-        }
-        return folded | own
-
-    def _versions_at(self, places: Collection[Place | None]) -> dict[Place, set[int]]:
-        """Return the versions that name each of these locations."""
-        folded = ((self._location(text).place, versions) for text, versions in (self.fold.naming if self.fold else ()))
-        found = {place: set(versions) for place, versions in folded if place in places}
-        for naming in self._naming.values() if places else ():
-            for record, named in naming:
-                place = self._place(named.new_location)
-                if place is not None and place in places:
-                    found.setdefault(place, set()).add(record.entry.version)
-        return found
-
-    def _needed_for_files(self) -> frozenset[int]:
-        """Return the versions that tell which files a location held when: of those that appends in place added to.
-
-        They are needed until the location is deleted.
-        """
-        added = self._adding.keys() | {self._location(text).place for text in (self.fold.added if self.fold else ())}
-        found = self._versions_at(added & (self.in_use() | self.left.keys()))
-        return frozenset().union(*found.values())
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
@@ -574,7 +452,7 @@ class History:
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, unless readers have been there again since."""
         named = (one for one in vacuum.deletes if not one.kept)
-        found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in named)
+        found = ((self.left.get(self.parse(one.location).place), one.replaced_by) for one in named)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
@@ -590,39 +468,39 @@ class History:
         if record.outcome is Outcome.ABANDONED:
             return
         for deleted in (one for one in record.entry.deletes if not one.kept):
-            place = self._location(deleted.location).place
+            place = self.parse(deleted.location).place
             if record.outcome is None:
                 self.doomed.add(place)
                 continue
             self.deleted[place] = record.entry.version
-            self._held.pop(place, None)
+            self.held.pop(place, None)
             if place in self.left and self.left[place].left_by == (deleted.replaced_by or self.left[place].left_by):
                 del self.left[place]
 
     def _fold_abandoned(self, record: SlotRecord) -> None:
         """Leave what only this entry would have shown; all but writes point at what is there anyway, or have copied."""
         entry, data = record.entry, self.layout.data(record.entry.write_id)
-        own = [self._location(one.own_location) for one in entry.partitions if one.own_location is not None]
+        own = [self.parse(one.own_location) for one in entry.partitions if one.own_location is not None]
         if entry.has_own_files:
             self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
             copies = [one for one in own if not data.contains(one)]  # in a fresh directory
         else:
             copies = [one for one in own if data.contains(one)]
-        seen = {self._place(one.old_location) for one in entry.partitions}
+        seen = {self.place_of(one.old_location) for one in entry.partitions}
         # also what copies elsewhere had replaced before the claim
-        replaced = (self._location(one.location) for one in entry.replaced)
+        replaced = (self.parse(one.location) for one in entry.replaced)
         unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
         for location in (*copies, *unseen):
             self._leave(location, record)
 
     def _hold(self, partition: EntryPartition) -> None:
         """Note what lies at a partition's new location; a recovery does an append in place again, which counts once."""
-        place = self._place(partition.new_location)
+        place = self.place_of(partition.new_location)
         targets = partition.targets()
         if place is not None and not targets:
-            self._held[place] = replace(partition, figures="")
-        elif place in self._held and not targets.keys() <= self._counted:
-            self._held[place] = self._held[place].with_more(partition)
+            self.held[place] = replace(partition, figures="")
+        elif place in self.held and not targets.keys() <= self._counted:
+            self.held[place] = self.held[place].with_more(partition)
         self._counted.update(targets)
 
     def _fold_published(self, record: SlotRecord) -> None:
@@ -631,17 +509,17 @@ class History:
         for partition in switched:
             before = self.current.get(partition.values)
             for text in (self._left_behind(before), partition.old_location):
-                if text is not None and text != partition.new_location and data.contains(self._location(text)):
-                    held = self._held.get(self._location(text).place)
-                    self._leave(self._location(text), record, bytes=held.bytes if held else 0)
+                if text is not None and text != partition.new_location and data.contains(self.parse(text)):
+                    held = self.held.get(self.parse(text).place)
+                    self._leave(self.parse(text), record, bytes=held.bytes if held else 0)
             self._hold(partition)
             self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
-        left = {self._place(partition.old_location) for partition in switched}
-        replaced_places = (self._location(one.location) for one in entry.replaced)
+        left = {self.place_of(partition.old_location) for partition in switched}
+        replaced_places = (self.parse(one.location) for one in entry.replaced)
         ids = {entry.write_id, entry.recovered_write_id}
         own = {one.place for one in replaced_places if self.layout.write_id_of(one) in ids}
         for replaced in entry.replaced:
-            location = self._location(replaced.location)
+            location = self.parse(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
                 continue  # another tool has taken its files elsewhere: they were never replaced by this library
             earlier = self.left.get(location.place)
@@ -656,19 +534,19 @@ class History:
             if partition.new_location is None:
                 continue
             if partition.values not in record.superseded:
-                self._come_to(self._location(partition.new_location))
+                self._come_to(self.parse(partition.new_location))
             else:
                 self._leave_superseded(partition, record)
 
     def _left_behind(self, before: Placed | None) -> str | None:
         """Return where a partition was; not what is deleted by now, since an entry that is trimmed had left it."""
         text = before.partition.new_location if before else None
-        deleted = self.deleted.get(self._location(text).place, 0) if text else 0
+        deleted = self.deleted.get(self.parse(text).place, 0) if text else 0
         return None if before is None or deleted > before.version else text
 
     def _leave_superseded(self, partition: EntryPartition, record: SlotRecord) -> None:
         """Note that readers never came to these files, if they are this entry's, or of one that it recovers."""
-        entry, location = record.entry, self._location(str(partition.own_location))
+        entry, location = record.entry, self.parse(str(partition.own_location))
         is_copy = self.layout.write_id_of(location) == entry.write_id
         if is_copy or entry.has_own_files or entry.recovers is not None:
             self._leave(location, record, bytes=partition.bytes)
@@ -680,14 +558,15 @@ class History:
         if write_id is not None:
             self.left.pop(self.layout.data(write_id).place, None)
 
-    def _location(self, text: str) -> Location:
+    def parse(self, text: str) -> Location:
         """Parse a location, each text once: entries name the same ones again and again."""
-        if text not in self._locations:
-            self._locations[text] = Location.parse(text)
-        return self._locations[text]
+        if text not in self.locations:
+            self.locations[text] = Location.parse(text)
+        return self.locations[text]
 
-    def _place(self, location: str | None) -> Place | None:
-        return None if location is None else self._location(location).place
+    def place_of(self, location: str | None) -> Place | None:
+        """Return what compares a location with others, ``None`` for none."""
+        return None if location is None else self.parse(location).place
 
     def _leave(
         self,
@@ -713,14 +592,14 @@ class History:
     def _places_of(self, entry: LogEntry, named: EntryPartition) -> Iterable[Place]:
         """Where only an entry's calls can put a partition: its location if it is ours, or its placeholder."""
         yield self.layout.empty(entry.write_id, named.values).place
-        if named.new_location is not None and self._is_ours(self._location(named.new_location)):
-            yield self._location(named.new_location).place
+        if named.new_location is not None and self._is_ours(self.parse(named.new_location)):
+            yield self.parse(named.new_location).place
 
     def _folded_ids(self) -> set[str]:
         """Return the writes of which a fold still names files, or directories."""
         placed = (one.partition for one in self.fold.current) if self.fold else ()
         texts = {text for one in placed for text in (one.old_location, one.new_location, one.source) if text}
-        places = [*map(self._location, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
+        places = [*map(self.parse, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
         return {write_id for one in places if (write_id := self.layout.write_id_of(one)) is not None}
 
     def _ids_of(self, records: Collection[SlotRecord]) -> frozenset[str]:
@@ -732,7 +611,7 @@ class History:
             for location in (partition.old_location, partition.new_location)
             if location is not None
         )
-        found = {self.layout.write_id_of(self._location(location)) for location in named}
+        found = {self.layout.write_id_of(self.parse(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.has_own_files}
         recovered = {record.entry.recovered_write_id for record in records}
         return frozenset(write_id for write_id in found | own | recovered if write_id)

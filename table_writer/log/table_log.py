@@ -30,6 +30,7 @@ from table_writer.log.stored import (
     packed,
     small_json,
 )
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -357,7 +358,7 @@ class TableLog:
             if not version or self._marks(one.key for one in self._list_marks())["recovered"]:
                 return None
             ended = history.up_to(version)
-            body = ended.folded(self._log_id, oldest, trimmed).to_json(self._layout.root)
+            body = Trimming(ended, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
             again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
             if not agree(History(self._layout, (), fold=again), ended):
                 logger.error("the log up to version %d was not folded: what would be read again differs", version)

@@ -15,6 +15,7 @@ from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
@@ -139,7 +140,9 @@ class Vacuum:
 
     def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
         """Return the entries to be trimmed; not the one that the next fold ends with."""
-        return tuple(sorted(history.trimmable(ages.history_seconds, oldest) - {self._log.fold_version(history)}))
+        return tuple(
+            sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
+        )
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.

@@ -300,7 +300,8 @@ class Oracle:
             if more := self._added_after(value, where, version):
                 self.blame(f"{value} was rolled back to version {version}, to {where} with {sorted(more)} added since")
             return self.content.get((value, where))
-        own = [one for one in self.effects if one.value == value]
+        spelled = _spelled(entry, value)  # by another spelling it is another partition
+        own = [one for one in self.effects if one.value == value and _spelled(one.original, value) == spelled]
         known = [one.where for one in own if one.original.version <= version][-1:]
         known = known or [one.before for one in own if one.original.version > version][:1]
         if value in self.once_wild or not known:
@@ -538,3 +539,7 @@ class Oracle:
                 self.expected[value] = (self.expected.get(value, NONE) - self.soft) | rows
                 self.soft -= rows
         self.wild &= self.unclear
+
+
+def _spelled(entry: LogEntry, value: str) -> set[PartitionValues]:
+    return {values for values in entry.partition_values if value_of(values) == value}

@@ -15,6 +15,7 @@ from table_writer.log import table_log
 from table_writer.log.fold import FOLD_FORMAT, Fold
 from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -221,7 +222,7 @@ def test_a_recovery_that_begins_while_a_vacuum_reads_keeps_it_from_folding(world
 def test_a_vacuum_trims_what_is_folded_and_says_the_same_as_before(world: World) -> None:
     world.skipped_seconds += MONTHS
     whole = world.history()
-    expected = whole.trimmable(MONTHS / 2)
+    expected = Trimming(whole).versions(MONTHS / 2)
     assert expected
     (key,) = folds(world)
     present = world.services().log.read_state(listed_after=0).versions

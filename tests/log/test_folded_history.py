@@ -10,6 +10,7 @@ import pytest
 from table_writer.log.fold import Fold, Oldest, key_digest
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import agree, counts_twice, foldable
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation
 from table_writer.model.location import Location
 
@@ -21,7 +22,7 @@ NOTHING_GONE = Oldest(frozenset(range(1, 9)), frozenset(range(1, 9)), 0)
 
 
 def fold_of(*records: SlotRecord | LogEntry) -> Fold:
-    return history(*records).folded("log-1")
+    return Trimming(history(*records)).fold("log-1")
 
 
 def after(fold: Fold, *records: SlotRecord | LogEntry) -> History:
@@ -70,7 +71,7 @@ def test_what_is_folded_at_any_version_and_read_on_says_what_all_records_say() -
     for cut in range(1, len(records)):
         found = after(fold_of(*records[:cut]), *records[cut:])
         assert agree(found, history(*records))
-        assert found.folded("log-1") == fold_of(*records)
+        assert Trimming(found).fold("log-1") == fold_of(*records)
 
 
 def test_a_fold_stands_for_its_entries_while_no_call_of_theirs_may_have_come_since() -> None:
@@ -132,7 +133,7 @@ def test_entries_before_a_fold_are_needed_where_a_partition_is_at_another_place_
 def test_a_folded_rollback_stays_while_an_entry_between_it_and_its_target_does(oldest: Oldest, stays: bool) -> None:
     records = [published(each, **OLD) for each in (entry(1, D1), entry(2), rollback(3, 1), *map(entry, range(4, 7)))]
     found = after(fold_of(*records), published(entry(7, D1), **OLD), entry(8))
-    assert (3 not in found.trimmable(99.0, oldest)) is stays
+    assert (3 not in Trimming(found, oldest).versions(99.0)) is stays
 
 
 def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> None:
@@ -140,18 +141,18 @@ def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> N
     gone = Oldest(frozenset({1, 2}), frozenset({1, 2}), 0)
     for to, stays in ((2, True), (3, False)):
         found = after(folded, published(entry(4), **OLD), published(rollback(5, to), **OLD), entry(6))
-        assert (5 not in found.trimmable(99.0, gone)) is stays
+        assert (5 not in Trimming(found, gone).versions(99.0)) is stays
     keyed = after(folded, published(entry(4, idempotency_key="k"), **OLD), published(rollback(5, 3), **OLD), entry(6))
-    assert 5 not in keyed.trimmable(99.0, gone), "the key of version 4"
+    assert 5 not in Trimming(keyed, gone).versions(99.0), "the key of version 4"
 
 
 def test_of_folded_entries_those_go_that_ended_long_ago_and_on_which_nothing_depends() -> None:
     records = [published(each, **OLD) for each in (entry(1), entry(2, D1), entry(3, D2), entry(4))]
     found = after(fold_of(*records), published(entry(5, D2, old=at("w3", D2)), **OLD), published(entry(6), **OLD))
     every = Oldest(frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4}), 0)
-    assert found.trimmable(99.0, every) == {1, 3}, "2 says where a partition is, 4 ends the fold"
-    assert found.trimmable(99.0, replace(every, ended=frozenset({1}))) == {1}
-    assert found.trimmable(99.0) == frozenset()
+    assert Trimming(found, every).versions(99.0) == {1, 3}, "2 says where a partition is, 4 ends the fold"
+    assert Trimming(found, replace(every, ended=frozenset({1}))).versions(99.0) == {1}
+    assert Trimming(found).versions(99.0) == frozenset()
 
 
 def test_what_a_vacuum_deleted_that_a_fold_says_is_left_keeps_that_vacuum() -> None:
@@ -160,7 +161,7 @@ def test_what_a_vacuum_deleted_that_a_fold_says_is_left_keeps_that_vacuum() -> N
     later = [published(each, **OLD) for each in (entry(4, D1, old=at("w2")), sweeps, entry(6))]
     found, every = after(folded, *later, entry(7)), Oldest(frozenset({1, 2, 3}), frozenset({1, 2, 3}), 0)
     assert left(found) == {at("w2"): 4}
-    assert found.trimmable(99.0, every) == {1, 2, 6}, "who reads the fold would take the files to be there"
+    assert Trimming(found, every).versions(99.0) == {1, 2, 6}, "who reads the fold would take the files to be there"
 
 
 def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_stream() -> None:
@@ -176,7 +177,7 @@ def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_st
     stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", None): 6}
     assert fold.keys == stream
     assert fold.groups == {"q": 5, "old": 6}
-    newer = after(fold, entry(7, idempotency_key="q/3", stream="q")).folded("log-1")
+    newer = Trimming(after(fold, entry(7, idempotency_key="q/3", stream="q"))).fold("log-1")
     assert (newer.groups, newer.keys) == ({"q": 7, "old": 6}, {**stream, key_digest("q/3", "q"): 7})
 
 
@@ -187,12 +188,12 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
         entry(3, D1),
         in_place(4, "a", location=at("w3")),
     )
-    fold = history(*records).folded("log-1", trimmed=(1, 2, 3))
+    fold = Trimming(history(*records)).fold("log-1", trimmed=(1, 2, 3))
     assert (fold.keys, fold.rollbacks, fold.naming) == ({}, (), ((at("w3"), (4,)),))
     found = after(fold_of(*records), entry(5))
-    again = found.folded("log-1", Oldest(frozenset({4}), frozenset({4}), 3))
+    again = Trimming(found, Oldest(frozenset({4}), frozenset({4}), 3)).fold("log-1")
     assert (again.keys, again.rollbacks, again.naming) == ({}, (), ((at("w3"), (4,)),))
-    assert found.folded("log-1") == fold_of(*records, entry(5)), "nothing says that any is gone"
+    assert Trimming(found).fold("log-1") == fold_of(*records, entry(5)), "nothing says that any is gone"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from table_writer.log.history import NOT_KNOWN, Belongs, History, Placement, SlotRecord, StateThen
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import (
     AddedFile,
     DeletedLocation,
@@ -148,8 +149,8 @@ def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_re
 
 def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
     records = [published(entry(number), outcome_age_seconds=100.0) for number in (1, 2, 3)]
-    assert History(LAYOUT, records, frozenset()).trimmable(99.0) == {1, 2}
-    assert History(LAYOUT, records, {1}).trimmable(99.0) == frozenset()
+    assert Trimming(History(LAYOUT, records, frozenset())).versions(99.0) == {1, 2}
+    assert Trimming(History(LAYOUT, records, {1})).versions(99.0) == frozenset()
 
 
 def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:
@@ -288,18 +289,18 @@ def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the
     doubtful = replace(in_doubt(entry(3)), outcome_age_seconds=100.0)
     where_d1_is, newest = published(entry(4, D1), **old), published(entry(5), **old)
     found = history(first, second, doubtful, where_d1_is, newest)
-    assert found.trimmable(99.0) == {1, 2}
-    assert found.trimmable(100.0) == frozenset()
+    assert Trimming(found).versions(99.0) == {1, 2}
+    assert Trimming(found).versions(100.0) == frozenset()
 
 
 def test_the_newest_key_of_each_stream_stays_and_what_voids_a_key() -> None:
     keys = ("a/1", "b/1", "a/2", "c", "", "", "")
     records = [published(entry(n + 1, idempotency_key=key), outcome_age_seconds=100.0) for n, key in enumerate(keys)]
-    assert history(*records).trimmable(99.0) == {1, 5, 6}
+    assert Trimming(history(*records)).versions(99.0) == {1, 5, 6}
     voids = replace(records[4], entry=replace(rollback(5, 3), write_id="w5"))
-    assert history(*records[:4], voids, *records[5:]).trimmable(99.0) == {1, 6}
+    assert Trimming(history(*records[:4], voids, *records[5:])).versions(99.0) == {1, 6}
     voids_nothing = replace(voids, entry=replace(voids.entry, rollback_to=4))
-    assert history(*records[:4], voids_nothing, *records[5:]).trimmable(99.0) == {1, 5, 6}
+    assert Trimming(history(*records[:4], voids_nothing, *records[5:])).versions(99.0) == {1, 5, 6}
 
 
 def in_place(version: int, name: str, *, location: str = at("w1"), **changes: object) -> LogEntry:
@@ -366,20 +367,20 @@ def test_entries_that_tell_which_files_a_location_held_stay_while_it_does() -> N
     records = [
         published(each, **old) for each in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))
     ]
-    assert history(*records).trimmable(99.0) == {4}
+    assert Trimming(history(*records)).versions(99.0) == {4}
     replaced = [*records[:3], published(entry(4, D1, old=at("w1")), **old), published(entry(5), **old)]
-    assert history(*replaced).trimmable(99.0) == frozenset(), "readers have left it, and it is not deleted"
+    assert Trimming(history(*replaced)).versions(99.0) == frozenset(), "readers have left it, and it is not deleted"
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=4),))
-    assert history(*replaced[:4], published(sweeps, **old), entry(6)).trimmable(99.0) == {1, 2, 3}
+    assert Trimming(history(*replaced[:4], published(sweeps, **old), entry(6))).versions(99.0) == {1, 2, 3}
 
 
 def test_the_entry_that_a_recovery_is_finishing_stays_and_so_does_a_recovery_of_one_in_doubt() -> None:
     old = {"outcome_age_seconds": 100.0}
     first, second = published(entry(1), **old), published(entry(2), **old)
     recovery = entry(3, operation=Operation.RECOVER, recovers=1)
-    assert history(first, second, in_doubt(recovery), entry(4)).trimmable(99.0) == {2}
+    assert Trimming(history(first, second, in_doubt(recovery), entry(4))).versions(99.0) == {2}
     again = published(entry(3, operation=Operation.RECOVER, recovers=2), **old)
-    assert history(first, in_doubt(entry(2)), again, entry(4)).trimmable(99.0) == {1}
+    assert Trimming(history(first, in_doubt(entry(2)), again, entry(4))).versions(99.0) == {1}
 
 
 def test_a_vacuum_stays_as_long_as_an_entry_that_replaced_what_it_deleted() -> None:
@@ -387,11 +388,11 @@ def test_a_vacuum_stays_as_long_as_an_entry_that_replaced_what_it_deleted() -> N
     deletes = tuple(DeletedLocation(location=at(name), replaced_by=by) for name, by in (("w1", 2), ("w9", None)))
     sweeps = published(entry(3, operation=Operation.VACUUM, deletes=deletes), **old)
     records = [published(entry(1, D1), **old), published(entry(2, D1, old=at("w1")), **old), sweeps]
-    assert history(*records, entry(4)).trimmable(99.0) == {1}, "2 says where the partition is"
+    assert Trimming(history(*records, entry(4))).versions(99.0) == {1}, "2 says where the partition is"
     gone = history(*records, published(entry(4, D1, old=at("w2")), **old), entry(5))
-    assert gone.trimmable(99.0) == {1, 2, 3}
+    assert Trimming(gone).versions(99.0) == {1, 2, 3}
     young = [records[0], published(entry(2, D1, old=at("w1"))), sweeps, published(entry(4, D1, old=at("w2"))), entry(5)]
-    assert history(*young).trimmable(99.0) == {1}
+    assert Trimming(history(*young)).versions(99.0) == {1}
 
 
 def versions_of_batches(*keys: tuple[str, str | None]) -> frozenset[int]:
@@ -399,7 +400,7 @@ def versions_of_batches(*keys: tuple[str, str | None]) -> frozenset[int]:
         published(entry(number + 1, idempotency_key=key, stream=stream), outcome_age_seconds=100.0)
         for number, (key, stream) in enumerate(keys)
     ]
-    return history(*records, entry(len(keys) + 1)).trimmable(99.0)
+    return Trimming(history(*records, entry(len(keys) + 1))).versions(99.0)
 
 
 def test_keys_of_single_calls_go_and_the_newest_batch_of_each_stream_stays() -> None:

@@ -10,6 +10,7 @@ import pytest
 from table_writer.log.fold import Fold, key_digest
 from table_writer.log.history import SlotRecord
 from table_writer.log.keys import KeySearch
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, LogEntry
 
 from .test_history import abandoned, history, in_doubt
@@ -24,7 +25,7 @@ class Searched:
         self.records = {each.entry.version: each for each in all_records}
         self.fold: Fold | None = None
         if folded:
-            self.fold = history(*(each for each in all_records if each.entry.version <= folded)).folded("log-1")
+            self.fold = Trimming(history(*(each for each in all_records if each.entry.version <= folded))).fold("log-1")
         self.is_in_order = is_in_order
         self.found: list[int] = []
         self.read_whole_count = 0

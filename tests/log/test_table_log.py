@@ -14,6 +14,7 @@ from table_writer.log.fold import Oldest
 from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History
 from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 
@@ -411,7 +412,7 @@ def test_the_last_word_is_the_first_that_was_taken_and_a_damaged_one_is_nobodys_
 def test_how_partitions_came_to_where_they_are_is_looked_up_in_all_records_though_some_are_lost() -> None:
     of = Log(4)
     of.store.delete([LAYOUT.entry_key(2)])
-    fold = History(LAYOUT, [published(entry(1, D1))]).folded("log-1")
+    fold = Trimming(History(LAYOUT, [published(entry(1, D1))])).fold("log-1")
     folded = History(LAYOUT, [published(entry(4, D1))], fold=fold)
     assert of.log.explained(folded, {D1: at("w4")}) is folded
     found = of.log.explained(folded, {D1: at("w0")}, allow_lost=True)

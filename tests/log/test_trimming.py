@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -41,7 +42,7 @@ def test_an_entry_stays_until_what_it_replaced_is_deleted(theirs: bool) -> None:
     replacing = world.write({"d1": frozenset({2})}).entry.version
     world.write({"d1": frozenset({3})})
     world.skipped_seconds += LONG
-    assert replacing not in world.history().trimmable(LONG / 2), "it alone says what may be deleted"
+    assert replacing not in Trimming(world.history()).versions(LONG / 2), "it alone says what may be deleted"
     world.keeper.vacuum(T, older_than=timedelta(days=1000))
     assert replacing in versions(world)
     world.vacuum()
@@ -59,7 +60,7 @@ def test_the_vacuum_that_deleted_something_stays_as_long_as_the_entry_that_repla
     world.vacuum()
     world.write({"d2": frozenset({4})})
     world.skipped_seconds += LONG
-    assert world.history().trimmable(LONG / 2) == {1, 2}
+    assert Trimming(world.history()).versions(LONG / 2) == {1, 2}
 
 
 def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays() -> None:

@@ -12,6 +12,7 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.log.fold import Left
 from table_writer.log.history import History, SlotRecord
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
@@ -248,7 +249,7 @@ def test_a_partition_that_may_be_hidden_keeps_every_place_where_it_ever_was() ->
 
 def test_a_partition_that_may_be_hidden_keeps_the_places_that_a_fold_says_it_has_left() -> None:
     records = (entry(1, D1, D2), entry(2, D1, D2, old=at("w1")), entry(3, D1, old=at("w2")))
-    folded = replace(history(), fold=history(*records).folded("log-1"))
+    folded = replace(history(), fold=Trimming(history(*records)).fold("log-1"))
     there = Partition(values=D2, location=at("w2", D2))
     used = in_use(folded, [there], lambda: "a filter")
     assert all(used.meets(Location.parse(at(name)).place) for name in ("w2", "w3"))

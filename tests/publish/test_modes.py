@@ -22,6 +22,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.open_table import RepeatedError
+from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
@@ -664,7 +665,7 @@ def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
     world.write({"d1": frozenset({77})})
     world.write({"d1": frozenset({78})})
     services = world.services()
-    services.log.trim(services.log.read_history().trimmable(-1.0))
+    services.log.trim(Trimming(services.log.read_history()).versions(-1.0))
     assert len(services.log.read_history().records) < 6
     assert world.services().log.find_key(Key("orders/2", "orders")) is None, "it was rolled back"
 
