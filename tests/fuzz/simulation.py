@@ -268,14 +268,22 @@ class Simulation:
 
     def _require_as_seen(self, version: int, files: Mapping[str, Collection[str]]) -> None:
         """Compare what is read of an older version with the rows that readers saw at that version."""
-        named = {value_of(each) for each in self.world.history().current}
-        unknown = set(self.partitions) - named - self.oracle.locations().keys()  # of other tools, who have dropped them
+        unknown = self._gone_unseen(version)
         for value in sorted(set(self.partitions) - self.oracle.once_wild - unknown):
             keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
             rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
             seen = [sorted(one.get(value, [])) for one in self._sights[version]]
             if rows not in seen:
                 self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+
+    def _gone_unseen(self, version: int) -> set[str]:
+        """Return which other tools had dropped before the log saw them: only the metastore knew of them."""
+        first = {value: (0, location) for value, location in self.oracle.locations().items()}
+        for record in reversed(self.world.history().published):
+            for named in record.entry.partitions:
+                first[value_of(named.values)] = (record.entry.version, named.old_location or "")
+        since = {value for value, (at, found_at) in first.items() if at <= version or found_at}
+        return set(self.partitions) - since
 
     def _remember(self) -> None:
         """Note what readers see, and whether that is what the newest version says."""

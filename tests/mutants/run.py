@@ -33,7 +33,7 @@ ROOMS = {
     "recoveries": r"publish\.(recovery|evidence)\.",
     "rollbacks and restores": r"publish\.(rollback|restore)\.",
     "history": r"log\.(history|rules)\.",
-    "folds and the log": r"log\.(fold|stored|table_log|keys)\.",
+    "folds and the log": r"log\.(fold|stored|table_log|keys|trimming)\.",
     "older versions": r"log\.(past|present)\.",
     "staged writes": r"write\.staged_writes\.|log\.registration\.|complete\.",
     "vacuums": r"vacuum\.",
