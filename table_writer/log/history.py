@@ -56,6 +56,15 @@ class StateThen:
     """Not if another tool has moved it between two entries: whether before or after that version, nobody knows."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Sight:
+    """Where a partition was before and after an entry, or a recovery that has left it alone, by the log."""
+
+    version: int
+    before: str | None = field(compare=False)
+    after: str | None = field(compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Belongs:
     """Where a partition belongs, and which version says so."""
@@ -236,8 +245,10 @@ class History:
         return self._ids_of(self.in_doubt)
 
     def in_use(self) -> frozenset[Place]:
-        """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
+        """Return where readers look by the log, or may once what is in doubt is resolved, or a late call is undone."""
         named = [placed.partition.new_location for placed in self.current.values()]
+        found = (self.belongs(values) for values in self.known_values) if self._unverified_ids != {""} else ()
+        named += [belongs.location for belongs in found if belongs is not None]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
             named += [partition.old_location, partition.new_location, partition.source]
         return frozenset(self.parse(location).place for location in named if location is not None)
@@ -250,14 +261,12 @@ class History:
         looked after the day in which the call could come. Else somebody did it on purpose. A placeholder that no entry
         names counts as no partition: a refused publish has added it.
         """
-        newest = self.current.get(values)
-        wanted = newest.partition.new_location if newest else None
-        current = None if location is None else Location.parse_any(location)
-        is_late = self.brought_late(values, location) is not None
-        if not is_late and current is not None and wanted is not None and current.place == self.place_of(wanted):
-            return Placement.IN_PLACE
-        if is_late:
+        if self.brought_late(values, location) is not None:
             return Placement.BEHIND
+        newest, current = self.current.get(values), None if location is None else Location.parse_any(location)
+        wanted = self.place_of(newest.partition.new_location) if newest is not None else None
+        if current is not None and current.place == wanted:
+            return Placement.IN_PLACE
         is_name = current is not None and self.layout.is_placeholder(current)
         if location is not None and (not is_name or self.lost_after(newest.version if newest else 0)):
             return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
@@ -276,21 +285,27 @@ class History:
     def belongs(self, values: PartitionValues) -> Belongs | None:
         """Return where a partition belongs, ``None`` if nobody knows: of publishes and recoveries the newest says it.
 
-        A recovery that has left it alone says where it was found. Among our own files that is a late call's doing,
-        unless it is where the newest published entry has put it.
+        A recovery that has left it alone says where it was found, for as long as calls may come that take it from
+        there. Where calls of ours lead to files of ours, a late one had taken it by then.
         """
-        newest = self.current.get(values)
+        newest, calls = self.current.get(values), self._calls(values)
+        published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
         for record, named in reversed(self.naming.get(values, ())):
             if newest is not None and record.entry.version <= newest.version:
                 break
-            if values in record.found or (record.outcome is not None and self._may_have_come_late(record)):
-                text = record.found.get(values, named.old_location)
-                location = None if text is None else Location.parse_any(text)
-                if text is not None and location is None:
-                    return None
-                if newest is None or location is None or not self.layout.all_data.contains(location):
-                    return Belongs(record.entry.version, text)
-        return None if newest is None else Belongs(newest.version, newest.partition.new_location)
+            if record.outcome is None or not self._may_have_come_late(record):
+                continue
+            text = record.found.get(values, named.old_location)
+            location = None if text is None else Location.parse_any(text)
+            if text is not None and location is None:
+                return None
+            place = None if location is None else location.place
+            if published is not None and place == self.place_of(published.location):
+                return published
+            is_late = location is not None and place in calls and self.layout.all_data.contains(location)
+            if published is None or not is_late:
+                return Belongs(record.entry.version, text)
+        return published
 
     def brought_late(self, values: PartitionValues, location: str | None) -> Belongs | None:
         """Return where a partition goes back to that a late call has brought to where it is; ``None`` if none has."""
@@ -313,18 +328,20 @@ class History:
     def _calls(self, values: PartitionValues) -> dict[Place | None, bool]:
         """Return where calls may bring a partition, ``None`` being nowhere; and whether only where there was none.
 
-        Those are the calls of entries before the newest published one; and, while they may come unseen, of those after
-        it, which are on record as not having moved the partition.
+        Those are the calls of entries before the newest published one, but not to where that has put it: there it is
+        in place. And, while they may come unseen, of those after it, which by their outcomes have not moved it.
         """
-        newest = self.current[values].version if values in self.current else 0
+        newest = self.current.get(values)
         calls: dict[Place | None, bool] = {}
         for record, named in self.naming.get(values, ()):
-            version = record.entry.version
-            places: set[Place | None] = set(self._places_of(record.entry, named)) if version < newest else set()
-            is_given_up = version > newest and record.outcome is not None
-            if (version < newest or is_given_up) and self._may_have_come_late(record):
+            version, is_older = record.entry.version, newest is not None and record.entry.version < newest.version
+            places: set[Place | None] = set(self._places_of(record.entry, named)) if is_older else set()
+            is_given_up = record.outcome is not None and (newest is None or version > newest.version)
+            if (is_older or is_given_up) and self._may_have_come_late(record):
                 places.add(self.place_of(named.new_location))
-            adds = version > newest and version in self._only_adding
+            if is_older and newest is not None:
+                places.discard(self.place_of(newest.partition.new_location))
+            adds = is_given_up and version in self._only_adding
             calls |= {place: adds and calls.get(place, True) for place in places}
         return calls
 
@@ -336,40 +353,55 @@ class History:
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.
 
-        It was where the newest published entry up to then had put it; before the first such entry, where the first
-        later one found it. If entries in between were trimmed, and no other entry confirms the location, it is not
-        known.
+        It was where the newest sight up to then had it; before the first, where the first later one found it. If
+        entries in between were trimmed, and no other sight confirms the location, it is not known.
         """
         self._require_entries()
-        present = {record.entry.version for record in self.records}
-        before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
-        states: dict[PartitionValues, StateThen] = {}
-        hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
-        by_late_calls = self._given_up_places()
-        for record in self.published:
-            for partition in record.entry.partitions if record.entry.version > version else ():
-                if partition.values in states or partition.values in record.superseded:
-                    continue
-                placed = before.get(partition.values)
-                if placed is None:
-                    is_late = self.place_of(partition.old_location) in by_late_calls
-                    known = record.entry.version <= hole and not is_late
-                    states[partition.values] = StateThen(partition.old_location, known=known)
-                else:
-                    then = placed.partition.new_location
-                    borne_out = then == partition.old_location
-                    known = borne_out or present.issuperset(range(placed.version, version + 1))
-                    sure = placed.version == version or self.place_of(then) == self.place_of(partition.old_location)
-                    states[partition.values] = StateThen(then, known=known, sure=sure)
-        return states
+        later = (record for record in self.published if record.entry.version > version)
+        return {named.values: self._state_at(named.values, version) for one in later for named in one.switched}
 
-    def _given_up_places(self) -> frozenset[Place | None]:
-        """Return where only the late call of an entry that is on record as abandoned can have brought a partition."""
-        places: dict[bool, set[Place | None]] = {True: set(), False: {None}}
-        for record in (one for one in self.records if one.entry.has_own_files or one.outcome is not Outcome.ABANDONED):
-            is_abandoned = record.outcome is Outcome.ABANDONED
-            places[is_abandoned] |= {self.place_of(named.new_location) for named in record.entry.partitions}
-        return frozenset(places[True] - places[False])
+    def _state_at(self, values: PartitionValues, version: int) -> StateThen:
+        sights, present = self._sights(values), {record.entry.version for record in self.records}
+        last = max((sight for sight in sights if sight.version <= version), default=None)
+        later = min(sight for sight in sights if sight.version > version)
+        if last is None:
+            hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
+            is_late = self.place_of(later.before) in self._places_of_given_up(values)
+            return StateThen(later.before, known=later.version <= hole and not is_late)
+        known = last.after == later.before or present.issuperset(range(last.version, version + 1))
+        sure = last.version == version or self.place_of(last.after) == self.place_of(later.before)
+        return StateThen(last.after, known=known, sure=sure)
+
+    def _sights(self, values: PartitionValues) -> list[Sight]:
+        """Return where a partition was on record to be, before and after entries and recoveries that left it alone.
+
+        A correction shows that it was before its late call where it is after the correction.
+        """
+        versions = {record.entry.write_id: record.entry.version for record in self.records}
+        outcomes = {record.entry.version: record for record in self.records}
+        sights: list[Sight] = []
+        for record, named in self.naming.get(values, ()):
+            entry, corrected = record.entry, outcomes.get(record.entry.recovers or 0)
+            if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
+                is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
+                before = named.new_location if is_correction else named.old_location
+                sights.append(Sight(entry.version, before, named.new_location))
+            elif values in record.found:
+                found = record.found[values]
+                sights.append(Sight(versions.get(record.recorded_by, entry.version), found, found))
+        return sights
+
+    def _places_of_given_up(self, values: PartitionValues) -> set[Place | None]:
+        """Return where only the late call of an entry can have brought a partition that has not moved it, on record."""
+        given_up: set[Place | None] = set()
+        others: set[Place | None] = set()
+        for record, named in self.naming.get(values, ()):
+            is_given_up = record.outcome is Outcome.ABANDONED or values in record.superseded
+            if not is_given_up:
+                others.add(self.place_of(named.new_location))
+            elif record.entry.has_own_files or named.new_location is None:
+                given_up.add(self.place_of(named.new_location))
+        return given_up - others
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""

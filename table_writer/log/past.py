@@ -323,7 +323,7 @@ class Past:
         if not records:
             return None
         claimed = layout.entry_key(self.version or records[0].entry.version)
-        others = (one.entry for one in records if one.outcome is not Outcome.ABANDONED and one.entry.partitions)
+        others = (one.entry for one in records if one.entry.partitions)
         later = next((entry.version for entry in others if entry.version > self.version), None)
         found = [
             (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed),

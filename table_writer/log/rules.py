@@ -49,8 +49,8 @@ def standing(
     published since may hold rows this write never saw. ``scope``: which other partitions the write replaces, whether it
     has rows for them or not. ``appends``: it builds on whatever is there when it claims, so what others have published
     since is no conflict; an append that says which version it is based on does not. Nor is a compaction, which changes
-    no rows. ``layout`` says which directory is its own: a vacuum that names that has given the write up, though it may
-    have no rows at all.
+    no rows, or a correction that drops what a late call has added: no version has its rows. ``layout`` says which
+    directory is its own: a vacuum that names that has given the write up, though it may have no rows at all.
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
@@ -67,7 +67,7 @@ def standing(
         return Standing.IN_DOUBT
     if outcome is not Outcome.PUBLISHED or not overlap:
         return Standing.UNRELATED
-    same_rows = entry.operation is Operation.COMPACT
+    same_rows = entry.operation is Operation.COMPACT or entry.only_drops_late
     return Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT
 
 

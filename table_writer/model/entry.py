@@ -240,6 +240,12 @@ class LogEntry:
         return not is_recovery and all(one.new_location and one.old_location is None for one in self.partitions)
 
     @property
+    def only_drops_late(self) -> bool:
+        """Whether it is a correction that drops what the late call of an abandoned entry has added."""
+        is_correction = self.operation is Operation.RECOVER and not self.recovered_write_id
+        return is_correction and not any(one.new_location for one in self.partitions)
+
+    @property
     def has_own_files(self) -> bool:
         """Whether its own write has written what it points readers at."""
         return self.operation in {Operation.WRITE, Operation.COMPACT}

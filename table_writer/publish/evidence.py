@@ -10,6 +10,7 @@ from table_writer.log import rules
 from table_writer.log.files import files_read_at, listed_sources, missing_files, written_placeholders
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
+from table_writer.log.past import same_place
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
@@ -54,10 +55,13 @@ class Evidence:
         ]
         spelled_otherwise = there_under_other_names(self._metastore, self._table, added)
         found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)
+        wanted = {named.values: named for named in entry.partitions}
         for values in written_placeholders(self._store, self._layout, now) & found.keys():
             # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
-            wanted = next(one.new_location for one in entry.partitions if one.values == values)
-            found[values] = PartitionState.DONE if wanted is None else PartitionState.SUPERSEDED
+            if wanted[values].new_location is None:
+                found[values] = PartitionState.DONE
+            elif not same_place(wanted[values].old_location, here[values]):  # else it has seen the rows there
+                found[values] = PartitionState.SUPERSEDED
         return found
 
     def _chain_of(self, entry: LogEntry) -> frozenset[str]:

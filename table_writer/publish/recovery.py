@@ -241,7 +241,7 @@ class Recovery:
             return None
         original = None if behind else self._ended_origin(record.entry)
         if original is not None:
-            return self._end_as(original, record.entry, claimed)
+            return self._end_as(original, record.entry, claimed, table)
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
     def _ended_origin(self, entry: LogEntry) -> Ended | None:
@@ -301,16 +301,32 @@ class Recovery:
             record.entry, claimed, switched, {values: here.get(values) for values in superseded}
         )
 
-    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry) -> RecoveredEntry:
+    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
-        Of a correction of a late call, too: where its call has not come, the partitions are corrected anew.
+        Of a correction of a late call, too: where its call has not come, the partitions are corrected anew, but for
+        those that another tool has moved since.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
         wanted = {one.values: one.new_location for one in entry.partitions}
         found = original.left_alone if entry.recovered_write_id else wanted  # of a correction: where they belong
         left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & wanted.keys()}
+        if original.recorded_by != entry.write_id:  # a correction
+            left_alone |= self._moved_since(entry, claimed, table)
         return self._record_outcome(entry, claimed, (), left_alone)
+
+    def _moved_since(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
+        """Return where other tools have partitions that are neither where an entry found nor where it wanted them."""
+        try:
+            here = locations(self._metastore.get_partitions(table, list(entry.partition_values)))
+        except MetastoreError as error:
+            self._claimed.give_up(claimed, error)
+            raise
+        return {
+            named.values: here.get(named.values)
+            for named in entry.partitions
+            if not any(same_place(here.get(named.values), place) for place in (named.old_location, named.new_location))
+        }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
@@ -529,6 +545,8 @@ class Recovery:
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
         for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
+            if one in written:  # a name that waits for its drop
+                continue
             if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
                 placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for one in written:

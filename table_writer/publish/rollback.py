@@ -49,7 +49,10 @@ def roll_back(
         resolved += notes
         require_version(history, version, table)
         targets = _targets(history, version, chosen, table)
-        now = opened.metastore.get_partitions(table, list(targets))
+        suspects = _suspects(history, chosen) - targets.keys()
+        asked = [*targets, *suspects]
+        now = opened.metastore.get_partitions(table, asked)
+        targets |= _brought_late(history, suspects, now)
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
             raise _moved(table)
@@ -66,7 +69,7 @@ def roll_back(
         if copied_of is None:
             _copy(opened, copies)
             copied_of = found
-        checked, now = now, opened.metastore.get_partitions(table, list(targets))
+        checked, now = now, opened.metastore.get_partitions(table, asked)
         if locations(checked) != locations(now):
             raise _moved(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
@@ -119,13 +122,14 @@ def _checked(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current, wanted = before.get(values), _with_rows(opened, history, target.location)
-        newest = history.current[values].partition.new_location
+        placed = history.current.get(values)
+        newest = placed.partition.new_location if placed else None
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                f" put it after version {history.current[values].version}"
+                f" put it after version {placed.version if placed else version}"
             )
         elif not target.known:
             why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
@@ -224,3 +228,17 @@ def _targets(
             table=str(table.name),
         )
     return dict(sorted(states.items()))
+
+
+def _suspects(history: History, chosen: Collection[PartitionValues] | None) -> frozenset[PartitionValues]:
+    """Return the partitions that a late call may have moved, also where no version has changed them."""
+    known = history.known_values if history.unverified else frozenset()
+    return known if chosen is None else known.intersection(chosen)
+
+
+def _brought_late(
+    history: History, suspects: Collection[PartitionValues], now: PartitionsNow
+) -> dict[PartitionValues, StateThen]:
+    """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
+    placed = history.placements(locations(now), suspects)
+    return {one: StateThen(None, known=True) for one, where in placed.items() if where is Placement.BEHIND}

@@ -516,7 +516,12 @@ def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_a
 
 
 def test_among_our_own_files_a_recovery_has_found_what_a_late_call_had_moved() -> None:
-    assert given_up_entry(found={D1: at("w0")}).brought_late(D1, at("w2")) == Belongs(1, at("w1"))
+    given_up = given_up_entry(found={D1: at("w0")}).records
+    newest = replace(given_up[0], entry=entry(1, D1, write_id="w1"))
+    older = history(entry(0, D1, write_id="w0"), newest, *given_up[1:])
+    assert older.brought_late(D1, at("w2")) == Belongs(1, at("w1"))
+    another = given_up_entry(found={D1: at("w0")})
+    assert another.brought_late(D1, at("w2")) == Belongs(2, at("w0")), "no call of this partition leads there"
     written = str(LAYOUT.empty("w0", D1))  # another tool has, or the recovery would not have left it alone
     assert given_up_entry(found={D1: written}).brought_late(D1, at("w2")) == Belongs(2, written)
 

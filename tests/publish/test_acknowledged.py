@@ -11,14 +11,7 @@ from itertools import count
 
 import pytest
 
-from table_writer.errors import (
-    ConflictError,
-    LostResponseError,
-    MetastoreError,
-    OutcomeUnknownError,
-    PartlyPublishedError,
-    StorageError,
-)
+from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
 from table_writer.log import rules
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
@@ -26,8 +19,7 @@ from table_writer.model.table import NULL_PARTITION, Column, Partition, Partitio
 from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
-from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World, insert
+from tests.publish.world import DeathError, Fault, World, insert, move, unanswered, without_answer
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -456,17 +448,6 @@ def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world:
     assert world.rows() == OLD
 
 
-def unanswered(world: World, named: str = "alter_partitions") -> None:
-    """Let the next such call have no answer; it comes when the test says so."""
-
-    def lost(call: str, phase: str) -> None:
-        if (call, phase) == (named, "before"):
-            world.metastore.on_call = None
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = lost
-
-
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("theirs", [False, True])
 def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, theirs: bool) -> None:
@@ -553,28 +534,6 @@ def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_no
     assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
 
 
-def move(world: World, value: str, name: str, row: int) -> None:
-    """Another tool puts a row of its own elsewhere, and points the partition there."""
-    world.store.put(f"mart/orders/{name}/{value}/f.json", f"[{row}]".encode())
-    world.pointed_by_another_tool(value, f"{world.root}{name}/{value}/")
-
-
-def without_answer(
-    world: World, operation: Callable[[], object], call: str = "alter_partitions"
-) -> Callable[[], object]:
-    """Do something whose first such call has no answer; returns what applies the call later, if it still can be."""
-    unanswered(world, call)
-    with suppress(OutcomeUnknownError):  # not where only a drop is open
-        operation()
-    come = world.metastore.pending.pop()
-
-    def comes_late() -> None:
-        with suppress(MetastoreError):
-            come()
-
-    return comes_late
-
-
 def recovered(world: World) -> dict[int, str]:
     world.wait_out_claims()
     return dict(world.keeper.recover(T).settled)
@@ -606,17 +565,6 @@ def test_the_late_call_of_what_was_published_goes_back_to_where_a_newer_given_up
         late()
         world.keeper.recover(T)
         assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({78})}
-
-
-def test_a_late_call_of_the_newest_published_goes_back_to_where_a_newer_one_was_found(world: World) -> None:
-    come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
-    assert recovered(world) == {2: "published"}
-    without_answer(world, lambda: world.write({"d1": frozenset({11})}))
-    move(world, "d1", "x", 77)
-    assert recovered(world) == {4: "abandoned"}
-    come()
-    world.keeper.recover(T)
-    assert world.rows()["d1"] == frozenset({77})
 
 
 def test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows() -> None:

@@ -9,21 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.errors import (
-    ConflictError,
-    InvalidInputError,
-    LostResponseError,
-    MetastoreError,
-    OutcomeUnknownError,
-    TableWriterError,
-)
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, TableWriterError
 from table_writer.log.files import listed_files
 from table_writer.log.past import Past, files_of
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode
-from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World, insert
+from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
 
 T = "mart.orders"
 APPEND, WHOLE = WriteMode.APPEND, WriteMode.OVERWRITE_TABLE
@@ -33,41 +25,21 @@ def rows(*ids: int) -> frozenset[int]:
     return frozenset(ids)
 
 
-def unanswered(world: World, operation: Callable[[], object], call: str = "alter_partitions") -> Callable[[], None]:
-    """Carry out an operation whose first such call has no answer, and recover it; returns what applies the call."""
-
-    def lost(name: str, phase: str) -> None:
-        if (name, phase) == (call, "before"):
-            world.metastore.on_call = None
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = lost
-    with suppress(OutcomeUnknownError):
-        operation()
-    world.metastore.on_call = None
-    late = world.metastore.pending.pop()
+def lost_and_recovered(
+    world: World, operation: Callable[[], object], call: str = "alter_partitions"
+) -> Callable[[], object]:
+    """Do something whose first such call has no answer, and recover it; returns what applies the call."""
+    come = without_answer(world, operation, call)
     world.wait_out_claims()
     world.keeper.recover(T)
-
-    def come() -> None:
-        with suppress(MetastoreError):
-            late()
-
     return come
-
-
-def move(world: World, value: str, *ids: int) -> None:
-    """Another tool puts its own rows elsewhere, and points the partition there."""
-    place = f"{world.root}elsewhere/{value}/"
-    world.store.put(f"{Location.parse(place).key}f.json", json.dumps(sorted(ids)).encode())
-    world.pointed_by_another_tool(value, place)
 
 
 def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Callable[[], None]:
     """An append of row 10, which only another tool has written before: no answer, an INSERT there, abandoned."""
     if value:
         world.write({"d1": rows(1)})
-        move(world, value, 50)
+        move(world, value, "elsewhere", 50)
     else:
         world.written_by_another_tool(value, rows(50))
 
@@ -77,7 +49,7 @@ def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Ca
         finally:
             insert(world, value, 51)
 
-    late = unanswered(world, append)
+    late = lost_and_recovered(world, append)
     assert world.services().log.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
     return late
 
@@ -144,7 +116,7 @@ def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(corrected: bool) 
 def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
     world = World()
     world.write({"d1": rows(1), "d2": rows(2)})
-    move(world, "d1", 77)
+    move(world, "d1", "elsewhere", 77)
     world.write({"d2": rows(3)})
     world.write({"d1": rows(4)})
     with pytest.raises(InvalidInputError, match="dt=d1: another tool or a late call has moved it, and whether after"):
@@ -160,12 +132,12 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
         world.write({"d2": rows(2)})
         world.written_by_another_tool("d1", rows(50))
         world.write({"d1": rows(1)})
-        late = unanswered(world, lambda: world.keeper.rollback(T, version=1))
+        late = lost_and_recovered(world, lambda: world.keeper.rollback(T, version=1))
     else:
         world.write({"d1": rows(1), "d2": rows(2)})
     if how in {"drop", "empty"}:
         called = "drop_partition" if how == "drop" else "alter_partitions"
-        late = unanswered(world, lambda: world.write({"d2": rows(20)}, plan=world.plan(WHOLE)), called)
+        late = lost_and_recovered(world, lambda: world.write({"d2": rows(20)}, plan=world.plan(WHOLE)), called)
     if how == "given up":
 
         def append() -> None:
@@ -174,7 +146,7 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
             finally:
                 insert(world, "d1", 60)
 
-        late = unanswered(world, append)
+        late = lost_and_recovered(world, append)
     else:
         world.write({"d1": rows(60)})
     late()
@@ -191,12 +163,14 @@ def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) 
     world, saw = World(), []
     world.write({"d1": rows(1), "d2": rows(2)})
     if how == "back":
-        late = unanswered(world, lambda: world.write({"d2": rows(20)}))
+        late = lost_and_recovered(world, lambda: world.write({"d2": rows(20)}))
     elif how == "drop":
-        late = unanswered(world, lambda: world.write({"d1": rows(10)}, plan=world.plan(WHOLE)), "drop_partition")
+        late = lost_and_recovered(
+            world, lambda: world.write({"d1": rows(10)}, plan=world.plan(WHOLE)), "drop_partition"
+        )
         world.write({"d2": rows(20)})
     else:
-        move(world, "d2", 50)
+        move(world, "d2", "elsewhere", 50)
 
         def append() -> None:
             try:
@@ -204,8 +178,8 @@ def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) 
             finally:
                 insert(world, "d2", 51)
 
-        unanswered(world, append)()
-        late = unanswered(world, lambda: world.keeper.recover(T))  # the correction's
+        lost_and_recovered(world, append)()
+        late = lost_and_recovered(world, lambda: world.keeper.recover(T))  # the correction's
         world.write({"d2": rows(21)})
 
     def misreport(call: str, phase: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
-from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
@@ -44,6 +44,7 @@ from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import ObjectStore, visible_files
 from table_writer.write.running_write import RunningWrite
+from tests.doubles.faults import Late
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
 
@@ -493,3 +494,39 @@ def insert(world: TableWorld, value: str, row: int) -> None:
     """Another tool adds a file with one row where readers of a partition look."""
     place = Location.parse(world.partitions()[value].location).key
     world.store.put(f"{place}spark-{row}.json", f"[{row}]".encode())
+
+
+def move(world: TableWorld, value: str, name: str, *ids: int) -> str:
+    """Another tool puts rows of its own elsewhere, and points the partition there."""
+    place = f"{world.root}{name}/{value}/"
+    world.store.put(f"{Location.parse(place).key}f.json", json.dumps(sorted(ids)).encode())
+    world.pointed_by_another_tool(value, place)
+    return place
+
+
+def unanswered(world: World, call: str = "alter_partitions") -> None:
+    """Let the next such call have no answer; it comes when the test says so."""
+
+    def lost(name: str, phase: str) -> None:
+        if (name, phase) == (call, "before"):
+            world.metastore.on_call = None
+            raise Late(LostResponseError("no answer"))
+
+    world.metastore.on_call = lost
+
+
+def without_answer(
+    world: World, operation: Callable[[], object], call: str = "alter_partitions"
+) -> Callable[[], object]:
+    """Do something whose first such call has no answer; returns what applies the call later, if it still can be."""
+    unanswered(world, call)
+    with suppress(OutcomeUnknownError):  # not where only a drop is open
+        operation()
+    world.metastore.on_call = None
+    late = world.metastore.pending.pop()
+
+    def come() -> None:
+        with suppress(MetastoreError):
+            late()
+
+    return come

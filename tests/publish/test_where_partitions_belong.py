@@ -1,0 +1,281 @@
+"""Where a partition goes back to after a late call, beside other tools that move it to and fro. Over doubles."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.write import WriteMode
+from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
+from tests.publish.world import World, insert, move, without_answer
+
+
+def recover(world: World) -> None:
+    world.wait_out_claims()
+    world.keeper.recover(T)
+
+
+def days(world: World, number: float) -> None:
+    """So many days go by, and recover runs as it is scheduled: no call can come late any more."""
+    world.skipped_seconds += number * 86_400
+    world.keeper.recover(T)
+
+
+def at_home(world: World, how: str) -> str:
+    """Row 2 of d1 is where the newest published entry has it, which an older one names too."""
+    world.write({"d1": rows(2)})
+    if how == "rolled back":
+        world.write({"d1": rows(1)})
+        world.keeper.rollback(T, version=1)
+    else:
+        lost_and_recovered(world, lambda: world.write({"d1": rows(2)}))
+    return world.partitions()["d1"].location
+
+
+@pytest.mark.parametrize("later", [0, 3], ids=["at once", "days later"])
+@pytest.mark.parametrize("how", ["recovered", "rolled back"])
+@pytest.mark.parametrize("found", ["x", None])
+def test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has_it_stays(
+    later: int, how: str, found: str | None
+) -> None:
+    world = World()
+    home = at_home(world, how)
+    if later:
+        days(world, later)
+    without_answer(world, lambda: world.write({"d1": rows(3)}))
+    if found:
+        move(world, "d1", found, 50)
+    else:
+        world.dropped_by_another_tool("d1")
+    recover(world)
+    if later:
+        days(world, later)
+    world.pointed_by_another_tool("d1", home)
+    world.store.delete(["mart/orders/x/d1/f.json"])
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(2)}
+    insert(world, "d1", 60)
+    world.write({"d1": rows(4)}, plan=world.plan(APPEND))
+    assert world.rows() == {"d1": rows(2, 60, 4)}
+
+
+def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_no_call_comes_late() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    first = world.partitions()["d1"].location
+    world.write({"d1": rows(2)})
+    without_answer(world, lambda: world.write({"d1": rows(3)}))
+    move(world, "d1", "x", 50)
+    recover(world)
+    days(world, 10)
+    world.pointed_by_another_tool("d1", first)
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(2)}
+
+
+def test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_shows_another_place() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    theirs = move(world, "d1", "x", 50)
+    world.write({"d1": rows(2)})
+    days(world, 3.5)
+    come = without_answer(world, lambda: world.write({"d1": rows(4)}))
+    world.pointed_by_another_tool("d1", theirs)
+    recover(world)
+    come()
+    world.keeper.vacuum(T)
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(50)}
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(drops: bool) -> None:
+    """Its outcome says that d3 was found at y; a correction shows that it was there before its late call."""
+    world = World()
+    world.write({"d1": rows(1)})
+    move(world, "d3", "x", 50)
+    written = {"d1": rows(10)} if drops else {"d1": rows(10), "d3": rows(30)}
+    come = without_answer(
+        world, partial(world.write, written, plan=world.plan(WHOLE if drops else WriteMode.OVERWRITE_PARTITIONS))
+    )
+    move(world, "d3", "y", 60)
+    recover(world)
+    world.write({"d1": rows(11)})
+    version = world.history().newest
+    come()
+    world.keeper.recover(T)
+    assert read(world, version) == {"d1": {11}, "d3": {60}}
+    world.write({"d1": rows(12), "d3": rows(70)})
+    world.keeper.rollback(T, version=version)
+    assert world.rows() == {"d1": rows(11), "d3": rows(60)}
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_version_is_refused_where_a_write_has_found_a_partition_where_a_late_call_had_it(drops: bool) -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    move(world, "d3", "x", 50)
+    written = {"d1": rows(10)} if drops else {"d1": rows(10), "d3": rows(30)}
+    come = without_answer(
+        world, partial(world.write, written, plan=world.plan(WHOLE if drops else WriteMode.OVERWRITE_PARTITIONS))
+    )
+    move(world, "d3", "y", 60)
+    recover(world)
+    world.write({"d1": rows(11)})
+    version = world.history().newest
+    come()
+    world.write({"d3": rows(70)})
+    with pytest.raises(InvalidInputError, match="cannot be put back"):
+        world.keeper.rollback(T, version=version)
+    with suppress(InvalidInputError):
+        assert read(world, version)["d3"] == {60}
+
+
+@pytest.mark.parametrize("back", ["late call", "tool"])
+def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back: str) -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    home = world.partitions()["d1"].location
+    append = partial(world.write, {"d1": rows(10)}, plan=world.plan(APPEND, in_place=True))
+    come = without_answer(world, append)
+    move(world, "d1", "x", 77)
+    recover(world)
+    world.write({"d2": rows(3)})
+    version = world.history().newest
+    if back == "late call":
+        come()
+        world.keeper.recover(T)
+        assert read(world, version) == {"d1": {77}, "d2": {3}}
+    else:
+        days(world, 3)
+        world.pointed_by_another_tool("d1", home)
+        world.write({"d1": rows(5)})
+        with pytest.raises(InvalidInputError, match="is not known"):
+            world.keeper.rollback(T, version=version)
+
+
+@pytest.mark.parametrize("of", ["given up", "published"])
+def test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition(of: str) -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    come = without_answer(world, lambda: world.write({"d1": rows(10)}))
+    if of == "given up":
+        move(world, "d1", "x", 11)
+    recover(world)
+    if of == "published":
+        world.write({"d1": rows(12)})
+    come()
+    correction = without_answer(world, lambda: world.keeper.recover(T))
+    move(world, "d1", "z", 90)
+    recover(world)
+    correction()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(90)}
+
+
+def test_the_late_call_of_a_correction_of_which_the_metastore_has_not_answered_again_leaves_it_in_doubt() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    come = without_answer(world, lambda: world.write({"d1": rows(10)}))
+    move(world, "d1", "x", 11)
+    recover(world)
+    come()
+    without_answer(world, lambda: world.keeper.recover(T))
+    world.wait_out_claims()
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("get_partitions", "before"):
+            raise MetastoreError("not now")
+
+    world.metastore.on_call = refuse
+    with pytest.raises(MetastoreError):
+        world.keeper.recover(T)
+    world.metastore.on_call = None
+    recover(world)
+    assert world.rows() == {"d1": rows(11)}
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("chosen", [None, "d1", "d2"])
+def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call(
+    moved: bool, chosen: str | None
+) -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    come = without_answer(world, lambda: world.write({"d1": rows(10)}, plan=world.plan(APPEND)))
+    if moved:
+        move(world, "d1", "x", 51)
+    else:
+        insert(world, "d1", 51)
+    recover(world)
+    come()
+    roll_back = partial(world.keeper.rollback, T, version=1, partitions=[f"dt={chosen}"] if chosen else None)
+    if chosen == "d2":
+        assert roll_back().version is None
+    else:
+        with pytest.raises(InvalidInputError, match="another tool or a late call"):
+            roll_back()
+    recover(world)
+    assert (roll_back().version is None) is (not moved or chosen == "d2"), "from where another tool has it: on purpose"
+
+
+@pytest.mark.parametrize("mode", [APPEND, WriteMode.OVERWRITE_PARTITIONS])
+def test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_a_whole(mode: WriteMode) -> None:
+    world = World()
+    world.write({"d1": rows(1), "d3": rows(3)})
+
+    def inserted(call: str, phase: str) -> None:
+        if (call, phase) == ("drop_partition", "before"):
+            world.metastore.on_call = None
+            insert(world, "d3", 60)
+            raise MetastoreError("try later")
+
+    world.metastore.on_call = inserted
+    world.write({"d1": rows(10)}, plan=world.plan(WHOLE))
+    recover(world)
+    assert world.rows() == {"d1": rows(10), "d3": rows(60)}
+    without_answer(world, lambda: world.write({"d1": rows(62), "d3": rows(61)}, plan=world.plan(mode)))
+    recover(world)
+    kept = {"d1": rows(10), "d3": rows(60)} if mode is APPEND else {"d1": rows(), "d3": rows()}
+    assert world.rows() == {"d1": kept["d1"] | {62}, "d3": kept["d3"] | {61}}
+
+
+def test_a_partition_that_another_tool_has_pointed_at_the_files_of_another_one_goes_back_there() -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    come = without_answer(world, lambda: world.write({"d1": rows(10)}))
+    world.pointed_by_another_tool("d1", world.partitions()["d2"].location)
+    recover(world)
+    come()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(2), "d2": rows(2)}
+
+
+def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_corrected() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    world.write({"d1": rows(2)})
+    move(world, "d3", "x", 50)
+    come = without_answer(world, lambda: world.write({"d3": rows(10)}, plan=world.plan(APPEND)))
+    insert(world, "d3", 51)
+    recover(world)
+    come()
+    world.keeper.recover(T)
+    world.keeper.rollback(T, version=1)
+    assert world.rows() == {"d1": rows(1), "d3": rows(50, 51)}
+
+
+def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    come = without_answer(world, create, "add_partitions")
+    move(world, "d3", "x", 77)
+    recover(world)
+    world.dropped_by_another_tool("d3")
+    come()
+    world.write({"d3": rows(31)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    assert world.rows() == {"d1": rows(1), "d3": rows(31)}
