@@ -308,9 +308,8 @@ class Recovery:
         those that another tool has moved since.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
-        wanted = {one.values: one.new_location for one in entry.partitions}
-        found = original.left_alone if entry.recovered_write_id else wanted  # of a correction: where they belong
-        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & wanted.keys()}
+        found = original.left_alone
+        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
         if original.recorded_by != entry.write_id:  # a correction
             left_alone |= self._moved_since(entry, claimed, table)
         return self._record_outcome(entry, claimed, (), left_alone)

@@ -15,6 +15,7 @@ NOT_LOST: Final = ("publish.evidence:Evidence.lost_files", "return lost", "retur
 NO_WORD: Final = ("publish.recovery:Recovery._end_last", "if word == last.entry.write_id:", "if False:")
 """Whoever was refused has taken the last word: the third guard, while that mark is there."""
 BETWEEN_CALLS: Final = "tests/publish/test_between_calls.py"
+BELONG: Final = "tests/publish/test_where_partitions_belong.py"
 ACKNOWLEDGED: Final = "tests/publish/test_acknowledged.py"
 FILES_THERE: Final = "tests/publish/test_files_there.py"
 MUTATIONS: Final = (
@@ -270,15 +271,15 @@ MUTATIONS: Final = (
     Mutation(
         "a late call is undone to where the newest recovery has found the partition",
         "log.history:History.belongs",
-        "reversed(self._naming.get(values, ()))",
-        "self._naming.get(values, ())",
+        "reversed(self.naming.get(values, ()))",
+        "self.naming.get(values, ())",
         test=f"{ACKNOWLEDGED}::test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found",
     ),
     Mutation(
         "what an entry that was given up empties late comes back",
         "log.history:History._calls",
-        "places.add(self._place(named.new_location))",
-        "places |= {self._place(named.new_location)} if named.new_location or version < newest else set()",
+        "places.add(self.place_of(named.new_location))",
+        "places |= {self.place_of(named.new_location)} if named.new_location or is_older else set()",
         test=f"{ACKNOWLEDGED}::test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_tools_is_undone",
     ),
     Mutation(
@@ -296,11 +297,67 @@ MUTATIONS: Final = (
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
-        "a correction that is given up says where a partition belongs",
+        "a correction that has ended says where another tool has moved a partition meanwhile",
         "publish.recovery:Recovery._end_as",
-        "original.left_alone if entry.recovered_write_id else wanted",
-        "original.left_alone",
-        test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
+        "if original.recorded_by != entry.write_id:",
+        "if False:",
+        test=f"{BELONG}::test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition",
+    ),
+    Mutation(
+        "a partition is in place where the newest version has it, whichever older entries name that place",
+        "log.history:History._calls",
+        "if is_older and newest is not None:",
+        "if False:",
+        test=f"{BELONG}::test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has_it_stays",
+    ),
+    Mutation(
+        "what a recovery has found counts while calls may come",
+        "log.history:History.belongs",
+        "if record.outcome is None or not self._may_have_come_late(record):",
+        "if record.outcome is None or not (values in record.found or self._may_have_come_late(record)):",
+        test=f"{BELONG}::test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_no_call_comes_late",
+    ),
+    Mutation(
+        "where a partition belongs is in use while a late call shows another place",
+        "log.history:History.in_use",
+        'if self._unverified_ids != {""}',
+        "if False",
+        test=f"{BELONG}::test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_shows_another_place",
+    ),
+    Mutation(
+        "where a recovery has found a partition is a sight of it",
+        "log.history:History._sights",
+        "elif values in record.found:",
+        "elif False:",
+        test=f"{BELONG}::test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused",
+    ),
+    Mutation(
+        "a correction shows where a partition was before its late call",
+        "log.history:History._sights",
+        "named.new_location if is_correction else named.old_location",
+        "named.old_location",
+        test=f"{BELONG}::test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version",
+    ),
+    Mutation(
+        "a rollback looks at what late calls show, where no version has changed it",
+        "publish.rollback:_suspects",
+        "history.known_values if history.unverified else frozenset()",
+        "frozenset()",
+        test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",
+    ),
+    Mutation(
+        "a write that has seen the rows at a name is recovered over it",
+        "publish.evidence:Evidence.states",
+        "elif not same_place(wanted[values].old_location, here[values]):",
+        "else:",
+        test=f"{BELONG}::test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_a_whole",
+    ),
+    Mutation(
+        "a correction that drops what came late is no conflict",
+        "log.rules:standing",
+        "entry.operation is Operation.COMPACT or entry.only_drops_late",
+        "entry.operation is Operation.COMPACT",
+        test=f"{BELONG}::test_create_partitions_goes_on_after_it_has_dropped_what_came_late",
     ),
     Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
