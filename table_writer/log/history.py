@@ -288,7 +288,7 @@ class History:
         A recovery that has left it alone says where it was found, for as long as calls may come that take it from
         there. Where calls of ours lead to files of ours, a late one had taken it by then.
         """
-        newest, calls = self.current.get(values), self._calls(values)
+        newest = self.current.get(values)
         published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
         for record, named in reversed(self.naming.get(values, ())):
             if newest is not None and record.entry.version <= newest.version:
@@ -302,8 +302,8 @@ class History:
             place = None if location is None else location.place
             if published is not None and place == self.place_of(published.location):
                 return published
-            is_late = location is not None and place in calls and self.layout.all_data.contains(location)
-            if published is None or not is_late:
+            is_ours = location is not None and self.layout.all_data.contains(location)
+            if published is None or not is_ours or place not in self._calls(values):
                 return Belongs(record.entry.version, text)
         return published
 
@@ -358,49 +358,60 @@ class History:
         """
         self._require_entries()
         later = (record for record in self.published if record.entry.version > version)
-        return {named.values: self._state_at(named.values, version) for one in later for named in one.switched}
+        changed = dict.fromkeys(named.values for record in later for named in record.switched)
+        return {values: self._state_at(values, version) for values in changed}
 
     def _state_at(self, values: PartitionValues, version: int) -> StateThen:
-        sights, present = self._sights(values), {record.entry.version for record in self.records}
+        sights, present = self._sights(values), self._by_version
         last = max((sight for sight in sights if sight.version <= version), default=None)
         later = min(sight for sight in sights if sight.version > version)
         if last is None:
             hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
-            is_late = self.place_of(later.before) in self._places_of_given_up(values)
+            is_late = self.place_of(later.before) in self._places_of_given_up(values, later.version)
             return StateThen(later.before, known=later.version <= hole and not is_late)
-        known = last.after == later.before or present.issuperset(range(last.version, version + 1))
+        known = last.after == later.before or all(one in present for one in range(last.version, version + 1))
         sure = last.version == version or self.place_of(last.after) == self.place_of(later.before)
         return StateThen(last.after, known=known, sure=sure)
+
+    @cached_property
+    def _by_version(self) -> Mapping[int, SlotRecord]:
+        return {record.entry.version: record for record in self.records}
+
+    @cached_property
+    def _version_of(self) -> Mapping[str, int]:
+        return {record.entry.write_id: record.entry.version for record in self.records}
 
     def _sights(self, values: PartitionValues) -> list[Sight]:
         """Return where a partition was on record to be, before and after entries and recoveries that left it alone.
 
         A correction shows that it was before its late call where it is after the correction.
         """
-        versions = {record.entry.write_id: record.entry.version for record in self.records}
-        outcomes = {record.entry.version: record for record in self.records}
         sights: list[Sight] = []
         for record, named in self.naming.get(values, ()):
-            entry, corrected = record.entry, outcomes.get(record.entry.recovers or 0)
+            entry, corrected = record.entry, self._by_version.get(record.entry.recovers or 0)
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
                 before = named.new_location if is_correction else named.old_location
                 sights.append(Sight(entry.version, before, named.new_location))
             elif values in record.found:
                 found = record.found[values]
-                sights.append(Sight(versions.get(record.recorded_by, entry.version), found, found))
+                sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), found, found))
         return sights
 
-    def _places_of_given_up(self, values: PartitionValues) -> set[Place | None]:
-        """Return where only the late call of an entry can have brought a partition that has not moved it, on record."""
+    def _places_of_given_up(self, values: PartitionValues, before: int) -> set[Place | None]:
+        """Return where only the late call of an entry before a version can have brought a partition.
+
+        That is of one which has not moved it, as somebody else has recorded.
+        """
         given_up: set[Place | None] = set()
         others: set[Place | None] = set()
         for record, named in self.naming.get(values, ()):
+            place, entry = self.place_of(named.new_location), record.entry
             is_given_up = record.outcome is Outcome.ABANDONED or values in record.superseded
             if not is_given_up:
-                others.add(self.place_of(named.new_location))
-            elif record.entry.has_own_files or named.new_location is None:
-                given_up.add(self.place_of(named.new_location))
+                others.add(place)
+            elif entry.version < before and record.recorded_by != entry.write_id:
+                given_up |= {place} if entry.has_own_files or place is None else set()
         return given_up - others
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
