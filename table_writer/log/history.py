@@ -251,7 +251,7 @@ class History:
         named += [belongs.location for belongs in found if belongs is not None]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
             named += [partition.old_location, partition.new_location, partition.source]
-        return frozenset(self.parse(location).place for location in named if location is not None)
+        return frozenset(place for location in named if (place := self.place_of(location)) is not None)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
@@ -608,8 +608,11 @@ class History:
         return self.locations[text]
 
     def place_of(self, location: str | None) -> Place | None:
-        """Return what compares a location with others, ``None`` for none."""
-        return None if location is None else self.parse(location).place
+        """Return what compares a location with others, ``None`` for none; other tools may have written any text."""
+        if location is None:
+            return None
+        parsed = self.locations.get(location) or Location.parse_any(location)
+        return ("", "", location) if parsed is None else self.parse(location).place
 
     def _leave(
         self,

@@ -279,3 +279,18 @@ def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None
     come()
     world.write({"d3": rows(31)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == {"d1": rows(1), "d3": rows(31)}
+
+
+def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    without_answer(world, lambda: world.write({"d1": rows(10)}))
+    world.pointed_by_another_tool("d1", "nowhere in particular")
+    recover(world)
+    world.write({"d2": rows(3)})
+    world.pointed_by_another_tool("d1", f"{world.root}y/")
+    world.write({"d1": rows(4)})
+    with pytest.raises(InvalidInputError, match="is not known"):
+        world.keeper.rollback(T, version=4)
+    world.keeper.rollback(T, version=1)
+    assert world.rows() == {"d1": rows(1), "d2": rows(2)}
