@@ -121,7 +121,7 @@ def _checked(
     wrong: list[str] = []
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
-        current, wanted = before.get(values), _with_rows(opened, history, target.location)
+        current = before.get(values)
         placed = history.current.get(values)
         newest = placed.partition.new_location if placed else None
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
@@ -137,8 +137,10 @@ def _checked(
         elif not target.sure:
             why = "another tool or a late call has moved it"
             wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
-        elif not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
-            changed[values] = wanted
+        else:
+            wanted = _with_rows(opened, history, target.location)
+            if not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
+                changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
