@@ -57,8 +57,8 @@ from table_writer.model.table import PartitionValues, TableName
 from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
 from table_writer.page.table_page import TablePage
+from table_writer.publish.correction import Correction
 from table_writer.publish.entry import Republished
-from table_writer.publish.recovery import Recovery
 from table_writer.publish.restore import adopt, restore_partitions
 from table_writer.publish.rollback import roll_back
 from table_writer.publish.switch import locations
@@ -310,7 +310,7 @@ class Maintenance:
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
-        done = Recovery(opened).resolve_all(opened.table)
+        done = Correction(opened).resolve_all(opened.table)
         finished = Vacuum(opened).finish()
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
         every = (*done.resolved, *done.corrected)

@@ -31,6 +31,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
 from table_writer.publish.base import add_unseen, confirmed, unlisted
+from table_writer.publish.correction import Correction
 from table_writer.publish.entry import (
     entry_of,
     replaced_locations,
@@ -99,6 +100,7 @@ class Publisher:
         self._copy_files = copy_files
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
+        self._correction = Correction(opened, self._recovery)
 
     def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
@@ -225,7 +227,7 @@ class Publisher:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
         is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
-        if is_building and self._recovery.correct(table, values, now, state):
+        if is_building and self._correction.correct(table, values, now, state):
             return None
         while True:
             now = confirmed(self._opened, table, now, state.newest) if is_building else now

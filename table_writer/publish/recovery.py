@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
 
-from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
+from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import resolved
 from table_writer.log import rules
-from table_writer.log.files import files_read_at, missing_files, written_placeholders
-from table_writer.log.history import NOT_KNOWN, History, Placement, SlotRecord
+from table_writer.log.files import missing_files
+from table_writer.log.history import NOT_KNOWN, History, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import Ended, LogState
+from table_writer.log.table_log import Ended
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, Table, name_in
+from table_writer.model.table import PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.publish.base import require_dropped, require_superseded
 from table_writer.publish.entry import there_under_other_names
 from table_writer.publish.evidence import Evidence, is_copied
-from table_writer.publish.switch import FIGURES, ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
+from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
-MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,16 +42,6 @@ class RecoveredEntry:
     partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
     superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
     """Left alone, with where another tool had moved them meanwhile."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryResult:
-    """What was resolved and what was corrected, and where each partition of the log is now."""
-
-    resolved: tuple[RecoveredEntry, ...]
-    corrected: tuple[RecoveredEntry, ...]
-    placed: Mapping[PartitionValues, Placement]
-    taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Recovery:
@@ -477,130 +465,17 @@ class Recovery:
             **self._opened.event_facts,
         )
 
-    def resolve_all(self, table: Table) -> RecoveryResult:
-        """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""
-        done: list[RecoveredEntry] = []
-        corrected: list[RecoveredEntry] = []
-        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to correct
-        while max(rounds.values(), default=0) < MOST_ROUNDS:
-            history, recovered = self._resolved(table)
-            done += recovered
-            placed, taken, again = self._verify(table, history)
-            if again is None:
-                return RecoveryResult(resolved=tuple(done), corrected=tuple(corrected), placed=placed, taken=taken)
-            corrected += again
-            rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
-        raise MetastoreError(
-            f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
-            " moves them. Stop it, and call again.",
-            table=str(table.name),
-        )
-
-    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
-        """Correct what a late call has done to partitions that somebody is about to build on.
-
-        Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
-        unanswered then. After one, these partitions are compared with the newest published entries; and all of the
-        log's once, by whoever comes first when no call can come late any more. An unpartitioned table is always
-        compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
-        old location back.
-        """
-        moved = () in now and not self._is_where_published(now[()], state.newest)
-        if not moved and not state.unverified:
-            return False
-        here = locations(now)
-        history = self._log.explained(self._log.read_recent(), here)
-        if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
-            return True
-        is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
-        if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
-            return True
-        placed, taken = self._placed(history, values, now)
-        if taken:
-            raise ConflictError(
-                f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
-                f" {here[min(taken)]}, to which a call that came late had taken them: readers see its rows, and not"
-                " those that were published. Nothing was published. Keep its files elsewhere, point the partitions"
-                f" back with ALTER TABLE {table.name.sql} PARTITION ... SET LOCATION, and write its rows as well; or"
-                " replace them with overwrite_partitions.",
-                table=str(table.name),
-            )
-        if Placement.BEHIND not in placed.values():
-            return False
-        self._correct(table, history, placed, now)
-        return True
-
-    def _placed(
-        self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow
-    ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
-        """Compare partitions with the log; also return those at a placeholder to which another tool has written.
-
-        These are left alone: the tool's rows are nowhere else.
-        """
-        here = locations(now)
-        placed = history.placements(here, wanted)
-        gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
-        placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
-        behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
-        written = written_placeholders(self._log.store, self._layout, behind)
-        for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
-            if one in written:  # a name that waits for its drop
-                continue
-            if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
-                placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
-        for one in written:
-            is_gone = one in history.current and history.current[one].partition.new_location is None
-            placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
-        return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
-
-    def _verify(
-        self, table: Table, history: History
-    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[RecoveredEntry] | None]:
-        """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
-
-        In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
-        place of the corrections: nothing was behind. If no call could come late any more when it looked, nobody has to
-        look again.
-        """
-        is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.known_values
-        now = self._metastore.get_partitions(table, sorted(known))
-        if history.needs_entries(locations(now)):
-            return self._verify(table, self.resolved_history(table)[0])
-        placed, taken = self._placed(history, known, now)
-        if Placement.BEHIND in placed.values():
-            again = self._correct(table, history, placed, now)
-            return placed, taken, [again] if again else []
-        are_right = not history.unverified or self._opened.correct_statistics(history, placed)
-        if not taken and is_last_look and are_right:
-            self._log.forget_recoveries(history.unverified or ())
-        return placed, taken, None
-
-    def _can_verify(self, history: History) -> bool:
-        """Whether calls may have come late, and none can any more."""
-        return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
-
-    def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
-        """Whether an unpartitioned table is where the newest published entry has put it, as far as there is one."""
-        for version in range(newest, 0, -1):
-            record = self._log.find(version)
-            is_published = record is not None and record.outcome is Outcome.PUBLISHED
-            partitions = record.entry.partitions if record is not None and is_published else ()
-            if partitions and partitions[0].new_location is not None:
-                return Location.parse(whole_table.location).same_place(Location.parse(partitions[0].new_location))
-        return True
-
     def resolved_history(self, table: Table) -> tuple[History, tuple[RecoveredEntry, ...]]:
         """Resolve every publish in doubt, oldest first, and return all of the log as it is then, with what was done."""
-        history, done = self._resolved(table)
+        history, done = self.resolve_in_doubt(table)
         while history.fold is not None:
             history = self._log.read_history()
             if history.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
-                history, more = self._resolved(table, self._log.read_history)
+                history, more = self.resolve_in_doubt(table, self._log.read_history)
                 done += more
         return history, tuple(done)
 
-    def _resolved(
+    def resolve_in_doubt(
         self, table: Table, read: Callable[[], History] | None = None
     ) -> tuple[History, list[RecoveredEntry]]:
         """Resolve every publish in doubt, oldest first; by default of the log only what is recent is read."""
@@ -624,53 +499,3 @@ class Recovery:
         return history, tuple(
             f"version {one} is in doubt: resolving it comes first, and may change this" for one in versions
         )
-
-    def _correct(
-        self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
-    ) -> RecoveredEntry | None:
-        """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
-
-        One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
-        """
-        here = locations(now)
-        entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
-        behind: dict[int, list[EntryPartition]] = {}
-        for values in (values for values, where in placed.items() if where is Placement.BEHIND):
-            version, known = self._wanted(entries, values, here.get(values))
-            location = known.new_location
-            held = entries.described(values, Location.parse(location)) if location else None
-            moved = replace(held or known, old_location=here.get(values), new_location=location)
-            moved = self._as_listed(replace(moved, source=None, added=()))
-            behind.setdefault(version, []).append(moved)
-        oldest = min(behind)
-        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
-        if lost:
-            raise StorageError(
-                f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
-                f" be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older versions of"
-                " the bucket's objects; or replace the partitions with overwrite_partitions.",
-                table=str(table.name),
-            )
-        return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
-
-    def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
-        """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
-
-        A late call may have taken it from where a recovery had found it: another tool's place, or none.
-        """
-        belongs, newest = history.brought_late(values, here), history.current.get(values)
-        if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
-            return newest.version, newest.partition
-        version, location = (belongs.version, belongs.location) if belongs else (0, here)
-        return version, EntryPartition.without_rows(values, location)
-
-    def _as_listed(self, partition: EntryPartition) -> EntryPartition:
-        """Return a partition that only gets its figures again, or has none, with those of all that is there."""
-        location = Location.parse_any(partition.new_location or "")
-        if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
-            return partition
-        listed = list(files_read_at(self._opened.store, self._layout, location))
-        size = sum(one.size_bytes for one in listed)
-        if (len(listed), size) == (partition.files, partition.bytes):
-            return partition
-        return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")

@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while anything is in doubt",
-        "publish.recovery:Recovery.correct",
+        "publish.correction:Correction.correct",
         "is_alone and self._can_verify(history)",
         "self._can_verify(history)",
         ("overwrite d1", "append after an old call"),

@@ -17,7 +17,7 @@ NOT_COUNTED: Final = (
 MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
-        "publish.recovery:Recovery.correct",
+        "publish.correction:Correction.correct",
         "if not moved and not state.unverified:",
         "if not moved and not any(map(self._log.may_calls_come, state.unverified)):",
         ("overwrite", "append", "days pass", "append"),
@@ -27,7 +27,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while a call may come",
-        "publish.recovery:Recovery._can_verify",
+        "publish.correction:Correction._can_verify",
         "and not self._log.may_calls_come(max(history.unverified or ()))",
         "",
         ("overwrite", "append", "append"),
@@ -37,7 +37,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "who verifies compares all partitions",
-        "publish.recovery:Recovery._verify",
+        "publish.correction:Correction._verify",
         "self._placed(history, known, now)",
         "self._placed(history, sorted(known)[:1], now)",
         ("overwrite d2 d3", "append d2 d3"),

@@ -14,7 +14,7 @@ MUTATIONS: Final = (
     # Claims
     Mutation(
         "a correction claims after the listing that the look began with",
-        "publish.recovery:Recovery.correct",
+        "publish.correction:Correction.correct",
         "history.newest > state.newest",
         "False",
         ("append after a recovery", "rollback far"),
@@ -193,14 +193,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "late calls are corrected",
-        "publish.recovery:Recovery._placed",
+        "publish.correction:Correction._placed",
         "return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)",
         "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),
     Mutation(
         "an append corrects what it builds on",
-        "publish.recovery:Recovery.correct",
+        "publish.correction:Correction.correct",
         "if not moved and not state.unverified:",
         "if True:",
         ("old alter comes", "append"),

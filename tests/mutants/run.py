@@ -30,7 +30,7 @@ ROOMS = {
     "appends in place": r"publish\.append\..*InPlace|log\.files\.",
     "copies and compactions": r"publish\.append\.(?!.*InPlace)|publish\.entry\.",
     "the publish and its switch": r"publish\.(publisher|switch|statistics|reads)\.",
-    "recoveries": r"publish\.(recovery|evidence)\.",
+    "recoveries": r"publish\.(recovery|evidence|correction)\.",
     "rollbacks and restores": r"publish\.(rollback|restore)\.",
     "history": r"log\.(history|rules)\.",
     "folds and the log": r"log\.(fold|stored|table_log|keys|trimming)\.",
