@@ -216,9 +216,10 @@ class Switch:
             return not isinstance(error, PartitionMissingError)
         if now.parameters.get(WRITE_ID_PARAMETER) != before.parameters.get(WRITE_ID_PARAMETER):
             return True
-        location = Location.parse_any(now.location)
-        is_ours = location is not None and self.layout.write_id_of(location) is not None
-        return is_ours and location != Location.parse_any(before.location)
+        location, earlier = Location.parse_any(now.location), Location.parse_any(before.location)
+        if location is None or self.layout.write_id_of(location) is None:
+            return False
+        return earlier is None or not location.same_place(earlier)
 
 
 def states(

@@ -158,6 +158,23 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
     assert 10 not in world.rows()["d1"]
 
 
+def test_a_refusal_is_believed_where_another_tool_has_only_spelled_a_location_otherwise() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+
+    def refuse(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.metastore.on_call = None
+            stored = world.metastore._partitions[world.name]
+            stored["d1",] = replace(stored["d1",], location=stored["d1",].location.replace("s3a://", "s3://"))
+            raise MetastoreError("refused")
+
+    world.metastore.on_call = refuse
+    with pytest.raises(MetastoreError, match="refused"):
+        world.write({"d1": rows(2)})
+    assert world.rows() == {"d1": rows(1)}
+
+
 @pytest.mark.parametrize("how", ["back", "drop", "theirs"])
 def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) -> None:
     world, saw = World(), []
