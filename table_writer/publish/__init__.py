@@ -6,6 +6,8 @@
 ``append``       an append's copies of the files that are there already
 ``switch``       THE call after which readers see new rows, its three outcomes, and what becomes of a claimed entry
 ``recovery``     finishing an entry whose writer is gone
+``evidence``     what a recovery finds of an entry: where its partitions are, and their files
+``correction``   undoing calls that the metastore has applied late
 ``rollback``     partitions back at an earlier version
 ``restore``      partitions that the metastore has lost; files of a table that was renamed or created again
 ===============  ======================================================================
