@@ -32,7 +32,8 @@ class SlotRecord:
     recorded_by: str = ""  # the write_id that recorded the outcome
     outcome_age_seconds: float = 0.0  # of the outcome
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
-    found: Mapping[PartitionValues, str | None] = field(default_factory=dict)  # where these were then, if anywhere
+    found: Mapping[PartitionValues, str | None] = field(default_factory=dict)
+    """Where these were then, if anywhere; and others that had been switched, and moved since."""
 
     @property
     def switched(self) -> tuple[EntryPartition, ...]:
@@ -43,7 +44,12 @@ class SlotRecord:
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {**dict.fromkeys(self.superseded, NOT_KNOWN), **self.found}
+        return {values: self.found.get(values, NOT_KNOWN) for values in self.superseded}
+
+    @property
+    def moved(self) -> dict[PartitionValues, str | None]:
+        """Where partitions were found that had been switched, and moved by another tool since."""
+        return {values: place for values, place in self.found.items() if values not in self.superseded}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class Sight:
     """Where a partition was before and after an entry, or a recovery that has left it alone, by the log."""
 
     version: int
+    is_found: bool  # by a recovery, after the entry
     before: str | None = field(compare=False)
     after: str | None = field(compare=False)
 
@@ -291,9 +298,11 @@ class History:
         newest = self.current.get(values)
         published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
         for record, named in reversed(self.naming.get(values, ())):
-            if newest is not None and record.entry.version <= newest.version:
+            if newest is not None and record.entry.version < newest.version:
                 break
-            if record.outcome is None or not self._may_have_come_late(record):
+            is_found = values in record.found and record.recorded_by in self._unverified_ids
+            is_given_up = record.outcome is not None and self._may_have_come_late(record)
+            if not is_found and (not is_given_up or (newest is not None and record.entry.version == newest.version)):
                 continue
             text = record.found.get(values, named.old_location)
             location = None if text is None else Location.parse_any(text)
@@ -339,7 +348,7 @@ class History:
             is_given_up = record.outcome is not None and (newest is None or version > newest.version)
             if (is_older or is_given_up) and self._may_have_come_late(record):
                 places.add(self.place_of(named.new_location))
-            if is_older and newest is not None:
+            if is_older and newest is not None and newest.partition.new_location is not None:
                 places.discard(self.place_of(newest.partition.new_location))
             adds = is_given_up and version in self._only_adding
             calls |= {place: adds and calls.get(place, True) for place in places}
@@ -363,7 +372,7 @@ class History:
 
     def _state_at(self, values: PartitionValues, version: int) -> StateThen:
         sights, present = self._sights(values), self._by_version
-        last = max((sight for sight in sights if sight.version <= version), default=None)
+        last = max((sight for sight in reversed(sights) if sight.version <= version), default=None)
         later = min(sight for sight in sights if sight.version > version)
         if last is None:
             hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
@@ -392,10 +401,12 @@ class History:
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
                 before = named.new_location if is_correction else named.old_location
-                sights.append(Sight(entry.version, before, named.new_location))
-            elif values in record.found:
+                sights.append(Sight(entry.version, False, before, named.new_location))
+            elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
+                sights.append(Sight(entry.version, False, named.old_location, named.old_location))
+            if values in record.found:
                 found = record.found[values]
-                sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), found, found))
+                sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), True, found, found))
         return sights
 
     def _places_of_given_up(self, values: PartitionValues, before: int) -> set[Place | None]:
@@ -417,6 +428,9 @@ class History:
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
         unchanged = {values: StateThen(one.partition.new_location, known=True) for values, one in self.current.items()}
+        for values in {values for record in self.records for values in record.moved}:
+            last = max(sight for sight in reversed(self._sights(values)) if sight.version <= self.newest)
+            unchanged[values] = StateThen(last.after, known=True)
         return unchanged | self.state_at(version)
 
     def is_deleted(self, location: Location) -> bool:

@@ -87,13 +87,19 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "s
     recorded_by: str
     of: str = ""  # the write_id of the entry
     superseded: frozenset[PartitionValues] = frozenset()
-    found: tuple[tuple[PartitionValues, str | None], ...] = ()  # where those were, if anywhere, as far as it is known
+    found: tuple[tuple[PartitionValues, str | None], ...] = ()
+    """Where those were, if anywhere, as far as it is known; and others that had been switched, and moved since."""
     age_seconds: float = 0.0  # by the store's clock: not stored
 
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {**dict.fromkeys(self.superseded, NOT_KNOWN), **dict(self.found)}
+        return {values: dict(self.found).get(values, NOT_KNOWN) for values in self.superseded}
+
+    @property
+    def moved(self) -> dict[PartitionValues, str | None]:
+        """Where partitions were found that had been switched, and moved by another tool since."""
+        return {values: place for values, place in self.found if values not in self.superseded}
 
 
 class TableLog:
@@ -605,19 +611,22 @@ class TableLog:
         *,
         write_id: str,
         superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
+        moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         of: str = "",
     ) -> Ended:
         """Record how an entry ended; returns what stands, which may be an earlier record.
 
         ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
-        call may still come late. ``superseded`` partitions were not switched, with where they were found instead.
+        call may still come late. ``superseded`` partitions were not switched, with where they were found instead;
+        ``moved`` ones were, and found elsewhere.
         ``of`` is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
-        moved: dict[str, Any] = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        found = tuple((values, place) for values, place in sorted(superseded.items()) if place != NOT_KNOWN)
-        moved |= {"found": found} if found else {}
-        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
+        others: dict[str, Any] = {"superseded": sorted(map(list, superseded))} if superseded else {}
+        known = {values: place for values, place in superseded.items() if place != NOT_KNOWN}
+        found = tuple(sorted((known | dict(moved)).items()))
+        others |= {"found": found} if found else {}
+        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **others}).encode())):
             return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)
         stands = self.ended(version)
         if stands is None:

@@ -129,24 +129,27 @@ class Evidence:
         Another tool may have inserted into them since, for days: those rows would be gone. A compaction changes no
         rows, and is never carried out by others.
         """
+        here = locations(now)
         before = {
-            one.values: one
-            for one in entry.partitions
-            if found[one.values] is PartitionState.BEFORE and one.values in now and not one.added
+            named.values: (named, place)
+            for named in entry.partitions
+            if found[named.values] is PartitionState.BEFORE
+            and not named.added
+            and (place := named.old_location or here.get(named.values))
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.mode != WriteMode.APPEND.value:
             return {}
-        _, changed = check_each(before, lambda values, one: self._require_copied(one, now[values], entry))
+        _, changed = check_each(before, lambda _, one: self._require_copied(*one, entry))
         return changed
 
-    def _require_copied(self, named: EntryPartition, present: Partition, entry: LogEntry) -> EntryPartition:
+    def _require_copied(self, named: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less.
 
         Where it was then is what counts: an older call may have come since, and taken it elsewhere.
         """
-        place = Location.parse(named.old_location or present.location)
+        place = Location.parse(copied_from)
         target = Location.parse(str(named.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
         held, there = ({one.key.removeprefix(at.key): one for one in files} for at, files in listed)

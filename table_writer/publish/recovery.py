@@ -135,7 +135,9 @@ class Recovery:
             return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
         if heir is not None and heir.outcome is not None:
             why = f"version {heir.entry.version} has ended it"
-            return self._record(last.entry, heir.outcome, by=word, superseded=heir.left_alone, why=why)
+            return self._record(
+                last.entry, heir.outcome, by=word, superseded=heir.left_alone, moved=heir.moved, why=why
+            )
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
         return self.recover(last, table, newest=newest, lost_heir=word)
@@ -154,9 +156,12 @@ class Recovery:
         by: str,
         why: str,
         superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
+        moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
-        ended = self._log.record_outcome(entry.version, outcome, write_id=by, superseded=superseded, of=entry.write_id)
+        ended = self._log.record_outcome(
+            entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
+        )
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
         self._tell(entry, ended.outcome, superseded=ended.superseded)
         return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
@@ -285,9 +290,9 @@ class Recovery:
         ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         switched = tuple(partition.values for partition in todo)
-        return self._record_outcome(
-            record.entry, claimed, switched, {values: here.get(values) for values in superseded}
-        )
+        moved = {values: here.get(values) for values, state in found.items() if state is PartitionState.MOVED}
+        left_alone = {values: here.get(values) for values in superseded}
+        return self._record_outcome(record.entry, claimed, switched, left_alone, moved)
 
     def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
@@ -303,16 +308,18 @@ class Recovery:
         return self._record_outcome(entry, claimed, (), left_alone)
 
     def _moved_since(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
-        """Return where other tools have partitions that are neither where an entry found nor where it wanted them."""
+        """Return where other tools have partitions that a correction in doubt has found, or wants, elsewhere."""
         try:
             here = locations(self._metastore.get_partitions(table, list(entry.partition_values)))
         except MetastoreError as error:
             self._claimed.give_up(claimed, error)
             raise
+        history = self._log.read_history()
         return {
             named.values: here.get(named.values)
             for named in entry.partitions
             if not any(same_place(here.get(named.values), place) for place in (named.old_location, named.new_location))
+            and history.brought_late(named.values, here.get(named.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -401,6 +408,7 @@ class Recovery:
         claimed: LogEntry,
         switched: tuple[PartitionValues, ...],
         superseded: Mapping[PartitionValues, str | None],
+        moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record the outcome, the recover entry's first: it has the last word, and the original ends as it does.
 
@@ -408,10 +416,12 @@ class Recovery:
         """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        ended = self._log.record_outcome(claimed.version, outcome, write_id=by, superseded=superseded, of=by)
+        ended = self._log.record_outcome(
+            claimed.version, outcome, write_id=by, superseded=superseded, moved=moved, of=by
+        )
         left_alone = ended.left_alone
         outcome = self._log.record_outcome(
-            original.version, ended.outcome, write_id=by, superseded=left_alone, of=original.write_id
+            original.version, ended.outcome, write_id=by, superseded=left_alone, moved=ended.moved, of=original.write_id
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
         self._tell(original, outcome, claimed=claimed, superseded=left_alone)

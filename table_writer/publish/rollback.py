@@ -49,10 +49,10 @@ def roll_back(
         resolved += notes
         require_version(history, version, table)
         targets = _targets(history, version, chosen, table)
-        suspects = _suspects(history, chosen) - targets.keys()
-        asked = [*targets, *suspects]
-        now = opened.metastore.get_partitions(table, asked)
-        targets |= _brought_late(history, suspects, now)
+        known = history.known_values if chosen is None else history.known_values.intersection(chosen)
+        here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
+        targets |= _brought_late(history, known - targets.keys(), here)
+        now: PartitionsNow = {values: one for values, one in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
             raise _moved(table)
@@ -69,7 +69,7 @@ def roll_back(
         if copied_of is None:
             _copy(opened, copies)
             copied_of = found
-        checked, now = now, opened.metastore.get_partitions(table, asked)
+        checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
             raise _moved(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
@@ -230,12 +230,6 @@ def _targets(
             table=str(table.name),
         )
     return dict(sorted(states.items()))
-
-
-def _suspects(history: History, chosen: Collection[PartitionValues] | None) -> frozenset[PartitionValues]:
-    """Return the partitions that a late call may have moved, also where no version has changed them."""
-    known = history.known_values if history.unverified else frozenset()
-    return known if chosen is None else known.intersection(chosen)
 
 
 def _brought_late(

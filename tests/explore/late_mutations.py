@@ -124,7 +124,7 @@ MUTATIONS: Final = (
     Mutation(
         "what was begun is rolled forward",
         "publish.evidence:Evidence.changed_since",
-        "and not one.added",
+        "and not named.added",
         "",
         ("append in place", "recover"),
         Bound(2, 1),
@@ -178,7 +178,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is added to what a late alter has brought back",
         "publish.publisher:Publisher._look",
-        "if is_building and self._recovery.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, state):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),

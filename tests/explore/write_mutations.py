@@ -163,7 +163,7 @@ MUTATIONS: Final = (
     Mutation(
         "no append to what a late alter has brought back",
         "publish.publisher:Publisher._look",
-        "if is_building and self._recovery.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, state):",
         "if False:",
         ("overwrite", "append", "append"),
         also=(CONFIRMED,),
@@ -172,7 +172,7 @@ MUTATIONS: Final = (
     Mutation(
         "no creation where a late drop has taken rows away",
         "publish.publisher:Publisher._look",
-        "if is_building and self._recovery",
+        "if is_building and self._correction",
         "if plan.mode is WriteMode.APPEND and self._recovery",
         ("old drop comes", "create d2"),
         Bound(1, 1),

@@ -164,7 +164,11 @@ def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() ->
 
 def test_the_state_at_a_version_is_what_the_newest_entry_up_to_then_had_made() -> None:
     found = history(
-        entry(1, D1), entry(2, D2, old=THEIRS), entry(3, D1, old=at("w1")), abandoned(entry(4, D1)), entry(5, D1)
+        entry(1, D1),
+        entry(2, D2, old=THEIRS),
+        entry(3, D1, old=at("w1")),
+        abandoned(entry(4, D1, old=at("w3"))),
+        entry(5, D1),
     )
     assert found.state_at(0) == {D1: StateThen(None, known=True), D2: StateThen(THEIRS, known=True)}
     assert found.state_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(THEIRS, known=True)}

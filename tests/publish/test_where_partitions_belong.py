@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
+from table_writer.log.past import Past
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
-from tests.publish.world import World, insert, move, without_answer
+from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
 
 
 def recover(world: World) -> None:
@@ -294,3 +297,138 @@ def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> N
         world.keeper.rollback(T, version=4)
     world.keeper.rollback(T, version=1)
     assert world.rows() == {"d1": rows(1), "d2": rows(2)}
+
+
+@pytest.mark.parametrize("how", ["no answer", "killed"])
+@pytest.mark.parametrize("second", ["drop", "emptying", "rollback"])
+@pytest.mark.parametrize("end", ["recover", "append", "create"])
+def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str, second: str, end: str) -> None:
+    world = World()
+    world.write({"d1": rows(1)} if second == "rollback" else {"d1": rows(1), "d2": rows(2)})
+    if second == "rollback":
+        move(world, "d2", "x", 50)
+        world.write({"d2": rows(3)})
+        operation = partial(world.keeper.rollback, T, version=1)
+    else:
+        operation = partial(world.write, {"d1": rows(3)}, plan=world.plan(WHOLE))
+    late = without_answer(world, operation, "drop_partition" if second == "drop" else "alter_partitions")
+    recover(world)
+    world.write({"d2": rows(4)})
+    alter = without_answer(world, lambda: world.write({"d2": rows(5)}))
+    recover(world)
+    world.write({"d2": rows(7)})
+    alter()
+    if how == "no answer":
+        without_answer(world, lambda: world.keeper.recover(T))
+    else:
+        with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+            world.keeper.recover(T)
+    late()
+    world.wait_out_claims()
+    if end == "append":
+        world.write({"d2": rows(8)}, plan=world.plan(APPEND))
+    elif end == "create":
+        with pytest.raises(ConflictError):
+            world.write({"d2": rows(8)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    recover(world)
+    assert world.rows().get("d2") == (rows(7, 8) if end == "append" else rows(7))
+
+
+@pytest.mark.parametrize("partly", [False, True])
+@pytest.mark.parametrize("before", ["x", "nowhere"])
+def test_a_rollback_to_before_a_write_that_was_given_up_gives_what_its_claim_has_found(
+    before: str, partly: bool
+) -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    if before == "x":
+        move(world, "d3", "x", 50)
+    seen = world.rows()
+    call = "alter_partitions" if before == "x" or partly else "add_partitions"
+    without_answer(world, lambda: world.write({"d3": rows(10)} | ({"d1": rows(11)} if partly else {})), call)
+    move(world, "d3", "y", 60)
+    recover(world)
+    world.write({"d3": rows(70)})
+    if before == "x":  # of which nobody has listed the files
+        with pytest.raises(InvalidInputError, match="were vacuumed, or were never this table's to keep"):
+            world.keeper.rollback(T, version=1)
+    else:
+        world.keeper.rollback(T, version=1)
+        assert world.rows() == seen
+
+
+def set_location(world: World, value: str, name: str, *ids: int) -> None:
+    """ALTER ... SET LOCATION of another tool: the parameters stay."""
+    before = world.partitions()[value]
+    place = move(world, value, name, *ids)
+    if value:
+        world.dropped_by_another_tool(value)
+        world.metastore.add_partitions(world.table, [replace(before, location=place)])
+
+
+@pytest.mark.parametrize("value", ["d1", ""], ids=["partitioned", "unpartitioned"])
+def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_before(value: str) -> None:
+    world = World()
+    if not value:
+        world.become_unpartitioned()
+    world.write({value: rows(1)})
+    without_answer(world, lambda: world.write({value: rows(2)}))()
+    set_location(world, value, "y", 60)
+    recover(world)
+    (past,) = Past(world.services(), version=3).partitions()
+    assert Location.parse(past.location).same_place(Location.parse(f"{world.root}y/{value}/"))
+    world.write({value: rows(70)})
+    world.keeper.rollback(T, version=3)
+    assert world.rows() == {value: rows(60)}
+
+
+@pytest.mark.parametrize("end", ["recover", "append"])
+def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before(end: str) -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    come = without_answer(world, lambda: world.write({"d1": rows(9)}))
+    recover(world)
+    without_answer(world, lambda: world.write({"d1": rows(2)}))()
+    set_location(world, "d1", "y", 60)
+    recover(world)
+    come()
+    if end == "append":
+        world.write({"d1": rows(3)}, plan=world.plan(APPEND))
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(60, 3) if end == "append" else rows(60)}
+
+
+def test_a_late_drop_of_what_the_newest_version_has_dropped_is_undone_where_a_recovery_found_it_since() -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    late = without_answer(world, lambda: world.write({"d1": rows(9)}, plan=world.plan(WHOLE)), "drop_partition")
+    recover(world)
+    without_answer(world, lambda: world.write({"d2": rows(10)}), "add_partitions")
+    move(world, "d2", "x", 50)
+    recover(world)
+    late()
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": rows(9), "d2": rows(50)}
+
+
+def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set_back() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    first = world.partitions()["d1"].location
+    world.write({"d1": rows(2)})
+    world.pointed_by_another_tool("d1", first)
+    with pytest.raises(InvalidInputError, match="another tool or a late call"):
+        world.keeper.rollback(T, version=2)
+
+
+def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery() -> None:
+    world = World()
+    world.write({"d1": rows(1), "d2": rows(2)})
+    drop = without_answer(world, lambda: world.write({"d1": rows(3)}, plan=world.plan(WHOLE)), "drop_partition")
+    recover(world)
+    world.write({"d2": rows(4)})
+    without_answer(world, lambda: world.write({"d2": rows(5)}, plan=world.plan(APPEND)))
+    insert(world, "d2", 6)
+    drop()
+    recover(world)
+    assert world.rows() == {"d1": rows(3), "d2": rows(4, 6)}
