@@ -376,8 +376,7 @@ class History:
         later = min(sight for sight in sights if sight.version > version)
         if last is None:
             hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
-            is_late = self.place_of(later.before) in self._places_of_given_up(values, later.version)
-            return StateThen(later.before, known=later.version <= hole and not is_late)
+            return StateThen(later.before, known=later.version <= hole)
         known = last.after == later.before or all(one in present for one in range(last.version, version + 1))
         sure = last.version == version or self.place_of(last.after) == self.place_of(later.before)
         return StateThen(last.after, known=known, sure=sure)
@@ -408,22 +407,6 @@ class History:
                 found = record.found[values]
                 sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), True, found, found))
         return sights
-
-    def _places_of_given_up(self, values: PartitionValues, before: int) -> set[Place | None]:
-        """Return where only the late call of an entry before a version can have brought a partition.
-
-        That is of one which has not moved it, as somebody else has recorded.
-        """
-        given_up: set[Place | None] = set()
-        others: set[Place | None] = set()
-        for record, named in self.naming.get(values, ()):
-            place, entry = self.place_of(named.new_location), record.entry
-            is_given_up = record.outcome is Outcome.ABANDONED or values in record.superseded
-            if not is_given_up:
-                others.add(place)
-            elif entry.version < before and record.recorded_by != entry.write_id:
-                given_up |= {place} if entry.has_own_files or place is None else set()
-        return given_up - others
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
