@@ -214,6 +214,21 @@ def test_a_write_that_is_resolved_on_the_way_of_another_call_is_told_first(
     assert told[0].mode == "overwrite_partitions"
 
 
+def test_a_recovered_append_is_told_with_what_it_has_done_to_each_partition(
+    world: World, told: list[TableEvent]
+) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(NEW, plan=world.plan(WriteMode.APPEND))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    (event,) = told
+    here = {f"dt={value}": one.location for value, one in world.partitions().items()}
+    assert [(one.name, one.action, one.location) for one in event.partitions] == [
+        ("dt=d1", "appended", here["dt=d1"]),
+        ("dt=d3", "added", here["dt=d3"]),
+    ]
+
+
 def test_a_write_whose_files_are_gone_is_told_as_abandoned(world: World, told: list[TableEvent]) -> None:
     with world.inject(DIED), pytest.raises(DeathError):
         world.write(NEW)

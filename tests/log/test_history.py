@@ -462,6 +462,10 @@ def test_where_a_partition_goes_back_to_after_the_late_call_of_a_given_up_entry_
     assert given_up_entry(found={D1: "no location"}).placement(D1, at("w2")) is Placement.MOVED
 
 
+def test_a_partition_at_the_name_that_the_newest_entry_has_added_counts_as_none() -> None:
+    assert history(entry(1, D1)).placement(D1, str(LAYOUT.empty("w1", D1))) is Placement.MISSING
+
+
 def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_published_since() -> None:
     def is_late(found: History) -> bool:
         return found.placement(D1, at("w2")) is Placement.BEHIND

@@ -12,7 +12,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, StorageError,
 from table_writer.log.owner import refuse_left_log, require_in_place
 from table_writer.model.entry import LogEntry, ReplacedObject
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, Partition, TableName
+from table_writer.model.table import ROOT_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout, WriteMode
 from table_writer.publish.entry import _same
 from table_writer.storage.object_store import ObjectInfo
@@ -479,6 +479,25 @@ def test_the_files_of_a_table_that_exists_are_not_adopted_by_another() -> None:
     with pytest.raises(InvalidInputError, match=r"belongs to mart\.orders, which exists"):
         world.keeper.adopt(str(RENAMED))
     world.services().require_owner()
+
+
+def test_files_that_some_readers_would_not_see_are_not_adopted() -> None:
+    world = partitioned()
+    moved_directory(world)
+    altered(world, NEW_ROOT, name=RENAMED)
+    world.store.put("mart/renamed/_delta_log/00000000000000000000.json", b"{}")
+    with pytest.raises(InvalidInputError, match="would not see its rows"):
+        world.keeper.adopt(str(RENAMED))
+
+
+def test_a_table_of_which_the_metastore_hides_columns_is_not_adopted() -> None:
+    world = partitioned()
+    world.metastore.create_table(replace(world.table, columns=(*world.table.columns, Column("secret", "string"))))
+    world.write({"d1": frozenset({11})})
+    world.metastore.create_table(replace(world.table, columns=world.table.columns[:1]))
+    with pytest.raises(InvalidInputError, match="does not show 1 column"):
+        world.keeper.adopt(str(TABLE))
+    world.keeper.adopt(str(TABLE), accept_loss=True)
 
 
 @pytest.mark.parametrize("make", [published, partitioned])

@@ -432,3 +432,16 @@ def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_bef
     drop()
     recover(world)
     assert world.rows() == {"d1": rows(3), "d2": rows(4, 6)}
+
+
+def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_has() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    come = without_answer(world, create, "add_partitions")
+    move(world, "d3", "x", 77)
+    recover(world)
+    world.dropped_by_another_tool("d3")
+    come()
+    with pytest.raises(InvalidInputError, match=r"dt=d3 is at .* has put it after version 1"):
+        world.keeper.rollback(T, version=1)
