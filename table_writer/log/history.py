@@ -70,6 +70,7 @@ class Sight:
     is_found: bool  # by a recovery, after the entry
     before: str | None = field(compare=False)
     after: str | None = field(compare=False)
+    is_switched: bool = field(default=False, kw_only=True, compare=False)  # by the entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +363,8 @@ class History:
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.
 
-        It was where the newest sight up to then had it; before the first, where the first later one found it. If
-        entries in between were trimmed, and no other sight confirms the location, it is not known.
+        It was where the newest sight up to then had it; before the first, where all later ones have found it until one
+        has switched it. If entries in between were trimmed, and no other sight confirms the location, it is not known.
         """
         self._require_entries()
         later = (record for record in self.published if record.entry.version > version)
@@ -373,13 +374,16 @@ class History:
     def _state_at(self, values: PartitionValues, version: int) -> StateThen:
         sights, present = self._sights(values), self._by_version
         last = max((sight for sight in reversed(sights) if sight.version <= version), default=None)
-        later = min(sight for sight in sights if sight.version > version)
+        later = sorted(sight for sight in sights if sight.version > version)
+        changed = next(index for index, sight in enumerate(later) if sight.is_switched)
+        seen = [sight.before for sight in later[: changed + 1]]
         if last is None:
             hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
-            return StateThen(later.before, known=later.version <= hole)
-        known = last.after == later.before or all(one in present for one in range(last.version, version + 1))
-        sure = last.version == version or self.place_of(last.after) == self.place_of(later.before)
-        return StateThen(last.after, known=known, sure=sure)
+            places = {None if self._is_name(text) else self.place_of(text) for text in seen}
+            return StateThen(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
+        is_borne_out = set(map(self.place_of, seen)) == {self.place_of(last.after)}
+        known = is_borne_out or all(one in present for one in range(last.version, version + 1))
+        return StateThen(last.after, known=known, sure=is_borne_out or last.version == version)
 
     @cached_property
     def _by_version(self) -> Mapping[int, SlotRecord]:
@@ -400,7 +404,7 @@ class History:
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
                 before = named.new_location if is_correction else named.old_location
-                sights.append(Sight(entry.version, False, before, named.new_location))
+                sights.append(Sight(entry.version, False, before, named.new_location, is_switched=True))
             elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
                 sights.append(Sight(entry.version, False, named.old_location, named.old_location))
             if values in record.found:
@@ -610,6 +614,11 @@ class History:
             return None
         parsed = self.locations.get(location) or Location.parse_any(location)
         return ("", "", location) if parsed is None else self.parse(location).place
+
+    def _is_name(self, text: str | None) -> bool:
+        """Whether a publish has left a name there: where another tool has not written, there is no partition."""
+        location = None if text is None else Location.parse_any(text)
+        return location is not None and self.layout.is_placeholder(location)
 
     def _leave(
         self,

@@ -315,7 +315,7 @@ MUTATIONS: Final = (
         "log.history:History._sights",
         "elif record.outcome is not None and entry.operation is not Operation.RECOVER:",
         "elif False:",
-        test=f"{BELONG}::test_a_rollback_to_before_a_write_that_was_given_up_gives_what_its_claim_has_found",
+        test=f"{BELONG}::test_a_rollback_to_before_a_write_that_was_given_up_is_refused_where_its_claim_has_found_it_elsewhere",
     ),
     Mutation(
         "a recovery records where it has found what had switched before",
