@@ -369,20 +369,20 @@ class History:
         self._require_entries()
         later = (record for record in self.published if record.entry.version > version)
         changed = dict.fromkeys(named.values for record in later for named in record.switched)
-        return {values: self._state_at(values, version) for values in changed}
+        hole = next((one for one in range(version + 1, self.newest) if one not in self._by_version), self.newest)
+        return {values: self._state_at(values, version, hole) for values in changed}
 
-    def _state_at(self, values: PartitionValues, version: int) -> StateThen:
-        sights, present = self._sights(values), self._by_version
+    def _state_at(self, values: PartitionValues, version: int, hole: int) -> StateThen:
+        sights = self._sights(values)
         last = max((sight for sight in reversed(sights) if sight.version <= version), default=None)
         later = sorted(sight for sight in sights if sight.version > version)
         changed = next(index for index, sight in enumerate(later) if sight.is_switched)
         seen = [sight.before for sight in later[: changed + 1]]
         if last is None:
-            hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
             places = {None if self._is_name(text) else self.place_of(text) for text in seen}
             return StateThen(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
         is_borne_out = set(map(self.place_of, seen)) == {self.place_of(last.after)}
-        known = is_borne_out or all(one in present for one in range(last.version, version + 1))
+        known = is_borne_out or all(one in self._by_version for one in range(last.version, version + 1))
         return StateThen(last.after, known=known, sure=is_borne_out or last.version == version)
 
     @cached_property
