@@ -94,6 +94,17 @@ def test_uploads_and_copies_are_counted_by_their_names() -> None:
     assert progress.now.write_id == WRITE_ID
 
 
+def test_copies_of_a_failed_round_stay_and_nothing_more_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    store.put("a", b"1")
+    (there,) = store.list("")
+    gone = replace(there, key="gone")
+    with pytest.raises(StorageError):
+        Completer(store, threads=1).copy({"a-copy": there, "b-copy": gone, "c-copy": there})
+    assert "a-copy" in {found.key for found in store.list("")}
+    assert caplog.records == []
+
+
 def test_after_the_fifth_of_twelve_completions_five_are_deleted_and_seven_aborted() -> None:
     """As netflix/s3committer's testJobCommitFailure."""
     store = RecordingStore(fail_on_complete=5)

@@ -555,6 +555,12 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert sizes == {3: 2}
 
 
+def test_what_a_rollback_would_have_pointed_at_is_not_its_own_to_leave() -> None:
+    back = replace(rollback(3, 1, D1), partitions=entry(3, D1, write_id="w1").partitions)
+    superseded = published(back, superseded=frozenset({D1}))
+    assert left(history(entry(1, D1), entry(2, D1, old=at("w1")), superseded)) == {at("w1"): 2}
+
+
 def test_readers_come_back_to_a_write_whose_first_entry_was_abandoned() -> None:
     found = history(abandoned(entry(1, D1)), entry(2, D1, write_id="w1"))
     assert left(found) == {}

@@ -512,6 +512,17 @@ def test_a_partition_whose_location_another_one_reads_too_is_refused_though_the_
     assert world.rows()["d1"] == frozenset({2, 3, 5})
 
 
+def test_readers_of_a_hidden_directory_see_what_lies_below_it_and_those_around_do_not() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({5}))
+    world.pointed_by_another_tool("d1", f"{world.root}_kept/d1/")
+    world.pointed_by_another_tool("around", world.root)
+    append(world, TWO)
+    world.pointed_by_another_tool("latest", f"{world.root}_kept/")
+    with pytest.raises(InvalidInputError, match=r"with another .*dt=latest"):
+        append(world, THREE)
+
+
 def test_a_location_of_ours_that_another_tool_has_given_another_partition_too_is_refused() -> None:
     world = World()
     world.write(ONE)

@@ -125,6 +125,16 @@ def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
     assert world.rows() == {"d1": rows(1), "d2": rows(2)}
 
 
+def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_elsewhere() -> None:
+    world = World()
+    world.written_by_another_tool("d1", rows(1))
+    move(world, "d1", "x", 50)
+    seen = from_itself(world)
+    world.pointed_by_another_tool("d1", f"{world.root}y/d1/")
+    with pytest.raises(ConflictError, match="were computed from"):
+        world.write({"d1": rows(51)}, plan=replace(world.plan(), reads=(seen,)))
+
+
 @pytest.mark.parametrize("how", ["theirs", "drop", "empty", "given up"])
 def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_call_shows(how: str) -> None:
     world = World()
