@@ -22,6 +22,20 @@ LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it 
 NOT_KNOWN: Final = ""  # where a partition was found: an outcome does not say it
 
 
+def left_alone(
+    superseded: Collection[PartitionValues], found: Mapping[PartitionValues, str | None]
+) -> dict[PartitionValues, str | None]:
+    """Return the superseded partitions of an outcome, with where they were found."""
+    return {values: found.get(values, NOT_KNOWN) for values in superseded}
+
+
+def moved_since(
+    superseded: Collection[PartitionValues], found: Mapping[PartitionValues, str | None]
+) -> dict[PartitionValues, str | None]:
+    """Return where partitions were found that an entry had switched, and another tool has moved since."""
+    return {values: place for values, place in found.items() if values not in superseded}
+
+
 @dataclass(frozen=True, slots=True)
 class SlotRecord:
     """An entry as it was found, with its outcome; ages are the store's own clock minus its LastModified."""
@@ -44,12 +58,12 @@ class SlotRecord:
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {values: self.found.get(values, NOT_KNOWN) for values in self.superseded}
+        return left_alone(self.superseded, self.found)
 
     @property
     def moved(self) -> dict[PartitionValues, str | None]:
         """Where partitions were found that had been switched, and moved by another tool since."""
-        return {values: place for values, place in self.found.items() if values not in self.superseded}
+        return moved_since(self.superseded, self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +289,7 @@ class History:
         wanted = self.place_of(newest.partition.new_location) if newest is not None else None
         if current is not None and current.place == wanted:
             return Placement.IN_PLACE
-        is_name = current is not None and self.layout.is_placeholder(current)
-        if location is not None and (not is_name or self.lost_after(newest.version if newest else 0)):
+        if location is not None and (not self._is_name(location) or self.lost_after(newest.version if newest else 0)):
             return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         return Placement.IN_PLACE if newest is not None and wanted is None else Placement.MISSING
 
@@ -324,7 +337,7 @@ class History:
             return None
         wanted, place = self.place_of(belongs.location), current.place if current else None
         calls = {} if place == wanted else self._calls(values)
-        if current is not None and place not in calls and self.layout.is_placeholder(current):
+        if place not in calls and self._is_name(location):
             place = None
         if place not in calls or place == wanted:
             return None
@@ -416,8 +429,7 @@ class History:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
         unchanged = {values: StateThen(one.partition.new_location, known=True) for values, one in self.current.items()}
         for values in {values for record in self.records for values in record.moved}:
-            last = max(sight for sight in reversed(self._sights(values)) if sight.version <= self.newest)
-            unchanged[values] = StateThen(last.after, known=True)
+            unchanged[values] = StateThen(max(reversed(self._sights(values))).after, known=True)
         return unchanged | self.state_at(version)
 
     def is_deleted(self, location: Location) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History, SlotRecord
+from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History, SlotRecord, left_alone, moved_since
 from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import agree, counts_twice, foldable
@@ -94,12 +94,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "s
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return {values: dict(self.found).get(values, NOT_KNOWN) for values in self.superseded}
+        return left_alone(self.superseded, dict(self.found))
 
     @property
     def moved(self) -> dict[PartitionValues, str | None]:
         """Where partitions were found that had been switched, and moved by another tool since."""
-        return {values: place for values, place in self.found if values not in self.superseded}
+        return moved_since(self.superseded, dict(self.found))
 
 
 class TableLog:
@@ -621,12 +621,13 @@ class TableLog:
         ``moved`` ones were, and found elsewhere.
         ``of`` is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
-        body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
-        others: dict[str, Any] = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        known = {values: place for values, place in superseded.items() if place != NOT_KNOWN}
-        found = tuple(sorted((known | dict(moved)).items()))
-        others |= {"found": found} if found else {}
-        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **others}).encode())):
+        body: dict[str, Any] = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
+        body |= {"superseded": sorted(map(list, superseded))} if superseded else {}
+        found = tuple(
+            (values, place) for values, place in sorted({**superseded, **moved}.items()) if place != NOT_KNOWN
+        )
+        body |= {"found": found} if found else {}
+        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps(body).encode())):
             return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)
         stands = self.ended(version)
         if stands is None:

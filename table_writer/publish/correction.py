@@ -109,8 +109,6 @@ class Correction:
         behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
         written = written_placeholders(self._log.store, self._layout, behind)
         for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
-            if one in written:  # a name that waits for its drop
-                continue
             if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
                 placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for one in written:
@@ -158,7 +156,7 @@ class Correction:
     def _correct(
         self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
     ) -> RecoveredEntry | None:
-        """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
+        """Undo a call that the metastore applied late: point partitions to where they belong.
 
         One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
         """

@@ -94,10 +94,8 @@ def test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_sh
     assert world.rows() == {"d1": rows(50)}
 
 
-@pytest.mark.parametrize("drops", [False, True])
-def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(drops: bool) -> None:
-    """Its outcome says that d3 was found at y; a correction shows that it was there before its late call."""
-    world = World()
+def shown_late(world: World, *, drops: bool) -> int:
+    """Let the call of a partly published write come, of d3, which a tool had moved; returns the version before that."""
     world.write({"d1": rows(1)})
     move(world, "d3", "x", 50)
     written = {"d1": rows(10)} if drops else {"d1": rows(10), "d3": rows(30)}
@@ -109,6 +107,14 @@ def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_versi
     world.write({"d1": rows(11)})
     version = world.history().newest
     come()
+    return version
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(drops: bool) -> None:
+    """Its outcome says that d3 was found at y; a correction shows that it was there before its late call."""
+    world = World()
+    version = shown_late(world, drops=drops)
     world.keeper.recover(T)
     assert read(world, version) == {"d1": {11}, "d3": {60}}
     world.write({"d1": rows(12), "d3": rows(70)})
@@ -119,17 +125,7 @@ def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_versi
 @pytest.mark.parametrize("drops", [False, True])
 def test_a_version_is_refused_where_a_write_has_found_a_partition_where_a_late_call_had_it(drops: bool) -> None:
     world = World()
-    world.write({"d1": rows(1)})
-    move(world, "d3", "x", 50)
-    written = {"d1": rows(10)} if drops else {"d1": rows(10), "d3": rows(30)}
-    come = without_answer(
-        world, partial(world.write, written, plan=world.plan(WHOLE if drops else WriteMode.OVERWRITE_PARTITIONS))
-    )
-    move(world, "d3", "y", 60)
-    recover(world)
-    world.write({"d1": rows(11)})
-    version = world.history().newest
-    come()
+    version = shown_late(world, drops=drops)
     world.write({"d3": rows(70)})
     with pytest.raises(InvalidInputError, match="cannot be put back"):
         world.keeper.rollback(T, version=version)
