@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     Mutation(
         "a placeholder is as good as no partition",
         "log.history:History.brought_late",
-        "if current is not None and place not in calls and self.layout.is_placeholder(current):",
+        "if place not in calls and self._is_name(location):",
         "if False:",
         ("old drop comes", "overwrite"),
         Bound(1, 1),
