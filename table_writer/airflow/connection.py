@@ -107,12 +107,20 @@ def _arguments(given: Mapping[str, Any]) -> Namespace:
             )
     found = {name: keywords.get("default") for name, keywords in OPTIONS.items()}
     for name, value in given.items():
-        read = OPTIONS[name].get("type")
+        keywords = OPTIONS[name]
+        read = _switch if keywords.get("action") == "store_true" else keywords.get("type")
         found[name] = parsed(read, name, value) if read and name != "conf" else value
     found["conf"] = [(name.removeprefix("spark.hadoop."), str(value)) for name, value in (found["conf"] or {}).items()]
     if isinstance(found["conf_dir"], str):
         found["conf_dir"] = [found["conf_dir"]]
     return Namespace(**found)
+
+
+def _switch(text: str) -> bool:
+    """Read the value of an option that takes none on the command line."""
+    if text.lower() not in ("true", "false"):
+        raise ArgumentTypeError(f"expected true or false, not {text!r}")
+    return text.lower() == "true"
 
 
 def parsed(read: Callable[[str], Value], name: str, value: object) -> Value:

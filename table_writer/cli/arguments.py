@@ -133,7 +133,7 @@ def _timeout(text: str) -> float:
 
 def switch(text: str) -> Mapping[str, Any]:
     """Return the keywords of an option that takes no value."""
-    return {"action": "store_true", "help": text}
+    return {"action": "store_true", "default": False, "help": text}
 
 
 SHARED: Final[Mapping[str, Options]] = {

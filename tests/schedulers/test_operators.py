@@ -225,14 +225,19 @@ def test_settings_have_the_command_lines_names_and_the_nearest_wins(
     monkeypatch.setenv("TABLE_WRITER_METASTORE_URI", address.metastore_uri)
     made: list[Any] = []
     monkeypatch.setattr(connection, "Maintenance", lambda *given, **named: made.append((given, named["config"])))
-    connection.open_keeper("hive", {"metastore_timeout": "30", "conf": {"b": "2"}})
+    templated = {"metastore_timeout": "30", "conf": {"b": "2"}, "sees_everything": "True", "path_style": "false"}
+    connection.open_keeper("hive", templated)
     connection.open_keeper(None, {})
     (uri,), config = made[0]
     assert (uri, config.s3.region, config.metastore_timeout_seconds) == ("thrift://one:9083", "r1", 30)
     assert {name: config.hadoop[name] for name in "ab"} == {"a": "1", "b": "2"}
     assert (config.hadoop[connection.PLAIN_USER], config.metastore_password) == ("ann", "hush")
     assert "hush" not in repr(config)
-    assert made[1][0] == (address.metastore_uri,)
+    assert (config.sees_everything, config.s3.path_style) == (True, False)
+    (uri,), config = made[1]
+    assert (uri, config.sees_everything, config.s3.path_style) == (address.metastore_uri, False, None)
+    with pytest.raises(InvalidInputError, match="sees_everything: expected true or false, not 'perhaps'"):
+        connection.open_keeper(None, {"sees_everything": "perhaps"})
     with pytest.raises(InvalidInputError, match="no setting metastore_url; did you mean metastore_uri"):
         connection.open_keeper(None, {"metastore_url": "thrift://x:1"})
 
