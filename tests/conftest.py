@@ -14,7 +14,8 @@ from tests.fuzz.puppet import pools_at_once
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what `make test-databases` chooses."""
+    """Add what the targets of a service choose."""
+    parser.addoption("--needs", default="", metavar="SERVICE", help="run also the tests that need this service")
     parser.addoption(
         "--metastore-database", choices=("postgresql", "mariadb"), help="what the contract's metastore runs on"
     )
@@ -34,8 +35,12 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the lakehouse, and run it last: most mistakes show in seconds."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs the lakehouse, and run it last: most mistakes show in seconds. Leave out other services."""
+    service = config.getoption("--needs")
+    served = {item: all(mark.args == (service,) for mark in item.iter_markers("needs")) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not served[item]])
+    items[:] = [item for item in items if served[item]]
     for item in items:
         if "lakehouse" in getattr(item, "fixturenames", ()):
             item.add_marker("lakehouse")

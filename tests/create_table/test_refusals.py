@@ -139,7 +139,7 @@ def default(text: str) -> StructType:
     return StructType([StructField("a", LongType(), True, {"CURRENT_DEFAULT": text})])
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 @pytest.mark.parametrize(
     ("attempt", "reason"),
     [
@@ -171,7 +171,7 @@ def test_what_spark_refuses_is_our_error_and_nothing_is_made(
     assert not twins.exists()
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_a_setting_that_would_garble_texts_is_named(twins: Twins) -> None:
     with (
         twins.settings({"spark.sql.parser.escapedStringLiterals": "true"}),
@@ -181,20 +181,20 @@ def test_a_setting_that_would_garble_texts_is_named(twins: Twins) -> None:
     assert not twins.exists()
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_a_name_that_looks_like_a_variable_is_made_where_there_are_none(twins: Twins) -> None:
     with twins.settings({"spark.sql.variable.substitute": "false"}):
         make(twins, StructType([StructField("${user.home}", LongType())]))
     assert twins.spark.table(f"{twins.database}.made").columns == ["${user.home}"]
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_a_database_that_is_not_there_is_named(twins: Twins) -> None:
     with pytest.raises(InvalidInputError, match="nowhere"):
         create_table(twins.spark, ID, TableName("nowhere", "made"), NewTable(), if_not_exists=True)
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_a_table_that_exists_is_an_error_or_left_alone(twins: Twins) -> None:
     twins.make(TWO, NewTable(partition_by=["dt"]))
     before = twins.describe()
@@ -236,7 +236,7 @@ def test_an_outage_of_the_metastore_is_a_metastore_error_that_says_what_to_do() 
         create_table(scripted(outage), ID, NAME, NewTable(), if_not_exists=False)
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 @pytest.mark.parametrize(("if_not_exists", "winners"), [(True, 4), (False, 1)])
 def test_of_many_who_make_it_at_once_one_does(if_not_exists: bool, winners: int, twins: Twins) -> None:
     def attempt(_: int) -> bool:

@@ -209,7 +209,7 @@ CASES = {
 }
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_struct_makes_what_a_person_would_have_written(case: Case, twins: Twins) -> None:
     location = twins.location
@@ -224,7 +224,7 @@ def fields_of(new: NewTable) -> dict[str, object]:
     return {name: getattr(new, name) for name in NewTable.__slots__}
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 @pytest.mark.parametrize(
     ("schema", "partition_by"),
     [
@@ -247,7 +247,7 @@ def test_a_dataframe_makes_what_save_as_table_makes(
     assert twins.describe("made") == twins.describe("twin")
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 @pytest.mark.parametrize("table_format", ["parquet", "hive:parquet"])
 def test_a_dataframe_that_reads_a_table_passes_on_limits_comments_and_defaults(table_format: str, twins: Twins) -> None:
     columns = "c CHAR(3) COMMENT 'c', v VARCHAR(5), s STRUCT<A: CHAR(2), l: ARRAY<VARCHAR(7)>>, i INT, dt STRING"
@@ -259,7 +259,7 @@ def test_a_dataframe_that_reads_a_table_passes_on_limits_comments_and_defaults(t
     assert twins.describe("made") == twins.describe("twin")
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_defaults_of_columns_are_passed_on_as_save_as_table_does(twins: Twins) -> None:
     defaults = "i INT DEFAULT 5 + 1 COMMENT 'i', s STRING DEFAULT 'it\\'s', d DATE DEFAULT DATE'2024-01-01', n STRING"
     twins.spark.sql(f"CREATE TABLE {twins.database}.source ({defaults}) USING parquet")
@@ -269,7 +269,7 @@ def test_defaults_of_columns_are_passed_on_as_save_as_table_does(twins: Twins) -
     assert twins.describe("made") == twins.describe("twin")
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_no_setting_of_the_session_changes_what_is_made(twins: Twins) -> None:
     schema = StructType([column("select", TimestampType(), 'it\'s "x" ${user.home}'), column("Dt", StringType())])
     new = NewTable(partition_by=["dt"])
@@ -288,7 +288,7 @@ def test_no_setting_of_the_session_changes_what_is_made(twins: Twins) -> None:
     assert twins.describe("made") == twins.describe("twin")
 
 
-@pytest.mark.spark35
+@pytest.mark.smaller_run
 def test_current_catalog_database_and_temporary_views_do_not_matter(twins: Twins, spark: SparkSession) -> None:
     spark.range(1).createOrReplaceTempView("made")
     try:

@@ -30,7 +30,7 @@ from table_writer.testing.connect import ConnectServer
 
 from .slow_rows import slow_rows, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.only_connect]
+pytestmark = pytest.mark.needs("connect")
 Rows = Callable[..., Any]
 Content = Callable[[str], set[tuple[Any, ...]]]
 ROOT = Path(__file__).parents[2]

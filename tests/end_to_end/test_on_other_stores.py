@@ -13,8 +13,8 @@ import pytest
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
-        pytest.param("azurite", [], marks=pytest.mark.azure),
-        pytest.param("seaweedfs", ["lifecycle rules"], marks=pytest.mark.seaweedfs),  # a new bucket has none
+        pytest.param("azurite", [], marks=pytest.mark.needs("azure")),
+        pytest.param("seaweedfs", ["lifecycle rules"], marks=pytest.mark.needs("seaweedfs")),  # a new bucket has none
     ],
 )
 def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: list[str]) -> None:

@@ -22,7 +22,7 @@ from table_writer.testing import Lakehouse
 from table_writer.testing.pytest_plugin import chosen
 from tests.metastore.conftest import require_version
 
-pytestmark = pytest.mark.spark35
+pytestmark = pytest.mark.smaller_run
 
 DDL = (
     "CREATE TABLE {name} (id BIGINT, price DECIMAL(10,2), tags ARRAY<STRING>, info STRUCT<a: INT, b: STRING>,"

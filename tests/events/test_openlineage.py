@@ -120,8 +120,7 @@ def test_the_client_reads_what_is_sent_of_each_operation(
     assert not [one for one in found if "vacuum" in one["job"]["name"]]  # no row has changed
 
 
-@pytest.mark.slow
-@pytest.mark.openlineage
+@pytest.mark.needs("openlineage")
 def test_what_is_sent_is_as_the_published_schemas_say(
     world: World, sent: Callable[[], list[dict[str, Any]]], pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:

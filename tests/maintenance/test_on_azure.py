@@ -22,7 +22,7 @@ from tests.real.hooked import HookedStore
 from .operations import OPERATIONS, Operation, require_same_as_on_s3
 from .test_every_fault import assert_can_be_made_whole, faults_of, rows_before_and_after
 
-pytestmark = [pytest.mark.azure, pytest.mark.slow]
+pytestmark = pytest.mark.needs("azure")
 WORLDS_AT_MOST = 200  # every ten minutes Azurite looks for what it can forget: seconds a request where that is much
 DECISIVE = {"complete_upload", "abort_upload", "copy"}  # what Azure does in its own way; claims: tests/storage
 
@@ -77,7 +77,7 @@ def cells() -> Iterator[object]:
             changes = (fault.service, fault.call) in CHANGING and fault.service == "store" and fault.phase == "after"
             if changes and fault.kind in (DeathError, Exception):
                 fast = fault.number == 1 and fault.kind is DeathError and fault.call in DECISIVE
-                marks = [] if fast else [pytest.mark.azure_matrix]
+                marks = [] if fast else [pytest.mark.slow]
                 yield pytest.param(operation, fault, marks=marks, id=f"{operation}-{fault}")
 
 

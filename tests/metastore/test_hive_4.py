@@ -22,7 +22,7 @@ from table_writer.testing import MetastoreServer
 from tests.metastore.conftest import World, hive_world, thrift_table
 from tests.metastore.test_hive import PASSWORD, make_key
 
-pytestmark = [pytest.mark.slow, pytest.mark.other_hive]
+pytestmark = pytest.mark.needs("hive")
 EXTERNAL = {"metastore.warehouse.external.dir": "file:/elsewhere"}
 SETTINGS = {
     "external.dir is not set": {},

@@ -26,7 +26,7 @@ from tests.metastore.conftest import World, thrift_table
 from tests.metastore.kdc import OTHER_SERVICE, REALM, SERVICE, USER, Kdc
 from tests.metastore.test_contract import change
 
-pytestmark = [pytest.mark.slow, pytest.mark.kerberos]
+pytestmark = pytest.mark.needs("kerberos")
 SASL = {"hive.metastore.sasl.enabled": "true", "hive.metastore.execute.setugi": "false"}
 AT_ANY_HOST = f"metastore/_HOST@{REALM}"
 LOCAL_SPARK = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from table_writer import ConflictError, Maintenance, TableWriter
 
-pytestmark = [pytest.mark.slow, pytest.mark.only_connect]
+pytestmark = pytest.mark.needs("connect")
 SCHEMA: Final = "id INT, v STRING, dt STRING"
 
 

@@ -16,8 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts an engine: `make test-readers` runs it, and nothing else does."""
     for item in items:
         if "/tests/readers/" in str(item.path):
-            item.add_marker("readers")
-            item.add_marker("slow")
+            item.add_marker(pytest.mark.needs("readers"))
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from tests.real.conftest import address_of, worlds
 from tests.real.real_world import RealWorld
 from tests.real.test_metastore_killed import kill_around_the_switch, kill_in_the_middle_of_a_switch
 
-pytestmark = [pytest.mark.slow, pytest.mark.databases]
+pytestmark = pytest.mark.needs("databases")
 ODD = "ünïcödé 日本"
 LOST = "ünïcödé ??"
 OLD = {"d1": frozenset({1})}

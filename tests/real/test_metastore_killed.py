@@ -109,8 +109,7 @@ def kill_around_the_switch(
     assert world.rows() == after
 
 
-@pytest.mark.slow
-@pytest.mark.other_hive
+@pytest.mark.needs("hive")
 def test_a_switch_of_many_partitions_is_all_or_nothing(
     new_world: Callable[[], RealWorld], metastore_server: MetastoreServer, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ OF_EXTRAS = (  # modules that say which extra they need, or are imported by what
     "table_writer.testing.pytest_plugin",
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.dist]
+pytestmark = pytest.mark.needs("dist")
 
 
 def built(pattern: str) -> Path:

@@ -41,8 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs Airflow or dbt: `make test-airflow` and `make test-dbt` run it, and nothing else does."""
     for item in items:
         if "/tests/schedulers/" in str(item.path):
-            item.add_marker("schedulers")
-            item.add_marker("slow")
+            item.add_marker(pytest.mark.needs("schedulers"))
 
 
 @pytest.fixture(scope="session")

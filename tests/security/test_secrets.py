@@ -438,8 +438,7 @@ def failing() -> Any:
     raise RuntimeError(f"{SECRET_KEY} {BUCKET_SECRET_KEY} {PROXY_PASSWORD} {METASTORE_URI} {SESSION_TOKEN}")
 
 
-@pytest.mark.slow
-@pytest.mark.moto
+@pytest.mark.needs("moto")
 def test_a_write_by_spark_leaves_no_secret_in_the_lakehouse(
     lakehouse: Lakehouse, lakehouse_database: str, logged: Callable[[], list[str]]
 ) -> None:

@@ -26,7 +26,11 @@ from tests.doubles.memory_store import MemoryStore
 from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
-MARKS = {"azurite": ("azure", "slow"), "seaweedfs": ("seaweedfs", "slow"), "moto": ("slow",)}
+MARKS = {
+    "azurite": pytest.mark.needs("azure"),
+    "seaweedfs": pytest.mark.needs("seaweedfs"),
+    "moto": pytest.mark.slow,
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
@@ -35,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             named = {one for one in item.callspec.params.values() if isinstance(one, str)}
-            for mark in (mark for kind in named for mark in MARKS.get(kind, ())):
+            for mark in (MARKS[kind] for kind in named if kind in MARKS):
                 item.add_marker(mark)
 
 

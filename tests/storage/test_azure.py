@@ -27,7 +27,7 @@ from tests.storage.test_contract import body_of, in_parallel, keys_below, race, 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place
 
-pytestmark = [pytest.mark.azure, pytest.mark.slow]
+pytestmark = pytest.mark.needs("azure")
 
 
 @pytest.fixture
