@@ -2,7 +2,7 @@
 
 mutmut makes the mutants, finds out which tests reach which function, and runs those, the fastest first, in forks of a
 process that has imported everything. Added here: three kinds of mutants that mutmut does not make, a draw by a fixed
-seed, and the page on which every survivor has a reason: docs/design/surviving-mutants.md.
+seed, and the page on which every survivor has a reason: tests/mutants/survivors.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROOMS = {
 }
 """As many mutants are drawn of each: a draw over all files alike hardly reaches the small ones."""
 WANTED = 0.95
-PAGE = Path("docs/design/surviving-mutants.md")
+PAGE = Path("tests/mutants/survivors.md")
 EXPLAINED = re.compile(
     r"^\*\*`(?P<function>\S+)`\*\*: (?P<reason>\S.*?)\n+```diff\n(?P<change>.*?)```", re.DOTALL | re.MULTILINE
 )
