@@ -60,7 +60,9 @@ def checked(target: Target) -> Target:
     """
     if isfunction(target):
         return _checked(target)  # type: ignore[return-value]  # it has the same signature
-    secret = frozenset(one.name for one in fields(target) if not one.repr) if is_dataclass(target) else frozenset()
+    secret = (
+        frozenset(field.name for field in fields(target) if not field.repr) if is_dataclass(target) else frozenset()
+    )
     for name, member in tuple(vars(target).items()):
         if isfunction(member) and (name == "__init__" or not name.startswith("_")):
             setattr(target, name, _checked(member, secret))
@@ -95,11 +97,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("restor", ["restore", "report"]), did_you_mean("--before", ["--force"])
     ('did you mean report or restore?', '')
     """
-    plain = {one.lstrip("-").replace("-", "_"): one for one in known}  # two dashes make short options alike
+    plain = {name.lstrip("-").replace("-", "_"): name for name in known}  # two dashes make short options alike
     word = name.lstrip("-").replace("-", "_")
-    harmless = get_close_matches(word, [one for one in plain if one not in HARMFUL], n=1)
-    harmful = get_close_matches(word, [one for one in plain if one in HARMFUL], n=1, cutoff=SLIP)
-    found = [plain[one] for one in (*harmless, *harmful)]
+    harmless = get_close_matches(word, [name for name in plain if name not in HARMFUL], n=1)
+    harmful = get_close_matches(word, [name for name in plain if name in HARMFUL], n=1, cutoff=SLIP)
+    found = [plain[name] for name in (*harmless, *harmful)]
     return f"did you mean {' or '.join(found)}?" if found else ""
 
 
@@ -156,7 +158,11 @@ class _Arguments:
     @cached_property
     def _known(self) -> tuple[str, ...]:
         """The names of all parameters, in their order, without those that stand for several."""
-        several = {one.name for one in self._signature.parameters.values() if one.kind is Parameter.VAR_POSITIONAL}
+        several = {
+            parameter.name
+            for parameter in self._signature.parameters.values()
+            if parameter.kind is Parameter.VAR_POSITIONAL
+        }
         return tuple(name for name in self._hints if name not in several)
 
     def _values(self, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -165,17 +171,21 @@ class _Arguments:
             if kind is Parameter.VAR_KEYWORD:
                 yield from value.items()
             elif kind is Parameter.VAR_POSITIONAL:
-                yield from ((f"{name}[{position}]", one) for position, one in enumerate(value))
+                yield from ((f"{name}[{position}]", item) for position, item in enumerate(value))
             else:
                 yield name, value
 
     def _unbound(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> InvalidInputError:
         """Say why arguments make no call: one is missing, or there are too many by position."""
-        parameters = [one for one in self._signature.parameters.values() if one.name in self._known]
-        by_position = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        parameters = [parameter for parameter in self._signature.parameters.values() if parameter.name in self._known]
+        by_position = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
         taken = {*by_position[: len(given) - is_bound], *named}
-        missing = [one.name for one in parameters if one.default is Parameter.empty and one.name not in taken]
+        missing = [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is Parameter.empty and parameter.name not in taken
+        ]
         if missing:
             words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
             return InvalidInputError(f"{self._name} needs {words}")
@@ -200,9 +210,11 @@ class _Fault:
             return f"{self.where}: expected {words}, got {_kind(self.value)}"
         if not isinstance(self.value, str):
             return f"{self.where}={shown}: expected {words}"
-        wants_several = any((get_origin(one) or one) in SEVERAL for one in _alternatives(self.hint))
+        wants_several = any((get_origin(kind) or kind) in SEVERAL for kind in _alternatives(self.hint))
         write = f": write {self.where}=[{shown}]" if wants_several else ""
-        choices = [one for kind in _alternatives(self.hint) if get_origin(kind) is Literal for one in get_args(kind)]
+        choices = [
+            choice for kind in _alternatives(self.hint) if get_origin(kind) is Literal for choice in get_args(kind)
+        ]
         return f"{self.where}={shown}: expected {words}{write}{nearest(self.value, map(str, choices))}"
 
 
@@ -210,8 +222,8 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
     """Return what is wrong with a value, or with the first wrong one inside of it."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
-        faults = [_fault(where, value, one) for one in alternatives]
-        inner = [one for one in faults if one is not None and one.where != where]
+        faults = [_fault(where, value, alternative) for alternative in alternatives]
+        inner = [fault for fault in faults if fault is not None and fault.where != where]
         return None if None in faults else inner[0] if inner else _Fault(where, value, hint)
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin in SEVERAL:
@@ -219,17 +231,17 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, wanted):
             return _Fault(where, value, hint)
         items = enumerate(value) if isinstance(value, Collection) else ()  # an iterator can be read only once
-        faulty = (_fault(f"{where}[{position}]", one, inside[0]) for position, one in items if inside)
+        faulty = (_fault(f"{where}[{position}]", item, inside[0]) for position, item in items if inside)
         return next((fault for fault in faulty if fault is not None), None)
     if origin is Mapping:
         if not isinstance(value, Mapping):
             return _Fault(where, value, hint)
         pairs = (
             found
-            for key, one in value.items()
-            for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", one, inside[1]))
+            for key, item in value.items()
+            for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", item, inside[1]))
         )
-        return next((one for one in pairs if one is not None), None)
+        return next((fault for fault in pairs if fault is not None), None)
     return None if _fits(value, origin, inside) else _Fault(where, value, hint)
 
 
@@ -238,7 +250,7 @@ def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
     if wanted in (Any, object):
         return True
     if wanted is Literal:
-        return any(type(value) is type(one) and value == one for one in inside)
+        return any(type(value) is type(choice) and value == choice for choice in inside)
     if wanted is str:
         return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
     if wanted in (int, float):
@@ -251,7 +263,8 @@ def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
 
 def _is_of_connect(value: object, wanted: Any) -> bool:
     """Whether a value is of Spark Connect's class of that name: its SparkSession is no subclass of the classic one."""
-    of_connect = (one.__name__ for one in type(value).__mro__ if one.__module__.startswith("pyspark.sql.connect."))
+    ancestors = type(value).__mro__
+    of_connect = (each.__name__ for each in ancestors if each.__module__.startswith("pyspark.sql.connect."))
     return wanted.__module__.startswith("pyspark.sql.") and wanted.__name__ in of_connect
 
 
@@ -263,7 +276,7 @@ def _words(hint: Any) -> str:
     """Say what is expected."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
-        *first, last = (_words(one) for one in alternatives)
+        *first, last = (_words(alternative) for alternative in alternatives)
         return f"{', '.join(first)}, or {last}"
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin is Literal:
@@ -286,7 +299,7 @@ def _named(kind: type) -> str:
 
 def _of(inside: tuple[Any, ...]) -> str:
     """Say what is in a list or a dict."""
-    known = [one for one in inside if one not in (Any, object)]
+    known = [alternative for alternative in inside if alternative not in (Any, object)]
     return f", each item {_words(known[0])}" if known and known[0] is not str else " of texts" if known else ""
 
 

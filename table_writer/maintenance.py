@@ -125,7 +125,7 @@ class Maintenance:
     if not TYPE_CHECKING:  # else every name would pass for one of this class
 
         def __getattr__(self, name: str) -> NoReturn:
-            meant = nearest(name, (one for one in vars(Maintenance) if not one.startswith("_")))
+            meant = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
             if name in OF_SPARK:
                 meant = f", which takes Spark: TableWriter(spark).{name}(…)"
             raise AttributeError(f"Maintenance has no {name}{meant}", name=name, obj=None)  # Python suggests nothing
@@ -306,7 +306,7 @@ class Maintenance:
                 settled=dict.fromkeys(in_doubt, "in doubt"),
                 put_right=opened.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
                 missing=opened.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
-                unfinished_vacuums=tuple(one.version for one in interrupted(before)),
+                unfinished_vacuums=tuple(entry.version for entry in interrupted(before)),
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
@@ -317,11 +317,13 @@ class Maintenance:
         return RecoverReport(
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
-            superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
+            put_right=opened.partition_names(
+                {values for correction in done.corrected for values in correction.partitions}
+            ),
+            superseded=opened.partition_names(done.taken.union(*(recovery.superseded for recovery in every))),
             missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
-            unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_recent())),
+            unfinished_vacuums=tuple(entry.version for entry in interrupted(opened.log.read_recent())),
             lost=tuple(sorted(lost)),
         )
 
@@ -351,7 +353,9 @@ class Maintenance:
         [('mart.orders', 'ok')]
         """
         chosen = Round(self._services, choose(self._services.metastore, database=database), workers)
-        return chosen.run("look", lambda services, one: TableVisit(services, one).status(), tables_report)
+        return chosen.run(
+            "look", lambda services, chosen_table: TableVisit(services, chosen_table).status(), tables_report
+        )
 
     def vacuum_many(
         self,
@@ -399,9 +403,12 @@ class Maintenance:
             require_safe("", older_than, SAFE_AGE, force=force)
         chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
-        def visit(services: Services, one: ChosenTable) -> VacuumReport | None:
-            with announced(services, "vacuum", str(one.name), dry_run=dry_run) as told, told.watch.step("vacuum"):
-                found = TableVisit(services, one, told.opened).vacuum(older_than, force=force, dry_run=dry_run)
+        def visit(services: Services, chosen_table: ChosenTable) -> VacuumReport | None:
+            with (
+                announced(services, "vacuum", str(chosen_table.name), dry_run=dry_run) as told,
+                told.watch.step("vacuum"),
+            ):
+                found = TableVisit(services, chosen_table, told.opened).vacuum(older_than, force=force, dry_run=dry_run)
                 return told.done(found)
 
         return chosen.run("vacuum", visit, many_report)
@@ -428,8 +435,8 @@ class Maintenance:
         def recover(services: Services, table: str) -> RecoverReport:
             return Maintenance(services=services).recover(table, dry_run=dry_run)
 
-        def visit(services: Services, one: ChosenTable) -> RecoverReport | None:
-            return TableVisit(services, one).recover(recover, dry_run=dry_run)
+        def visit(services: Services, chosen_table: ChosenTable) -> RecoverReport | None:
+            return TableVisit(services, chosen_table).recover(recover, dry_run=dry_run)
 
         return chosen.run("recover", visit, many_report)
 
@@ -610,7 +617,7 @@ class Maintenance:
         if chosen is not None:
             done = restore_partitions(opened, None, dry_run=True)
         added = () if chosen is None else done.partitions
-        missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
+        missing = opened.partition_names({*done.not_there, *(partition.values for partition in added)})
         if not missing:
             return ""
         name, shown = opened.table.name, few(missing)

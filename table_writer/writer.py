@@ -79,7 +79,7 @@ class TableWriter:
             if hasattr(Maintenance, name):
                 text = f"{name} needs no Spark: call it by writer.maintenance.{name}(…)"
             else:
-                calls = ", ".join(one for one in vars(Maintenance) if not one.startswith("_"))
+                calls = ", ".join(attribute for attribute in vars(Maintenance) if not attribute.startswith("_"))
                 text = f"it writes by {WriteMode.described()}; writer.maintenance has {calls}"
             raise AttributeError(f"TableWriter has no {name}: {text}", name=name, obj=None)  # Python suggests nothing
 

@@ -82,12 +82,12 @@ class SchemaVerdict:
 
 
 PLAN_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name or WHOLE_TABLE,
+    "partition": lambda partition: partition.name or WHOLE_TABLE,
     "": "action",
     "rows": "rows",
-    "copied files": lambda one: one.copied_files or "-",
-    "copied": lambda one: size(one.copied_bytes) if one.copied_files else "-",
-    "new location": lambda one: one.location or "(dropped)",
+    "copied files": lambda partition: partition.copied_files or "-",
+    "copied": lambda partition: size(partition.copied_bytes) if partition.copied_files else "-",
+    "new location": lambda partition: partition.location or "(dropped)",
 }
 
 

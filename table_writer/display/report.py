@@ -139,19 +139,19 @@ def _width(text: str) -> int:
     )
 
 
-def who(one: Any) -> str:
+def who(row: Any) -> str:
     """Return the column that says who wrote."""
-    return f"{one.user}@{one.host}"
+    return f"{row.user}@{row.host}"
 
 
-def size_of(one: Any) -> str:
+def size_of(row: Any) -> str:
     """Return the column of the bytes."""
-    return size(one.bytes)
+    return size(row.bytes)
 
 
 def columns_of_partitions(action: str = "") -> Columns:
     """Return the columns of partitions, whose attribute ``action`` says what happened to them."""
-    name: Columns = {"partition": lambda one: one.name or WHOLE_TABLE}
+    name: Columns = {"partition": lambda partition: partition.name or WHOLE_TABLE}
     return {**name, **({"": action} if action else {}), "rows": "rows", "files": "files", "size": size_of}
 
 
@@ -224,7 +224,9 @@ class Report:
         """Return what stands below all tables."""
         for form, name in self.LINES.items():
             shown = getattr(self, name)
-            yield from (form.format(*one) for one in (shown.items() if isinstance(shown, Mapping) else zip(shown)))
+            yield from (
+                form.format(*fields) for fields in (shown.items() if isinstance(shown, Mapping) else zip(shown))
+            )
 
 
 class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns={}):
@@ -285,9 +287,9 @@ def _plain(value: Any) -> Any:
         names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
         return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, date):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value

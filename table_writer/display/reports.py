@@ -183,23 +183,29 @@ LIVE: Final = "published"
 TAKEN_BACK: Final = "rolled back"
 
 
-def _changes(one: VersionSummary) -> str:
+def _changes(version: VersionSummary) -> str:
     named = {
-        "+": one.added_count,
-        "~": one.replaced_count,
-        ">": one.appended_count,
-        "=": one.compacted_count,
-        "-": one.dropped_count,
+        "+": version.added_count,
+        "~": version.replaced_count,
+        ">": version.appended_count,
+        "=": version.compacted_count,
+        "-": version.dropped_count,
     }
     return " ".join(f"{sign}{count}" for sign, count in named.items() if count) or "-"
 
 
-def _state(one: VersionSummary) -> str:
+def _state(version: VersionSummary) -> str:
     """Return how a version ended, and whether a rollback has taken it back since."""
-    if one.state != LIVE or not one.rolled_back_count:
-        return one.state
-    changed = one.added_count + one.replaced_count + one.appended_count + one.compacted_count + one.dropped_count
-    return TAKEN_BACK if one.rolled_back_count >= changed else f"partly {TAKEN_BACK}"
+    if version.state != LIVE or not version.rolled_back_count:
+        return version.state
+    changed = (
+        version.added_count
+        + version.replaced_count
+        + version.appended_count
+        + version.compacted_count
+        + version.dropped_count
+    )
+    return TAKEN_BACK if version.rolled_back_count >= changed else f"partly {TAKEN_BACK}"
 
 
 PARTITIONS: Final = columns_of_partitions("change")
@@ -212,16 +218,16 @@ DELETED: Final[Columns] = {
 }
 
 HISTORY_COLUMNS: Final[Columns] = {
-    "version": lambda one: str(one.version),
+    "version": lambda version: str(version.version),
     "state": _state,
     "when (UTC)": "created_at",
-    "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
+    "what": lambda version: version.mode if version.settles is None else f"recover {version.settles}",
     "who": who,
     "partitions": _changes,
     "rows": "rows",
     "size": size_of,
-    "table size": lambda one: None if one.table_bytes is None else size(one.table_bytes),
-    "checks": lambda one: checks_in_short(one.checks),
+    "table size": lambda version: None if version.table_bytes is None else size(version.table_bytes),
+    "checks": lambda version: checks_in_short(version.checks),
 }
 
 
@@ -264,12 +270,14 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
         return f": {counted(len(self.versions), 'version')}"
 
     def _lines(self) -> Iterator[str]:
-        return (f"version {one.version}: {tags_line(one.tags)}" for one in self.versions if one.tags)
+        return (f"version {version.version}: {tags_line(version.tags)}" for version in self.versions if version.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class VersionReport(
-    Report, rows="partitions", columns={**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
+    Report,
+    rows="partitions",
+    columns={**PARTITIONS, "location": lambda partition: partition.new_location or "(dropped)"},
 ):
     """One version, partition by partition."""
 
@@ -378,8 +386,8 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
 PRESENT_COLUMNS: Final[Columns] = {
     "partition": "name",
     "state": "state",
-    "version": lambda one: "-" if one.version is None else str(one.version),
-    "published (UTC)": lambda one: one.published_at or "-",
+    "version": lambda partition: "-" if partition.version is None else str(partition.version),
+    "published (UTC)": lambda partition: partition.published_at or "-",
     "rows": "rows",
     "note": "note",
 }
@@ -396,7 +404,7 @@ class PartitionsReport(Report, rows="partitions", columns=PRESENT_COLUMNS):
 
 
 CHANGED_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name,
+    "partition": lambda partition: partition.name,
     "": "change",
     "rows before": "rows_before",
     "rows after": "rows_after",
@@ -412,7 +420,7 @@ class ChangesReport(Report, rows="partitions", columns=CHANGED_COLUMNS):
     partitions: tuple[ChangedPartition, ...] = ()
 
     def _headline(self) -> str:
-        kinds = [one.change for one in self.partitions]
+        kinds = [partition.change for partition in self.partitions]
         counts = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
         return f" from version {self.from_version} to {self.to_version}: {', '.join(counts) or 'no partition changed'}"
 
@@ -481,8 +489,8 @@ class VacuumReport(
 UPLOADS_COLUMNS: Final[Columns] = {
     "whose": "owner",
     "key": "key",
-    "write_id": lambda one: one.write_id or "-",
-    "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
+    "write_id": lambda upload: upload.write_id or "-",
+    "age": lambda upload: f"{upload.age_seconds / 3600:.1f} h",
 }
 
 
@@ -532,7 +540,7 @@ class RestoreReport(Report, rows="partitions", columns=PARTITIONS, lines={"NOT A
 
 DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
     "status": "status",
-    "finding": lambda one: f"{one.check}: {one.message}",
+    "finding": lambda finding: f"{finding.check}: {finding.message}",
 }
 
 
@@ -573,10 +581,10 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     if axes is None:
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
-    actions = sorted({_action(one) for one in versions})
+    actions = sorted({_action(version) for version in versions})
     for how, what, group in _groups(versions):
-        times: list[Any] = [one.created_at for one in group]
-        rows = [one.rows or 0 for one in group]
+        times: list[Any] = [version.created_at for version in group]
+        rows = [version.rows or 0 for version in group]
         colour = f"C{actions.index(what)}"  # of the style that is in use
         face = colour if how == LIVE else "none"
         label = what if how == LIVE else f"{what}, {how}"
@@ -584,11 +592,11 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         axes.scatter(
             times, rows, s=point, marker=MARKERS[how], edgecolors=colour, facecolors=face, label=label, zorder=3
         )
-    unknown: list[Any] = [one.created_at for one in versions if one.rows is None]
+    unknown: list[Any] = [version.created_at for version in versions if version.rows is None]
     if unknown:
         axes.scatter(unknown, [0] * len(unknown), marker="$?$", s=60, color="0.5", label="rows not known", zorder=4)
     if versions:
-        ends: Any = min(one.created_at for one in versions), max(one.created_at for one in versions)
+        ends: Any = min(version.created_at for version in versions), max(version.created_at for version in versions)
         edge = (ends[1] - ends[0]) * 0.03 or EDGE
         axes.set_xlim(ends[0] - edge, ends[1] + edge)
     _draw_sizes(axes, versions)
@@ -597,7 +605,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    axes.set_ylim(0, 1.08 * max((one.rows or 0 for one in versions), default=0) or 1)
+    axes.set_ylim(0, 1.08 * max((version.rows or 0 for version in versions), default=0) or 1)
     axes.set(xlabel="written at (UTC)", ylabel="rows")
     axes.set_title(f"{_cut(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
     axes.spines[["top", "right"]].set_visible(False)
@@ -610,12 +618,12 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
 
 def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
     """Draw the size of the table after each version, on an axis of its own; a gap where nobody knows it."""
-    ended = sorted((one for one in versions if one.state == LIVE), key=lambda one: one.version)
-    if all(one.table_bytes is None for one in ended):
+    ended = sorted((version for version in versions if version.state == LIVE), key=lambda version: version.version)
+    if all(version.table_bytes is None for version in ended):
         return
     sizes = axes.twinx()
-    times: list[Any] = [one.created_at for one in ended]
-    known = [math.nan if one.table_bytes is None else one.table_bytes for one in ended]
+    times: list[Any] = [version.created_at for version in ended]
+    known = [math.nan if version.table_bytes is None else version.table_bytes for version in ended]
     sizes.step(times, known, where="post", color="0.5", linewidth=1, label="table size")
     sizes.yaxis.set_major_formatter(lambda value, _: size(max(value, 0)))
     sizes.set(ylabel="table size")
@@ -626,16 +634,16 @@ def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
 def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
     """Return how versions ended and what they did, with the versions; what readers have seen first."""
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
-    for one in versions:
-        how = TAKEN_BACK if one.state == LIVE and one.rolled_back_count else one.state
-        groups.setdefault((how, _action(one)), []).append(one)
+    for version in versions:
+        how = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
+        groups.setdefault((how, _action(version)), []).append(version)
     ordered = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
     return [(*group, groups[group]) for group in ordered]
 
 
-def _action(one: VersionSummary) -> str:
+def _action(version: VersionSummary) -> str:
     """Writes by their mode, which is one of ours unless the entry was forged; all else by what it is."""
-    return _cut(one.mode).replace("$", r"\$") if one.operation == "write" else one.operation
+    return _cut(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
 
 
 def _cut(text: str) -> str:
@@ -647,5 +655,5 @@ def _cut(text: str) -> str:
 def _numbers(versions: Sequence[VersionSummary]) -> str:
     if not versions:
         return "no version yet"
-    first, last = min(one.version for one in versions), max(one.version for one in versions)
+    first, last = min(version.version for version in versions), max(version.version for version in versions)
     return f"version {first}" if first == last else f"versions {first} to {last}"

@@ -88,7 +88,7 @@ STAGED_COLUMNS: Final[Columns] = {
     "partitions": "partitions_count",
     "rows": "rows",
     "size": size_of,
-    "checks": lambda one: checks_in_short(one.checks),
+    "checks": lambda staged: checks_in_short(staged.checks),
 }
 
 
@@ -110,7 +110,7 @@ class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
 
     def _lines(self) -> Iterator[str]:
         yield from (f"CANNOT BE READ {write_id}: {why}" for write_id, why in self.unreadable.items())
-        yield from (f"{one.write_id}: {tags_line(one.tags)}" for one in self.staged if one.tags)
+        yield from (f"{staged.write_id}: {tags_line(staged.tags)}" for staged in self.staged if staged.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -211,8 +211,8 @@ def staged_summary(found: FoundStaged) -> StagedSummary:
         host=writer.get("host", "?"),
         rows=files.row_count,
         partitions_count=len(files.partitions),
-        files=sum(len(one.keys) for one in files.partitions),
-        bytes=sum(one.bytes for one in files.partitions),
+        files=sum(len(partition.keys) for partition in files.partitions),
+        bytes=sum(partition.bytes for partition in files.partitions),
         checks=files.checks,
         tags=dict(plan.tags),
         idempotency_key=plan.key.text,
@@ -224,13 +224,13 @@ def staged_partitions(found: FoundStaged) -> tuple[StagedPartitionDetail, ...]:
     table = found.record.plan.table
     return tuple(
         StagedPartitionDetail(
-            name=shown_name(table, one.values) if table.partition_columns else "",
-            values=one.values,
-            rows=one.rows,
-            files=len(one.keys),
-            bytes=one.bytes,
+            name=shown_name(table, partition.values) if table.partition_columns else "",
+            values=partition.values,
+            rows=partition.rows,
+            files=len(partition.keys),
+            bytes=partition.bytes,
         )
-        for one in found.record.files.partitions
+        for partition in found.record.files.partitions
     )
 
 
@@ -251,8 +251,10 @@ def discard_report(table: Table, layout: TableLayout, write_id: str, done: Vacuu
         table=str(table.name),
         write_id=write_id,
         version=done.version,
-        aborted=sum(len(one.uploads) for one in done.dead_writes),
-        deleted=tuple(DeletedPath.of(layout.data(one.write_id), one.reason, one.objects) for one in done.dead_writes),
-        failures=(*done.failures, *(f"{one.location} stays for its retention: {one.reason}" for one in done.kept)),
+        aborted=sum(len(write.uploads) for write in done.dead_writes),
+        deleted=tuple(
+            DeletedPath.of(layout.data(write.write_id), write.reason, write.objects) for write in done.dead_writes
+        ),
+        failures=(*done.failures, *(f"{path.location} stays for its retention: {path.reason}" for path in done.kept)),
         dry_run=dry_run,
     )

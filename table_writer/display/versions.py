@@ -36,7 +36,8 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
     back, sizes = _rolled_back(history), _sizes(history) if is_whole else {}
     numbered = {record.entry.version: record for record in reversed(history.records)}
     return tuple(
-        summarised(record, history.layout, back.get(one, 0), sizes.get(one)) for one, record in numbered.items()
+        summarised(record, history.layout, back.get(version, 0), sizes.get(version))
+        for version, record in numbered.items()
     )
 
 
@@ -75,7 +76,9 @@ def summarised(
 
 def _rolled_back(history: History) -> Counter[int]:
     """Count, by version, the partitions that a rollback has taken back; one of the rollback itself can return them."""
-    abandoned = {one.entry.version: one.entry for one in history.records if one.outcome is Outcome.ABANDONED}
+    abandoned = {
+        record.entry.version: record.entry for record in history.records if record.outcome is Outcome.ABANDONED
+    }
     seen: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}  # who named it, and what was gone after that
     for record in history.published:
         version = record.entry.version
@@ -85,7 +88,7 @@ def _rolled_back(history: History) -> Counter[int]:
             named = seen.setdefault(values, [])
             gone = named[-1][1] if named else frozenset()
             if to is not None:
-                then = next((one for number, one in reversed(named) if number <= to), frozenset[int]())
+                then = next((taken_back for number, taken_back in reversed(named) if number <= to), frozenset[int]())
                 gone = then | {number for number, _ in named if number > to}
             named.append((version, gone))
     return Counter(version for named in seen.values() for version in named[-1][1])
@@ -93,32 +96,37 @@ def _rolled_back(history: History) -> Counter[int]:
 
 def _sizes(history: History) -> dict[int, int | None]:
     """Return the size of the table after each version, as far as the log knows all of its partitions."""
-    objects = {one.location: one.objects for record in history.records for one in record.entry.replaced}
-    ours = {key for record in history.published for one in record.entry.partitions for key in one.targets()}
+    objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
+    ours = {key for record in history.published for partition in record.entry.partitions for key in partition.targets()}
     now: dict[PartitionValues, int | None] = {}  # at first what other tools, or entries that are gone, had left there
     for record in history.published:
-        for one in (one for one in record.entry.partitions if one.values not in now):
-            replaced = objects.get(one.old_location or "", ())
+        for partition in (partition for partition in record.entry.partitions if partition.values not in now):
+            replaced = objects.get(partition.old_location or "", ())
             listed = sum(found.size_bytes for found in replaced if found.key not in ours)
-            is_there = one.old_location and not history.layout.is_placeholder(Location.parse(one.old_location))
-            now[one.values] = (listed or None) if is_there else 0
-    total, unknown = sum(one or 0 for one in now.values()), sum(one is None for one in now.values())
+            is_there = partition.old_location and not history.layout.is_placeholder(
+                Location.parse(partition.old_location)
+            )
+            now[partition.values] = (listed or None) if is_there else 0
+    total, unknown = (
+        sum(bytes_now or 0 for bytes_now in now.values()),
+        sum(bytes_now is None for bytes_now in now.values()),
+    )
     found: dict[int, int | None] = {}
     counted: set[str] = set()
     for record in history.records:
         is_live = record.outcome is Outcome.PUBLISHED
-        for one in record.entry.partitions if is_live else ():
-            if one.values not in record.superseded:
-                before = now.get(one.values, 0)
-                if one.added:  # beside what is there; a recovery does it again
-                    new = one.bytes * (not counted.issuperset(one.targets()))
-                    counted.update(one.targets())
-                    now[one.values] = None if before is None else before + new
+        for partition in record.entry.partitions if is_live else ():
+            if partition.values not in record.superseded:
+                before = now.get(partition.values, 0)
+                if partition.added:  # beside what is there; a recovery does it again
+                    new = partition.bytes * (not counted.issuperset(partition.targets()))
+                    counted.update(partition.targets())
+                    now[partition.values] = None if before is None else before + new
                     total += new * (before is not None)
                     continue
-                total += one.bytes - (before or 0)
+                total += partition.bytes - (before or 0)
                 unknown -= before is None
-                now[one.values] = one.bytes
+                now[partition.values] = partition.bytes
         found[record.entry.version] = None if unknown else total
     return found
 
@@ -126,7 +134,7 @@ def _sizes(history: History) -> dict[int, int | None]:
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Name the partitions that hold many small files, as far as the log tells."""
     held = sorted(history.held_now().items())
-    small = [values for values, one in held if are_small_files(one.files, one.bytes)]
+    small = [values for values, held_rows in held if are_small_files(held_rows.files, held_rows.bytes)]
     shown = ", ".join(shown_name(table, values) for values in small[:SHOWN_PARTITIONS])
     more = f" and {len(small) - SHOWN_PARTITIONS} more" if len(small) > SHOWN_PARTITIONS else ""
     hint = f'many small files in {shown}{more}: TableWriter(spark).compact("{table.name}") writes fewer'
@@ -169,8 +177,8 @@ def upload_details(
 
 def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
     replaced = (
-        DeletedPath.of(one.left.location, f"replaced by version {one.left.left_by}", one.objects)
-        for one in found.locations
+        DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
+        for location in found.locations
     )
     dead = (
         DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
@@ -187,7 +195,7 @@ def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run
             *found.stale_registrations,
         ),
         trimmed_versions=found.trimmed,
-        kept=tuple(KeptPath(location=str(one.location), reason=one.reason) for one in found.kept),
+        kept=tuple(KeptPath(location=str(path.location), reason=path.reason) for path in found.kept),
         in_doubt=found.in_doubt,
         failures=found.failures,
         dry_run=dry_run,
@@ -211,25 +219,25 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
 def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[ChangedPartition, ...]:
     return tuple(
         ChangedPartition(
-            name=shown_name(table, one.values),
-            change=one.change,
-            rows_before=0 if one.before is None else one.before.rows,
-            rows_after=0 if one.after is None else one.after.rows,
+            name=shown_name(table, partition.values),
+            change=partition.change,
+            rows_before=0 if partition.before is None else partition.before.rows,
+            rows_after=0 if partition.after is None else partition.after.rows,
         )
-        for one in changed
+        for partition in changed
     )
 
 
 def partition_states(table: Table, found: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
     return tuple(
         PartitionState(
-            name=shown_name(table, one.values),
-            state=one.state,
-            version=one.wrote.version if one.wrote else None,
-            write_id=one.write_id,
-            published_at=one.wrote.created_at if one.wrote else None,
-            rows=one.rows,
-            note=one.note,
+            name=shown_name(table, partition.values),
+            state=partition.state,
+            version=partition.wrote.version if partition.wrote else None,
+            write_id=partition.write_id,
+            published_at=partition.wrote.created_at if partition.wrote else None,
+            rows=partition.rows,
+            note=partition.note,
         )
-        for one in found
+        for partition in found
     )

@@ -226,12 +226,12 @@ class CompactedPartition:
 
 
 COMPACT_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name or WHOLE_TABLE,
+    "partition": lambda partition: partition.name or WHOLE_TABLE,
     "rows": "rows",
     "files before": "files_before",
     "files after": "files_after",
-    "size before": lambda one: size(one.bytes_before),
-    "size after": lambda one: size(one.bytes_after) if one.bytes_after else "-",
+    "size before": lambda partition: size(partition.bytes_before),
+    "size after": lambda partition: size(partition.bytes_after) if partition.bytes_after else "-",
 }
 
 
@@ -283,12 +283,12 @@ class CompactReport(
     @property
     def files_before(self) -> int:
         """Of all partitions together."""
-        return sum(one.files_before for one in self.partitions)
+        return sum(partition.files_before for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
         """Of all partitions together."""
-        return sum(one.files_after for one in self.partitions)
+        return sum(partition.files_after for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.partitions:
@@ -297,5 +297,5 @@ class CompactReport(
         instead = f"instead of {self.files_before:,}"
         if self.dry_run:
             return f": would have {what} {instead}"
-        rows = counted(sum(one.rows or 0 for one in self.partitions), "row")
+        rows = counted(sum(partition.rows or 0 for partition in self.partitions), "row")
         return f": version {self.version} has {what} {instead}, the same {rows}"

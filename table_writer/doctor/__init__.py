@@ -81,10 +81,10 @@ def examine(
             found += check(subject)
         except TableWriterError as failure:  # the others still run
             text = str(failure)
-            known = text in map(str, failures) or any(text in one.message for one in (*findings, *found))
+            known = text in map(str, failures) or any(text in finding.message for finding in (*findings, *found))
             found.append(note("not checked: see the error above") if known else _failed(failure))
             failures.append(failure)
-        findings += [replace(one, check=name) for one in found]
+        findings += [replace(finding, check=name) for finding in found]
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
 
 

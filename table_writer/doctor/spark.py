@@ -206,7 +206,7 @@ def committer(subject: Subject) -> Iterable[Finding]:
     """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
     table, root = subject.opened.table, subject.opened.layout.root
     said = [setting(subject, name) for name in SAYING_JARS]
-    missing = "" if any(word in one for one in said for word in OF_THE_JAR) else CLOUD_JAR
+    missing = "" if any(word in text for text in said for word in OF_THE_JAR) else CLOUD_JAR
     why, advice = why_renamed(root, subject.hadoop, subject.opened.session.missing_jar or missing)
     if is_arrows(table):
         yield ok("this library writes the table's files itself, and renames none")

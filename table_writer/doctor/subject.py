@@ -58,7 +58,7 @@ class Subject:
     def names(self, values: list[PartitionValues]) -> str:
         """Spell partitions as Hive does, the first ones of many."""
         columns = [column.name for column in self.opened.table.partition_columns]
-        shown = ", ".join(partition_name(columns, one) for one in values[:SHOWN_NAMES])
+        shown = ", ".join(partition_name(columns, partition_values) for partition_values in values[:SHOWN_NAMES])
         hidden = len(values) - SHOWN_NAMES
         return f"{shown} and {hidden:,} more" if hidden > 0 else shown
 

@@ -79,13 +79,13 @@ def readers(subject: Subject) -> Iterable[Finding]:
                 "let nobody read the table by partition projection, or set projection.enabled=false",
             )
         )
-    places = {values: Location.parse_any(one.location) for values, one in subject.partitions().items()}
+    places = {values: Location.parse_any(partition.location) for values, partition in subject.partitions().items()}
     others = [
         (values, place)
         for values, place in sorted(places.items())
         if place is not None and place.bucket == opened.layout.root.bucket and not opened.layout.own.contains(place)
     ][:LISTED_PARTITIONS]
-    names = many(lambda one: opened.store.list_directories(one[1].key), others) if table.partition_columns else []
+    names = many(lambda other: opened.store.list_directories(other[1].key), others) if table.partition_columns else []
     sinks = [values for (values, _), directories in zip(others, names, strict=False) if SINK in directories]
     if sinks:
         found.append(
@@ -178,12 +178,12 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     used = in_use(history, subject.partitions().values())
     ages = Ages(replaced_seconds=asked, usual_seconds=usual, dead_write_seconds=usual)
     ready = due(history, used, ages).locations
-    longest = max((usual, *(one.retention_seconds or 0 for one in ready)))
+    longest = max((usual, *(location.retention_seconds or 0 for location in ready)))
     late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
-    everything = size(sum(one.bytes for one in history.left.values()))
+    everything = size(sum(location.bytes for location in history.left.values()))
     says = (
         f"waiting: {counted(len(history.left), 'location')} with at least {everything}, {len(ready):,} of them with"
-        f" {size(sum(one.bytes for one in ready))} to be deleted now"
+        f" {size(sum(location.bytes for location in ready))} to be deleted now"
     )
     if late:
         yield warning(
@@ -206,8 +206,8 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
     foreign = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
     uploads = sum(map(len, traces.uploads.values()))
     gone = {key for write in dead for key in write.registered} | set(stale)
-    left = [one for one in traces.registered.values() if one.key not in gone]
-    staged = sum(one.is_staged for one in left)
+    left = [registration for registration in traces.registered.values() if registration.key not in gone]
+    staged = sum(registration.is_staged for registration in left)
     if dead or leftover or stale:
         stored = size(sum(found.size_bytes for write in dead for found in write.objects))
         aborted = sum(len(write.uploads) for write in dead) + len(leftover)
@@ -231,7 +231,9 @@ def placement(subject: Subject) -> Iterable[Finding]:
     if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
         subject.forget()  # somebody may have published while log and partitions were read
         by_placement = _placed(subject)
-    behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
+    behind, moved, missing = (
+        by_placement[placement] for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
+    )
     if behind:
         yield error(
             f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
@@ -276,7 +278,7 @@ def forgotten(subject: Subject) -> Iterable[Finding]:
 def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     history, now = subject.history(), subject.partitions()
     doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
-    by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
+    by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
     for values in sorted(history.current.keys() - doubtful):
         location = now[values].location if values in now else None
         by_placement[history.placement(values, location)].append(values)
@@ -294,8 +296,8 @@ def files(subject: Subject) -> Iterable[Finding]:
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
     trouble = many(lambda values: _trouble(subject, history, values), newest)
     mixed, lost = (
-        sorted(values for values, found in zip(newest, trouble, strict=True) if found == one)
-        for one in ("mixed", "lost")
+        sorted(values for values, found in zip(newest, trouble, strict=True) if found == kind)
+        for kind in ("mixed", "lost")
     )
     if mixed:
         yield warning(
@@ -319,8 +321,8 @@ def files(subject: Subject) -> Iterable[Finding]:
 def small_files(subject: Subject) -> Iterable[Finding]:
     """Name partitions of many small files, by the metastore's figures: nothing is listed for it."""
     figures = {
-        values: [one.parameters.get(name, "") for name in ("numFiles", "totalSize")]
-        for values, one in sorted(subject.partitions().items())
+        values: [partition.parameters.get(name, "") for name in ("numFiles", "totalSize")]
+        for values, partition in sorted(subject.partitions().items())
     }
     known = {values: map(int, texts) for values, texts in figures.items() if all(map(str.isdecimal, texts))}
     small = [values for values, (count, size_bytes) in known.items() if are_small_files(count, size_bytes)]
@@ -340,9 +342,9 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
     expected = (known.files, known.bytes) if known else None
-    if (len(found), sum(one.size_bytes for one in found)) == expected:
+    if (len(found), sum(file.size_bytes for file in found)) == expected:
         return ""  # also of copies, which keep their names
-    named = [one for one in found if is_named_by_us(one.key, location, history.layout)]
+    named = [file for file in found if is_named_by_us(file.key, location, history.layout)]
     if len(named) < len(found):
         return "mixed"
     if expected is None:
@@ -411,9 +413,9 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
             return unreadable
 
     answers = many(read, sorted(state.versions))
-    for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
+    for unreadable in (answer for answer in answers if isinstance(answer, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
-    history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])
+    history = History(subject.opened.layout, [answer for answer in answers if isinstance(answer, SlotRecord)])
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
     for record in history.publishes_in_doubt:

@@ -211,18 +211,18 @@ class TableEvent:
     @property
     def rows(self) -> int | None:
         """Of all partitions; ``None`` if other tools wrote some of them."""
-        known = [one.rows for one in self.partitions if one.rows is not None]
+        known = [partition.rows for partition in self.partitions if partition.rows is not None]
         return sum(known) if len(known) == len(self.partitions) else None
 
     @property
     def files(self) -> int:
         """Of all partitions."""
-        return sum(one.files for one in self.partitions)
+        return sum(partition.files for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
         """Of all partitions."""
-        return sum(one.bytes for one in self.partitions)
+        return sum(partition.bytes for partition in self.partitions)
 
     @property
     def seconds(self) -> float:

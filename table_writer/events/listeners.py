@@ -38,11 +38,11 @@ class EventListener(Protocol):
 
 def require_listeners(listeners: Sequence[object]) -> None:
     """Refuse what could never be told; ``InvalidInputError`` says what to write instead."""
-    for position, one in enumerate(listeners):
-        where, kind = f"listeners[{position}]", type(one).__name__
-        if isinstance(one, type):
-            raise InvalidInputError(f"{where} is the class {one.__name__}: make one of it, {one.__name__}()")
-        if iscoroutinefunction(one) or iscoroutinefunction(getattr(one, "__call__", None)):  # noqa: B004 - not whether
+    for position, listener in enumerate(listeners):
+        where, kind = f"listeners[{position}]", type(listener).__name__
+        if isinstance(listener, type):
+            raise InvalidInputError(f"{where} is the class {listener.__name__}: make one of it, {listener.__name__}()")
+        if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004 - not whether
             raise InvalidInputError(f"{where} is a coroutine function, which nobody would await: {kind}")
 
 
@@ -80,8 +80,8 @@ _resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
     """Tell every listener, each with an event of its own. Only what ends the process ends it, such as Ctrl-C."""
-    for one in listeners:
-        _tell(one, event)
+    for listener in listeners:
+        _tell(listener, event)
 
 
 def _tell(listener: EventListener, event: TableEvent) -> None:

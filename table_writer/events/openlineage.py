@@ -112,8 +112,8 @@ class OpenLineageListener:
         if event.operation == "vacuum" or (event.operation == "recover" and not event.of_write_id):
             return  # no rows are others, or nobody knows which
         client = self._client or self._own.get()
-        for one in self.run_events(event):
-            client.emit(one)
+        for run_event in self.run_events(event):
+            client.emit(run_event)
 
     def run_events(self, event: TableEvent) -> tuple[RunEvent, RunEvent]:
         """Return what is sent of an event: that the run began, and how it ended."""
@@ -324,7 +324,7 @@ def _field(column: Column) -> schema_dataset.SchemaDatasetFacetFields:
         name=column.name,
         type=kind if children else column.type,
         description=column.comment or None,
-        fields=[_field(one) for one in children],
+        fields=[_field(child) for child in children],
     )
 
 
@@ -349,7 +349,7 @@ def _split(text: str) -> list[str]:
 def _assertion(check: CheckResult, event: TableEvent) -> data_quality_assertions_dataset.Assertion:
     """Return the result of a check; its column is named where the check names one that the schema has."""
     found = CHECK_NAME.match(check.name)
-    columns = {one.name.lower(): one.name for one in (*event.columns, *event.partition_columns)}
+    columns = {column.name.lower(): column.name for column in (*event.columns, *event.partition_columns)}
     column = columns.get(found["column"].strip().lower()) if found else None
     return data_quality_assertions_dataset.Assertion(
         assertion=found["kind"] if found else check.name,

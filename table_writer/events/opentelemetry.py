@@ -160,7 +160,7 @@ def _facts(event: TableEvent) -> Attributes:
         "table_writer.files": event.files,
         "table_writer.size": event.bytes,
         "table_writer.deleted.size": event.deleted_bytes,
-        "table_writer.failed_checks": sum(not one.passed for one in event.checks),
+        "table_writer.failed_checks": sum(not check.passed for check in event.checks),
     }
     return {name: value for name, value in known.items() if value is not None}
 

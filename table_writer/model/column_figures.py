@@ -96,7 +96,9 @@ class ColumnFigures:
         """Estimate the distinct values of both: of columns like keys each file has its own, of others the same."""
         if self.distinct is None or other.distinct is None:
             return None
-        is_key_like = all(one.distinct is not None and one.distinct >= KEY_LIKE * one.values for one in (self, other))
+        is_key_like = all(
+            figures.distinct is not None and figures.distinct >= KEY_LIKE * figures.values for figures in (self, other)
+        )
         return self.distinct + other.distinct if is_key_like else max(self.distinct, other.distinct)
 
     def bounded(self, distinct: int | None) -> int | None:
@@ -115,14 +117,14 @@ class ColumnFigures:
     def is_possible(self) -> bool:
         """Whether a file can have such figures; those that are read may come from a damaged log."""
         counts = (self.nulls, self.values, self.true_values, self.total_bytes, self.longest_bytes, self.distinct)
-        if self.kind not in KINDS or any(one is not None and not _is_count(one) for one in counts):
+        if self.kind not in KINDS or any(count is not None and not _is_count(count) for count in counts):
             return False
         try:
-            low, high = (None if one is None else _comparable(self.kind, one) for one in (self.low, self.high))
+            low, high = (None if bound is None else _comparable(self.kind, bound) for bound in (self.low, self.high))
         except (InvalidOperation, TypeError, ValueError):
             return False
         in_order = low is None or high is None or low <= high
-        within = all((one or 0) <= self.values for one in (self.true_values, self.distinct))
+        within = all((count or 0) <= self.values for count in (self.true_values, self.distinct))
         return in_order and within
 
 
@@ -133,7 +135,7 @@ def members_of(values: Collection[object]) -> frozenset[bytes] | None:
     """Return a hash of each value, alike in every process; ``None`` where they are too many to be kept."""
     if len(values) > MOST_MEMBERS:
         return None
-    return frozenset(zlib.crc32(repr(one).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for one in values)
+    return frozenset(zlib.crc32(repr(value).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for value in values)
 
 
 def together(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
@@ -144,7 +146,9 @@ def together(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, Column
             merged = dict(part)
             continue
         merged = {
-            name: one.plus(part[name]) for name, one in merged.items() if name in part and part[name].kind == one.kind
+            name: figures.plus(part[name])
+            for name, figures in merged.items()
+            if name in part and part[name].kind == figures.kind
         }
     return merged or {}
 
@@ -157,7 +161,7 @@ def as_text(columns: Mapping[str, ColumnFigures]) -> str:
     >>> as_text({"id": ColumnFigures("integer", nulls=0, values=2, low=1, high=2)})
     '{"id":["integer",0,2,1,2]}'
     """
-    stored = {name: _trimmed(one) for name, one in columns.items()}
+    stored = {name: _trimmed(figures) for name, figures in columns.items()}
     return json.dumps(stored, ensure_ascii=False, separators=(",", ":")) if stored else ""
 
 
@@ -174,13 +178,13 @@ def from_text(text: str) -> dict[str, ColumnFigures]:
         read = {str(name): _figures(fields) for name, fields in stored.items()}
     except (AttributeError, TypeError, ValueError, RecursionError):
         return {}
-    return {name: one for name, one in read.items() if one is not None and one.is_possible()}
+    return {name: figures for name, figures in read.items() if figures is not None and figures.is_possible()}
 
 
-def _trimmed(one: ColumnFigures) -> list[Any]:
-    fields: list[Any] = [getattr(one, name) for name in FIELDS]
-    if one.members is not None:
-        fields[-1] = base64.b64encode(b"".join(sorted(one.members))).decode()
+def _trimmed(figures: ColumnFigures) -> list[Any]:
+    fields: list[Any] = [getattr(figures, name) for name in FIELDS]
+    if figures.members is not None:
+        fields[-1] = base64.b64encode(b"".join(sorted(figures.members))).decode()
     while fields[-1] is None:
         fields.pop()
     return fields
@@ -229,5 +233,5 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other

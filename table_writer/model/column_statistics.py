@@ -128,7 +128,7 @@ KINDS: Final = {
     "int": _Kind(str, int, lambda number: -MAX_INTEGER - 1 <= number <= MAX_INTEGER),
     "text": _Kind(str, str, _is_short),
     "date": _Kind(date.isoformat, date.fromisoformat),
-    "timestamp": _Kind(datetime.isoformat, datetime.fromisoformat, lambda one: one.utcoffset() == timedelta(0)),
+    "timestamp": _Kind(datetime.isoformat, datetime.fromisoformat, lambda time: time.utcoffset() == timedelta(0)),
     "timestamp_ntz": _Kind(datetime.isoformat, datetime.fromisoformat),
     "decimal": _Kind(lambda number: format(number, "f"), Decimal, _is_spark_decimal),
 }
@@ -165,8 +165,8 @@ class MergedStatistics:
         if row_count and self._row_count:
             before = self._columns
             self._columns = {
-                name: _together(before[name], self._row_count, one, row_count)
-                for name, one in statistics.items()
+                name: _together(before[name], self._row_count, column, row_count)
+                for name, column in statistics.items()
                 if name in before
             }
         elif row_count:
@@ -174,16 +174,16 @@ class MergedStatistics:
         self._row_count += row_count
 
 
-def _together(one: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
+def _together(column: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
     """Merge two parts, given with their rows; a part whose rows are all null adds no bound."""
-    nulls, other_nulls = one.null_count, other.null_count
+    nulls, other_nulls = column.null_count, other.null_count
     null_count = None if nulls is None or other_nulls is None else nulls + other_nulls
     if nulls == rows:
         return ColumnStatistics(null_count=null_count, low=other.low, high=other.high)
     if other_nulls == other_rows:
-        return ColumnStatistics(null_count=null_count, low=one.low, high=one.high)
-    low = None if one.low is None or other.low is None else min(cast("Any", one.low), other.low)
-    high = None if one.high is None or other.high is None else max(cast("Any", one.high), other.high)
+        return ColumnStatistics(null_count=null_count, low=column.low, high=column.high)
+    low = None if column.low is None or other.low is None else min(cast("Any", column.low), other.low)
+    high = None if column.high is None or other.high is None else max(cast("Any", column.high), other.high)
     return ColumnStatistics(null_count=null_count, low=low, high=high)
 
 
@@ -202,7 +202,9 @@ def as_spark_orders(statistics: Mapping[str, ColumnStatistics], schema: str) -> 
     """
     fields = json.loads(schema or "{}").get("fields", [])
     kept = {field["name"] for field in fields if _is_in_plain_order(field)}
-    return {name: one if name in kept else replace(one, low=None, high=None) for name, one in statistics.items()}
+    return {
+        name: column if name in kept else replace(column, low=None, high=None) for name, column in statistics.items()
+    }
 
 
 def _is_in_plain_order(field: Mapping[str, Any]) -> bool:

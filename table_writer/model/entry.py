@@ -108,7 +108,7 @@ class EntryPartition:
 
     def column_figures(self) -> dict[str, ColumnFigures]:
         """Return the figures of its columns; none of columns that are said to have more or fewer rows than it."""
-        return {name: one for name, one in from_text(self.figures).items() if one.rows == self.rows}
+        return {name: figures for name, figures in from_text(self.figures).items() if figures.rows == self.rows}
 
     def with_more(self, more: Figures) -> EntryPartition:
         """Return the same with the figures of other files beside its own; those of columns are known no more."""
@@ -124,12 +124,12 @@ class EntryPartition:
     def targets(self) -> dict[str, int]:
         """Return keys and sizes of the files that an append in place adds."""
         prefix = Location.parse(self.new_location).key if self.added and self.new_location else ""
-        return {f"{prefix}{one.name}": one.size_bytes for one in self.added}
+        return {f"{prefix}{file.name}": file.size_bytes for file in self.added}
 
     def sources(self) -> dict[str, str]:
         """Return where the files lie that an append in place adds, by the keys that they get."""
         prefix = Location.parse(self.source).key if self.added and self.source else ""
-        return dict(zip(self.targets(), (f"{prefix}{one.name}" for one in self.added), strict=True))
+        return dict(zip(self.targets(), (f"{prefix}{file.name}" for file in self.added), strict=True))
 
     @classmethod
     def without_rows(cls, values: PartitionValues, new_location: str | None) -> EntryPartition:
@@ -237,13 +237,15 @@ class LogEntry:
     def only_adds(self) -> bool:
         """Whether its own writer's call adds partitions, where none were; a recovery's alters what there is by then."""
         is_recovery = self.operation is Operation.RECOVER
-        return not is_recovery and all(one.new_location and one.old_location is None for one in self.partitions)
+        return not is_recovery and all(
+            partition.new_location and partition.old_location is None for partition in self.partitions
+        )
 
     @property
     def only_drops_late(self) -> bool:
         """Whether it is a correction that drops what the late call of an abandoned entry has added."""
         is_correction = self.operation is Operation.RECOVER and not self.recovered_write_id
-        return is_correction and not any(one.new_location for one in self.partitions)
+        return is_correction and not any(partition.new_location for partition in self.partitions)
 
     @property
     def has_own_files(self) -> bool:
@@ -253,7 +255,7 @@ class LogEntry:
     @property
     def has_figures(self) -> bool:
         """Whether its claimant gives the metastore figures of columns after the switch."""
-        return any(one.figures for one in self.partitions)
+        return any(partition.figures for partition in self.partitions)
 
     @property
     def named(self) -> dict[str, str]:
@@ -276,7 +278,7 @@ class LogEntry:
             "a partition is named twice": len(self.partition_values) != len(self.partitions),
             "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
             "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
-            "a schedule has no time zone": any(one.delete_after.utcoffset() is None for one in self.replaced),
+            "a schedule has no time zone": any(replaced.delete_after.utcoffset() is None for replaced in self.replaced),
             "a recover entry names no version": is_recovery != (recovers is not None),
             "only a vacuum deletes, and it changes no partition": (
                 bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
@@ -297,12 +299,12 @@ class LogEntry:
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
-        in_place = [one for one in fields["partitions"] if one["added"]]
-        for one in fields["partitions"]:
-            if not one["added"]:
-                del one["added"], one["source"]
-            if not one["figures"]:
-                del one["figures"]
+        in_place = [partition for partition in fields["partitions"] if partition["added"]]
+        for partition in fields["partitions"]:
+            if not partition["added"]:
+                del partition["added"], partition["source"]
+            if not partition["figures"]:
+                del partition["figures"]
         version = LATER_FORMAT if in_place or self.operation is Operation.COMPACT else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
@@ -336,17 +338,17 @@ class LogEntry:
 msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other
 
 
 def _adds_as_it_should(partition: EntryPartition) -> bool:
     """Whether files are added, if at all, to a location that stays, under names that cannot leave it."""
     if not partition.added:
         return partition.source is None
-    names = [one.name for one in partition.added]
+    names = [file.name for file in partition.added]
     segments = {segment for name in names for segment in name.split("/")}
-    sizes = [one.size_bytes for one in partition.added]
+    sizes = [file.size_bytes for file in partition.added]
     return (
         partition.source is not None
         and partition.new_location is not None
@@ -364,9 +366,9 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
         for name in ("old_location", "new_location", "source"):
             if partition.get(name) is not None:
                 partition[name] = change(partition[name])
-    for one in (*fields["replaced"], *fields["deletes"]):
-        one["location"] = change(one["location"])
-        for found in one.get("objects", ()):
+    for path in (*fields["replaced"], *fields["deletes"]):
+        path["location"] = change(path["location"])
+        for found in path.get("objects", ()):
             found["path"] = change_key(found["path"])
 
 

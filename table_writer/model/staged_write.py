@@ -173,9 +173,13 @@ class StagedRecord:
     def validate(self) -> None:
         """Check the record against itself; ``InvalidInputError`` lists what is wrong."""
         plan, prefix = self.plan, self.plan.data_location.key
-        figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
-        keys = [key for one in self.files.partitions for key in one.keys]
-        values = [one.values for one in self.files.partitions]
+        figures = [
+            n
+            for partition in self.files.partitions
+            for n in (partition.rows, partition.bytes, partition.raw_bytes or 0)
+        ]
+        keys = [key for partition in self.files.partitions for key in partition.keys]
+        values = [partition.values for partition in self.files.partitions]
         width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
         is_below = (key.startswith(prefix) and ".." not in key.split("/") for key in keys)
         wrong = {
@@ -186,7 +190,7 @@ class StagedRecord:
             "a figure is negative, or one that nothing could have": not all(0 <= n <= MAX_NUMBER for n in figures),
             "a partition is named twice": len(set(values)) != len(values),
             "a partition has another number of values than the table has partition columns": (
-                any(len(one) != width for one in values)
+                any(len(spelled_values) != width for spelled_values in values)
             ),
             "a file is not below its own directory": not all(is_below),
         }
@@ -216,17 +220,17 @@ class StagedRecord:
             spellings=_Spellings(types=spelled.types, time_zone=spelled.time_zone, names=tuple(spelled.names.items())),
             table=_table_of(plan.table),
             row_bytes=files.row_bytes,
-            statistics={name: one.to_json() for name, one in files.statistics.items()},
+            statistics={name: column.to_json() for name, column in files.statistics.items()},
             partitions=tuple(
                 _Partition(
-                    values=one.values,
-                    rows=one.rows,
-                    bytes=one.bytes,
-                    raw_bytes=one.raw_bytes,
-                    files=tuple(key.removeprefix(plan.data_location.key) for key in one.keys),
-                    figures=one.figures,
+                    values=partition.values,
+                    rows=partition.rows,
+                    bytes=partition.bytes,
+                    raw_bytes=partition.raw_bytes,
+                    files=tuple(key.removeprefix(plan.data_location.key) for key in partition.keys),
+                    figures=partition.figures,
                 )
-                for one in files.partitions
+                for partition in files.partitions
             ),
             checks=tuple(result.to_json() for result in files.checks),
             writer=dict(self.writer),
@@ -236,9 +240,9 @@ class StagedRecord:
         for name, unusual in (("in_place", plan.in_place), ("based_on", plan.based_on is not None)):
             if not unusual:
                 del fields[name]
-        for one in fields["partitions"]:
-            if not one["figures"]:
-                del one["figures"]
+        for partition in fields["partitions"]:
+            if not partition["figures"]:
+                del partition["figures"]
         return {**fields, "created_at": plan.created_at.isoformat()}
 
     @classmethod
@@ -303,18 +307,18 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         plan=plan,
         partitions=tuple(
             WrittenPartition(
-                values=one.values,
-                keys=FileKeys([f"{plan.data_location.key}{name}" for name in one.files]),
-                rows=one.rows,
-                bytes=one.bytes,
-                raw_bytes=one.raw_bytes,
-                figures=one.figures,
+                values=partition.values,
+                keys=FileKeys([f"{plan.data_location.key}{name}" for name in partition.files]),
+                rows=partition.rows,
+                bytes=partition.bytes,
+                raw_bytes=partition.raw_bytes,
+                figures=partition.figures,
             )
-            for one in stored.partitions
+            for partition in stored.partitions
         ),
         row_bytes=stored.row_bytes,
         checks=tuple(map(CheckResult.from_json, stored.checks)),
-        statistics={name: ColumnStatistics.from_json(one) for name, one in stored.statistics.items()},
+        statistics={name: ColumnStatistics.from_json(texts) for name, texts in stored.statistics.items()},
     )
     return StagedRecord(
         files=files,
@@ -330,8 +334,8 @@ def _table_of(table: Table) -> _Table:
         name=table.name.name,
         kind=table.kind,
         created_at_seconds=table.created_at_seconds,
-        columns=tuple((one.name, one.type, one.comment) for one in table.columns),
-        partition_columns=tuple((one.name, one.type, one.comment) for one in table.partition_columns),
+        columns=tuple((column.name, column.type, column.comment) for column in table.columns),
+        partition_columns=tuple((column.name, column.type, column.comment) for column in table.partition_columns),
         root=table.root,
         input_format=table.input_format,
         serde=table.serde,
@@ -345,8 +349,8 @@ def _table(stored: _Table, layout_root: Location) -> Table:
         name=TableName(stored.database, stored.name),
         kind=stored.kind,
         location=stored.root,
-        columns=tuple(Column(*one) for one in stored.columns),
-        partition_columns=tuple(Column(*one) for one in stored.partition_columns),
+        columns=tuple(Column(*column) for column in stored.columns),
+        partition_columns=tuple(Column(*column) for column in stored.partition_columns),
         parameters={ROOT_PARAMETER: stored.root},
         input_format=stored.input_format,
         serde=stored.serde,

@@ -178,7 +178,9 @@ class TableLayout:
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
-    locations = (Location.parse(one.own_location) for one in entry.partitions if one.own_location is not None)
+    locations = (
+        Location.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
+    )
     found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)
 
@@ -250,7 +252,7 @@ class FileKeys(Collection[str]):
         return iter(zlib.decompress(self._packed).decode().split("\0") if self._count else ())
 
     def __contains__(self, key: object) -> bool:
-        return any(key == one for one in self)
+        return any(key == item for item in self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -293,13 +295,13 @@ class WrittenFiles:
         partitions = tuple(
             WrittenPartition(
                 values=values,
-                keys=FileKeys(one.keys),
-                rows=one.rows,
-                bytes=one.bytes,
-                raw_bytes=one.raw_bytes,
-                figures=as_text(one.figures or {}),
+                keys=FileKeys(partition.keys),
+                rows=partition.rows,
+                bytes=partition.bytes,
+                raw_bytes=partition.raw_bytes,
+                figures=as_text(partition.figures or {}),
             )
-            for values, one in sorted(groups.items())
+            for values, partition in sorted(groups.items())
         )
         statistics = as_spark_orders(merged.columns, plan.schema)
         return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics)

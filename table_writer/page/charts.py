@@ -85,15 +85,15 @@ def _xy(x: float, y: float) -> str:
 
 def bars(title: str, found: Sequence[Bar], ends: Sequence[str]) -> str:
     """Draw bars side by side, each with its words for whoever points at it."""
-    top = tidy(max((one.value for one in found), default=0))
+    top = tidy(max((bar.value for bar in found), default=0))
     each = WIDTH / max(len(found), 12)  # few bars do not become walls
     drawn = []
-    for number, one in enumerate(found):
-        height = max(HEIGHT * one.value / top, 1.5 if one.value else 0)
+    for number, bar in enumerate(found):
+        height = max(HEIGHT * bar.value / top, 1.5 if bar.value else 0)
         left, wide = number * each + each * 0.12, each * 0.76
         box = f'x="{left:.1f}" y="{HEIGHT - height:.1f}" width="{wide:.1f}" height="{height:.1f}"'
         whole = f'<rect class="tw-hit" x="{number * each:.1f}" y="0" width="{each:.1f}" height="{HEIGHT}"/>'
-        drawn.append(f'<g><title>{html_text(one.title)}</title>{whole}<rect class="tw-{one.kind}" {box}/></g>')
+        drawn.append(f'<g><title>{html_text(bar.title)}</title>{whole}<rect class="tw-{bar.kind}" {box}/></g>')
     return _plot(title, "".join(drawn), top, "bytes", ends if len(found) >= 12 else ends[:1])
 
 
@@ -101,7 +101,7 @@ def _plot(title: str, drawn: str, top: float, shown: str, ends: Sequence[str]) -
     rules = "".join(f'<path class="tw-rule" d="M0,{HEIGHT * part}H{WIDTH}"/>' for part in (0, 0.5, 1))
     spell = size if shown == "bytes" else lambda value: f"{value:,.0f}" if value == int(value) else ""
     scale = "".join(f"<span>{spell(top * part)}</span>" for part in (1, 0.5, 0))
-    dates = "".join(f"<span>{html_text(one)}</span>" for one in ends)
+    dates = "".join(f"<span>{html_text(end)}</span>" for end in ends)
     return (
         f'<div class="tw-plot"><div class="tw-y" aria-hidden="true">{scale}</div>'
         f'<svg role="img" aria-label="{title}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
@@ -120,23 +120,23 @@ def tidy(most: float, shown: str = "bytes") -> float:
     """
     base = 1024 if shown == "bytes" else 1000
     unit = base ** max(0, int(math.log(most, base))) if most >= 1 else 1
-    return next((one * unit for one in TIDY if one * unit >= most), base * unit)
+    return next((multiple * unit for multiple in TIDY if multiple * unit >= most), base * unit)
 
 
 def shares(lines: Sequence[Share]) -> str:
     """Draw bars that lie, each beside its word and its figure: a list, which reads aloud as one."""
-    most = max((sum(part for _, part in one.parts) for one in lines), default=0) or 1
-    return f'<ul class="tw-shares">{"".join(_share(one, most) for one in lines)}</ul>'
+    most = max((sum(part for _, part in share.parts) for share in lines), default=0) or 1
+    return f'<ul class="tw-shares">{"".join(_share(share, most) for share in lines)}</ul>'
 
 
-def _share(one: Share, most: float) -> str:
+def _share(share: Share, most: float) -> str:
     drawn, at = "", 0.0
-    for kind, part in one.parts:
+    for kind, part in share.parts:
         wide = 100 * part / most
         drawn += f'<rect class="tw-{kind}" x="{at:.2f}%" y="0" width="{wide:.2f}%" height="100%"/>' if part else ""
         at += wide
     bar = f'<svg aria-hidden="true" width="100%" height="14">{drawn}</svg>'
-    return f"<li><span>{html_text(one.label)}</span>{bar}<b>{html_text(one.figure)}</b></li>"
+    return f"<li><span>{html_text(share.label)}</span>{bar}<b>{html_text(share.figure)}</b></li>"
 
 
 def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
@@ -159,9 +159,9 @@ def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, S
 def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: int) -> str:
     """Draw one line; it is as wide as the page lets it, and its marks are not stretched."""
     drawn = []
-    settled = [one for one in changes if one[1] != "in doubt"]  # readers may see it, or what was there before
+    settled = [change for change in changes if change[1] != "in doubt"]  # readers may see it, or what was there before
     lives = settled[:1] + [
-        one for one in settled[1:] if one[1] != "appended"
+        change for change in settled[1:] if change[1] != "appended"
     ]  # rows stay where others come beside them
     for number, (version, change) in enumerate(lives):
         later = lives[number + 1] if number + 1 < len(lives) else None

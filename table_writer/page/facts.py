@@ -186,22 +186,22 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
     @property
     def partition_count(self) -> int:
         """How many partitions the metastore has."""
-        return sum(one.location is not None for one in self.partitions)
+        return sum(partition.location is not None for partition in self.partitions)
 
     @property
     def rows(self) -> int:
         """Of all partitions of which the log knows it."""
-        return sum(one.rows or 0 for one in self.partitions)
+        return sum(partition.rows or 0 for partition in self.partitions)
 
     @property
     def files(self) -> int:
         """Of all partitions of which the log knows it."""
-        return sum(one.files or 0 for one in self.partitions)
+        return sum(partition.files or 0 for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
         """Of all partitions of which the log knows it."""
-        return sum(one.bytes or 0 for one in self.partitions)
+        return sum(partition.bytes or 0 for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.version:
@@ -213,9 +213,9 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
         )
 
     def _lines(self) -> Iterator[str]:
-        for one in self.troubles:
-            sign = "" if one.health == OK else "PROBLEM: "
-            yield f"{sign}{one.message}{f': {one.advice}' if one.advice else ''}"
+        for trouble in self.troubles:
+            sign = "" if trouble.health == OK else "PROBLEM: "
+            yield f"{sign}{trouble.message}{f': {trouble.advice}' if trouble.advice else ''}"
         if self.older_count:
             yield f"{counted(self.older_count, 'older version')} not read"
         yield from super()._lines()

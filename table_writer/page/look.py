@@ -62,7 +62,9 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
     states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
-    troubles = sorted(_troubles(opened, look, states, read, refusal), key=lambda one: WORST_FIRST.index(one.health))
+    troubles = sorted(
+        _troubles(opened, look, states, read, refusal), key=lambda trouble: WORST_FIRST.index(trouble.health)
+    )
     versions = summaries(newest, is_whole=read.is_whole)
     shown, generations, changed_count = _generations(opened, read.records)
     last = read.records[-1] if read.records else None
@@ -102,7 +104,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
 def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _Read:
     """Read the newest entries, up to the version that the look has seen; the newest first get the memory there is."""
     state = opened.log.read_state(listed_after=0, allow_lost=True)
-    there = sorted((one for one in state.versions if newest is None or one <= newest), reverse=True)
+    there = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     allowance = Allowance(opened.config.log_memory_bytes)
 
     def find(version: int) -> SlotRecord | InvalidInputError | None:
@@ -113,10 +115,12 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
 
     chosen = there[:limit]
     found = dict(zip(chosen, many(find, chosen), strict=True))
-    errors = {version: one for version, one in found.items() if isinstance(one, InvalidInputError)}
-    damaged = {one: error.message for one, error in errors.items() if not isinstance(error.__cause__, TooMuchError)}
+    errors = {version: answer for version, answer in found.items() if isinstance(answer, InvalidInputError)}
+    damaged = {
+        version: error.message for version, error in errors.items() if not isinstance(error.__cause__, TooMuchError)
+    }
     older_count = len(there) - len(chosen) + len(errors) - len(damaged)
-    records = [one for one in found.values() if isinstance(one, SlotRecord)]
+    records = [answer for answer in found.values() if isinstance(answer, SlotRecord)]
     return _Read(
         records=tuple(reversed(records)),
         damaged=damaged,
@@ -198,7 +202,7 @@ def _generations(
     opened: OpenTable, records: Sequence[SlotRecord]
 ) -> tuple[tuple[int, ...], tuple[Generations, ...], int]:
     """Return the newest versions that changed partitions; the partitions they changed last; how many they changed."""
-    changing = [one for one in records if one.outcome is not Outcome.ABANDONED and one.entry.partitions]
+    changing = [record for record in records if record.outcome is not Outcome.ABANDONED and record.entry.partitions]
     changing = changing[-SHOWN_VERSIONS:]
     last: dict[PartitionValues, int] = {}
     for record in changing:
@@ -207,25 +211,33 @@ def _generations(
     changes: dict[PartitionValues, list[tuple[int, str]]] = {values: [] for values in sorted(chosen)}
     for record in changing:
         entry = record.entry
-        few = [one for one in entry.partitions if one.values in changes and one.values not in record.superseded]
+        few = [
+            partition
+            for partition in entry.partitions
+            if partition.values in changes and partition.values not in record.superseded
+        ]
         details = partition_details(opened.table, opened.layout, few, entry)
-        for one, detail in zip(few, details, strict=True):
-            changes[one.values].append((entry.version, detail.change if record.outcome else IN_DOUBT))
-    generations = (Generations(name=shown_name(opened.table, one), changes=tuple(did)) for one, did in changes.items())
-    return tuple(one.entry.version for one in changing), tuple(generations), len(last)
+        for partition, detail in zip(few, details, strict=True):
+            changes[partition.values].append((entry.version, detail.change if record.outcome else IN_DOUBT))
+    generations = (
+        Generations(name=shown_name(opened.table, values), changes=tuple(did)) for values, did in changes.items()
+    )
+    return tuple(record.entry.version for record in changing), tuple(generations), len(last)
 
 
 def _left(history: History, vacuum: VacuumReport | None) -> Iterator[LeftByAge]:
     """Divide what readers have left by age."""
-    due = {one.location for one in vacuum.deleted} if vacuum else frozenset()
+    due = {path.location for path in vacuum.deleted} if vacuum else frozenset()
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
-        here = [one for one in history.left.values() if youngest <= one.age_seconds / DAY_SECONDS < oldest]
+        here = [
+            location for location in history.left.values() if youngest <= location.age_seconds / DAY_SECONDS < oldest
+        ]
         yield LeftByAge(
             older_than_days=youngest,
             younger_than_days=None if oldest == math.inf else int(oldest),
             locations=len(here),
-            bytes=sum(one.bytes for one in here),
-            due_bytes=sum(one.bytes for one in here if str(one.location) in due),
+            bytes=sum(location.bytes for location in here),
+            due_bytes=sum(location.bytes for location in here if str(location.location) in due),
         )
 
 
@@ -233,21 +245,21 @@ def _checks(versions: Iterable[VersionSummary]) -> tuple[CheckRuns, ...]:
     """Return the runs of each check; those that failed last time first."""
     outcomes: dict[str, list[tuple[int, str]]] = {}
     messages: dict[str, str] = {}
-    for version in sorted(versions, key=lambda one: one.version):
+    for version in sorted(versions, key=lambda summary: summary.version):
         for check in version.checks:
             outcomes.setdefault(check.name, []).append((version.version, verdict(check)))
             messages[check.name] = check.message
     found = (CheckRuns(name=name, message=messages[name], outcomes=tuple(runs)) for name, runs in outcomes.items())
-    return tuple(sorted(found, key=lambda one: (one.outcomes[-1][1] == "passed", -one.failed_count, one.name)))
+    return tuple(sorted(found, key=lambda check: (check.outcomes[-1][1] == "passed", -check.failed_count, check.name)))
 
 
 def _at_work(look: Look) -> Iterator[AtWork]:
-    for write_id, one in sorted(look.traces.registered.items(), reverse=True):
-        if write_id not in look.history.claimed_ids and not one.is_dead(DAY_SECONDS):
+    for write_id, registration in sorted(look.traces.registered.items(), reverse=True):
+        if write_id not in look.history.claimed_ids and not registration.is_dead(DAY_SECONDS):
             yield AtWork(
                 write_id=write_id,
-                state="staged" if one.is_staged else "running",
-                age_seconds=one.age_seconds,
-                user=one.writer.get("user", "?"),
-                host=one.writer.get("host", "?"),
+                state="staged" if registration.is_staged else "running",
+                age_seconds=registration.age_seconds,
+                user=registration.writer.get("user", "?"),
+                host=registration.writer.get("host", "?"),
             )

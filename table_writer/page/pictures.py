@@ -42,7 +42,7 @@ def _card(title: str, said: str, drawn: str, kind: str = "half") -> str:
 
 def _published(page: TableFacts) -> list[VersionSummary]:
     """Return the versions that changed what readers see, oldest first."""
-    return [one for one in reversed(page.versions) if one.state == LIVE and one.operation != "vacuum"]
+    return [version for version in reversed(page.versions) if version.state == LIVE and version.operation != "vacuum"]
 
 
 def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
@@ -56,17 +56,17 @@ def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
 
 def _times(versions: Sequence[VersionSummary]) -> list[float]:
     """Return when versions were made: never before the one before them, though a writer's clock was late."""
-    return list(accumulate((one.created_at.timestamp() for one in versions), max))
+    return list(accumulate((version.created_at.timestamp() for version in versions), max))
 
 
 def _sizes(page: TableFacts) -> str:
     versions = _published(page)
-    if all(one.table_bytes is None for one in versions):
+    if all(version.table_bytes is None for version in versions):
         said = "Not known: it takes the whole log to tell, or other tools wrote there"
         return _card("Size of the table", said, "", "third") if versions else ""
     newest = versions[-1].table_bytes
     said = f"After each version, now {'not known' if newest is None else size(newest)}"
-    points = list(zip(_times(versions), (one.table_bytes for one in versions), strict=True))
+    points = list(zip(_times(versions), (version.table_bytes for version in versions), strict=True))
     title = f"The size of the table after each of {counted(len(versions), 'version')}. {IN_A_TABLE}"
     return _card("Size of the table", said, charts.steps(title, points, _ends(versions)), "third")
 
@@ -74,9 +74,9 @@ def _sizes(page: TableFacts) -> str:
 def _counts(page: TableFacts) -> str:
     versions = _published(page)
     count, after = page.partition_count, []
-    for one in reversed(versions):
+    for version in reversed(versions):
         after.append(float(max(0, count)))
-        count -= one.added_count - one.dropped_count
+        count -= version.added_count - version.dropped_count
     if not any(after):
         return ""
     said = f"After each version, now {page.partition_count:,}"
@@ -86,32 +86,35 @@ def _counts(page: TableFacts) -> str:
 
 
 def _written(page: TableFacts) -> str:
-    shown = [one for one in reversed(page.versions) if one.operation != "vacuum"][-MOST_BARS:]
+    shown = [version for version in reversed(page.versions) if version.operation != "vacuum"][-MOST_BARS:]
     if not shown:
         return ""
-    found = [charts.Bar(one.bytes, _drawn(one), _said(one)) for one in shown]
-    kinds = {(one.mode if one.mode in KINDS else "other"): KINDS.get(one.mode, OTHER_KIND) for one in shown}
-    kinds |= {"abandoned or in doubt": "open"} if any(one.state != LIVE for one in shown) else {}
+    found = [charts.Bar(version.bytes, _drawn(version), _said(version)) for version in shown]
+    kinds = {
+        (version.mode if version.mode in KINDS else "other"): KINDS.get(version.mode, OTHER_KIND) for version in shown
+    }
+    kinds |= {"abandoned or in doubt": "open"} if any(version.state != LIVE for version in shown) else {}
     title = f"Bytes written by each of the newest {counted(len(shown), 'version')}. {IN_A_TABLE}"
     said = f"Bytes of each of the newest {counted(len(shown), 'version')}"
     return _card("Written", said, charts.bars(title, found, _ends(shown)) + charts.legend(kinds), "third")
 
 
-def _drawn(one: VersionSummary) -> str:
-    return "open" if one.state != LIVE else KINDS.get(one.mode, OTHER_KIND)
+def _drawn(version: VersionSummary) -> str:
+    return "open" if version.state != LIVE else KINDS.get(version.mode, OTHER_KIND)
 
 
-def _said(one: VersionSummary) -> str:
-    when = f"{one.created_at:%Y-%m-%d %H:%M:%S}"
-    return f"version {one.version}: {one.mode}, {size(one.bytes)} in {counted(one.files, 'file')}, {when}, {one.state}"
+def _said(version: VersionSummary) -> str:
+    when = f"{version.created_at:%Y-%m-%d %H:%M:%S}"
+    volume = f"{size(version.bytes)} in {counted(version.files, 'file')}"
+    return f"version {version.version}: {version.mode}, {volume}, {when}, {version.state}"
 
 
 def _lives(page: TableFacts) -> str:
     if not page.generations:
         return ""
-    rows = [(one.name, one.changes) for one in page.generations]
+    rows = [(generation.name, generation.changes) for generation in page.generations]
     first = min(changes[0][0] for _, changes in rows)  # what is older has changed other partitions alone
-    versions = [one for one in page.generation_versions if one >= first]
+    versions = [version for version in page.generation_versions if version >= first]
     chosen = f", those of {page.changed_count:,} that changed last" if page.changed_count > len(rows) else ""
     newest = counted(len(versions), "version")
     said = f"{counted(len(rows), 'partition')}{chosen}; the newest {newest} that changed any"
@@ -122,24 +125,28 @@ def _lives(page: TableFacts) -> str:
 
 
 def _file_sizes(page: TableFacts) -> str:
-    known = [(one.bytes / one.files, one) for one in page.partitions if one.files and one.bytes is not None]
+    known = [
+        (partition.bytes / partition.files, partition)
+        for partition in page.partitions
+        if partition.files and partition.bytes is not None
+    ]
     if not known:
         return ""
     lines = []
     for least, most in pairwise((*FILE_SIZES, math.inf)):
-        here = [one for average, one in known if least <= average < most]
+        here = [partition for average, partition in known if least <= average < most]
         every, small = (
-            sum(one.files or 0 for one in group) for group in (here, [o for o in here if o.has_small_files])
+            sum(partition.files or 0 for partition in group) for group in (here, [o for o in here if o.has_small_files])
         )
         figure = f"{every:,} in {counted(len(here), 'partition')}" if here else "-"
         lines.append(charts.Share(_between(least, most), (("warn", small), ("c1", every - small)), figure))
-    small = sum(one.has_small_files for _, one in known)
+    small = sum(partition.has_small_files for _, partition in known)
     said = f"By the average file of a partition; {counted(small, 'partition')} with many small files"
     return _card("Files", said, charts.shares(lines) + charts.legend({"many small files": "warn", "other files": "c1"}))
 
 
 def _between(least: float, most: float) -> str:
-    first, last = (size(one).replace(".0 ", " ") if one < math.inf else "" for one in (least, most))
+    first, last = (size(bound).replace(".0 ", " ") if bound < math.inf else "" for bound in (least, most))
     return f"{first} or more" if not last else f"{first} – {last}" if least else f"under {last}"
 
 
@@ -147,11 +154,13 @@ def _ages(page: TableFacts) -> str:
     if not page.left:
         return ""
     lines = []
-    for one in page.left:
-        first, last = one.older_than_days, one.younger_than_days
+    for age_group in page.left:
+        first, last = age_group.older_than_days, age_group.younger_than_days
         label = f"over {counted(first, 'day')}" if last is None else f"{first} – {counted(last, 'day')}"
-        parts = (("c2", one.due_bytes), ("c5", max(0, one.bytes - one.due_bytes)))
-        figure = f"{size(one.bytes)} at {counted(one.locations, 'location')}" if one.locations else "-"
+        parts = (("c2", age_group.due_bytes), ("c5", max(0, age_group.bytes - age_group.due_bytes)))
+        figure = (
+            f"{size(age_group.bytes)} at {counted(age_group.locations, 'location')}" if age_group.locations else "-"
+        )
         lines.append(charts.Share(label, parts, figure))
     said = "By how long ago readers left it"
     said += "; a vacuum would be refused, so what is due is not known" if page.vacuum is None else ""

@@ -45,37 +45,37 @@ AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states o
 Keys = Mapping[str, Callable[[Any], float | None]]
 """By heading: what a column is sorted by, where it shows figures."""
 
-VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda one: tags_line(one.tags)}
+VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda version: tags_line(version.tags)}
 VERSION_KEYS: Final[Keys] = {
-    "version": lambda one: one.version,
-    "rows": lambda one: one.rows,
-    "size": lambda one: one.bytes,
-    "table size": lambda one: one.table_bytes,
+    "version": lambda version: version.version,
+    "rows": lambda version: version.rows,
+    "size": lambda version: version.bytes,
+    "table size": lambda version: version.table_bytes,
 }
 PARTITIONS: Final[Columns] = {
     "partition": "name",
     "state": "state",
-    "version": lambda one: None if one.version is None else str(one.version),
-    "changed": lambda one: None if one.age_seconds is None else f"{ago(one.age_seconds)} ago",
+    "version": lambda partition: None if partition.version is None else str(partition.version),
+    "changed": lambda partition: None if partition.age_seconds is None else f"{ago(partition.age_seconds)} ago",
     "rows": "rows",
     "files": "files",
-    "size": lambda one: None if one.bytes is None else size(one.bytes),
-    "a file": lambda one: size(one.bytes / one.files) if one.files else "-",
+    "size": lambda partition: None if partition.bytes is None else size(partition.bytes),
+    "a file": lambda partition: size(partition.bytes / partition.files) if partition.files else "-",
 }
 PARTITION_KEYS: Final[Keys] = {
-    "version": lambda one: one.version,
-    "changed": lambda one: None if one.age_seconds is None else -one.age_seconds,
-    "rows": lambda one: one.rows,
-    "files": lambda one: one.files,
-    "size": lambda one: one.bytes,
-    "a file": lambda one: one.bytes / one.files if one.files else None,
+    "version": lambda partition: partition.version,
+    "changed": lambda partition: None if partition.age_seconds is None else -partition.age_seconds,
+    "rows": lambda partition: partition.rows,
+    "files": lambda partition: partition.files,
+    "size": lambda partition: partition.bytes,
+    "a file": lambda partition: partition.bytes / partition.files if partition.files else None,
 }
-DELETED_KEYS: Final[Keys] = {"objects": lambda one: len(one.keys), "size": lambda one: one.bytes}
+DELETED_KEYS: Final[Keys] = {"objects": lambda path: len(path.keys), "size": lambda path: path.bytes}
 AT_WORK: Final[Columns] = {
     "write_id": "write_id",
     "state": "state",
-    "last sign": lambda one: f"{ago(one.age_seconds)} ago",
-    "who": lambda one: f"{one.user}@{one.host}",
+    "last sign": lambda write: f"{ago(write.age_seconds)} ago",
+    "who": lambda write: f"{write.user}@{write.host}",
 }
 
 
@@ -88,7 +88,7 @@ def ago(seconds: float) -> str:
     ('59 seconds', '1 hour', '2 days')
     """
     units = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-    unit, noun = next(((one, noun) for one, noun in units if seconds >= one), units[-1])
+    unit, noun = next(((unit_seconds, noun) for unit_seconds, noun in units if seconds >= unit_seconds), units[-1])
     return counted(int(seconds // unit), noun)
 
 
@@ -131,8 +131,8 @@ def _digest(text: str) -> str:
 def _top(page: TableFacts) -> str:
     sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
     since = "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"
-    there = [one for one in page.partitions if one.location is not None]
-    unknown = sum(one.rows is None for one in there)
+    there = [partition for partition in page.partitions if partition.location is not None]
+    unknown = sum(partition.rows is None for partition in there)
     is_known = not there or unknown < len(there)
     rows = [f"{page.rows:,}"] if is_known else []
     rows += [f"{counted(unknown, 'partition')} not counted"] if unknown else []
@@ -148,12 +148,12 @@ def _top(page: TableFacts) -> str:
         (
             "Partitions",
             f"{page.partition_count:,}",
-            f"{sum(one.has_small_files for one in there):,} with many small files",
+            f"{sum(partition.has_small_files for partition in there):,} with many small files",
         ),
         (
             "A vacuum frees",
             "?" if free is None else size(free),
-            f"{size(sum(one.bytes for one in page.left))} left by readers",
+            f"{size(sum(age_group.bytes for age_group in page.left))} left by readers",
         ),
     )
     shown = "".join(
@@ -181,13 +181,13 @@ def short(count: int) -> str:
 
 
 def _troubles(page: TableFacts) -> str:
-    def line(one: Any) -> str:
-        advice = f" <code>{html_text(one.advice)}</code>" if one.advice else ""
-        kind = "note" if one.health == OK else "doubt" if one.health == "in doubt" else "bad"
-        return f'<li class="tw-{kind}">{html_text(one.message)}{advice}</li>'
+    def line(trouble: Any) -> str:
+        advice = f" <code>{html_text(trouble.advice)}</code>" if trouble.advice else ""
+        kind = "note" if trouble.health == OK else "doubt" if trouble.health == "in doubt" else "bad"
+        return f'<li class="tw-{kind}">{html_text(trouble.message)}{advice}</li>'
 
-    shown = [line(one) for one in page.troubles[:MOST_TROUBLES]]
-    shown += [f'<li class="tw-note">{html_text(one)}</li>' for one in page.notes]
+    shown = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
+    shown += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
     more = len(page.troubles) - MOST_TROUBLES
     shown += [f'<li class="tw-note">&hellip; and {more:,} more</li>'] if more > 0 else []
     if page.healthy:
@@ -197,11 +197,13 @@ def _troubles(page: TableFacts) -> str:
 
 def _tables(page: TableFacts) -> str:
     versions = page.versions[:MOST_VERSIONS]
-    partitions = sorted(page.partitions, key=lambda one: (one.state not in AMISS, -(one.version or 0)))
-    columns = VERSIONS if any(one.tags for one in versions) else HISTORY_COLUMNS
-    deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda one: -one.bytes)
+    partitions = sorted(
+        page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
+    )
+    columns = VERSIONS if any(version.tags for version in versions) else HISTORY_COLUMNS
+    deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
     kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
-    is_amiss = any(one.state in AMISS for one in partitions)
+    is_amiss = any(partition.state in AMISS for partition in partitions)
     order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
     shown = (
@@ -219,7 +221,7 @@ def _tables(page: TableFacts) -> str:
         + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
     )
     items = (page.versions, partitions, page.checks, deleted, page.at_work)
-    there = (f"{one}</div></section>" for one, rows in zip(shown, items, strict=True) if rows)
+    there = (f"{section}</div></section>" for section, rows in zip(shown, items, strict=True) if rows)
     return f'<div id="tables" tabindex="-1">{"".join(there)}</div>'
 
 
@@ -235,7 +237,7 @@ def _section(name: str, title: str, items: Sequence[object], most: int, said: st
 def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
     """Return a table whose cells are those of the text; figures carry the number that they are sorted by."""
     grid = Grid.of(columns, items)
-    figures = {one for one in grid.headings if one in keys or one in USUAL_FIGURES}
+    figures = {heading for heading in grid.headings if heading in keys or heading in USUAL_FIGURES}
     rows = (
         "".join(
             _cell(
@@ -252,19 +254,19 @@ def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
 
 def _check_table(checks: Sequence[CheckRuns]) -> str:
     rows = (
-        _cell(_shown(one.name))
-        + _cell(_shown(one.outcomes[-1][1], is_state=True))
-        + _cell(charts.strip(one.outcomes[-MOST_RUNS:]))
-        + _cell(f"{one.failed_count:,} of {len(one.outcomes):,}", True, one.failed_count)
-        + _cell(_shown(one.message))
-        for one in checks
+        _cell(_shown(check.name))
+        + _cell(_shown(check.outcomes[-1][1], is_state=True))
+        + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
+        + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
+        + _cell(_shown(check.message))
+        for check in checks
     )
     return _whole(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
 
 
 def _whole(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
-    kinds = ((one, " class=tw-figure" if one in figures else "") for one in headings)
-    head = "".join(f"<th scope=col{kind}>{html_text(one)}</th>" for one, kind in kinds)
+    kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
+    head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -83,7 +83,7 @@ class Announcement:
             "sources": self._read() if isinstance(error, Exception) else None,
         }
         if isinstance(error, CheckFailedError):
-            facts["checks"] = _stored(one for one in error.results if isinstance(one, CheckResult))
+            facts["checks"] = _stored(result for result in error.results if isinstance(result, CheckResult))
         return self._event(**(known | {name: text for name, text in named.items() if text} | facts))
 
     def _known(self) -> dict[str, Any]:
@@ -170,14 +170,14 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
     outcome = "repeated" if result.repeated else "nothing" if result.version is None else "published"
     partitions = (
         EventPartition(
-            name=one.name,
-            action=one.action if one.location else "dropped",
-            rows=one.rows,
-            files=one.files,
-            bytes=one.bytes,
-            location=one.location,
+            name=partition.name,
+            action=partition.action if partition.location else "dropped",
+            rows=partition.rows,
+            files=partition.files,
+            bytes=partition.bytes,
+            location=partition.location,
         )
-        for one in result.partitions
+        for partition in result.partitions
     )
     return {
         "outcome": outcome,
@@ -192,8 +192,14 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
 
 def _of_compaction(report: CompactReport) -> dict[str, Any]:
     partitions = (
-        EventPartition(name=one.name, action="compacted", rows=one.rows, files=one.files_after, bytes=one.bytes_after)
-        for one in report.partitions
+        EventPartition(
+            name=partition.name,
+            action="compacted",
+            rows=partition.rows,
+            files=partition.files_after,
+            bytes=partition.bytes_after,
+        )
+        for partition in report.partitions
     )
     return {
         "outcome": "nothing" if report.version is None else "published",
@@ -214,14 +220,14 @@ def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
     }
 
 
-def _put_back(one: PartitionDetail) -> EventPartition:
+def _put_back(partition: PartitionDetail) -> EventPartition:
     return EventPartition(
-        name="" if one.name == WHOLE_TABLE else one.name,
-        action=one.change,
-        rows=one.rows,
-        files=one.files,
-        bytes=one.bytes,
-        location=one.new_location or "",
+        name="" if partition.name == WHOLE_TABLE else partition.name,
+        action=partition.change,
+        rows=partition.rows,
+        files=partition.files,
+        bytes=partition.bytes,
+        location=partition.new_location or "",
     )
 
 
@@ -241,8 +247,8 @@ def _of_vacuum(report: VacuumReport | UploadsReport) -> dict[str, Any]:
     return {
         "outcome": "vacuumed" if has_done else "nothing",
         "version": report.version if isinstance(report, VacuumReport) else None,
-        "deleted_files": sum(len(one.keys) for one in report.deleted),
-        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "deleted_files": sum(len(path.keys) for path in report.deleted),
+        "deleted_bytes": sum(path.bytes for path in report.deleted),
         "notes": report.failures,
     }
 
@@ -252,8 +258,8 @@ def _of_discard(report: DiscardReport) -> dict[str, Any]:
         "outcome": "discarded",
         "version": report.version,
         "write_id": report.write_id,
-        "deleted_files": sum(len(one.keys) for one in report.deleted),
-        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "deleted_files": sum(len(path.keys) for path in report.deleted),
+        "deleted_bytes": sum(path.bytes for path in report.deleted),
         "notes": report.failures,
     }
 
@@ -262,13 +268,13 @@ def _of_stage(record: StagedRecord) -> dict[str, Any]:
     files, table = record.files, record.plan.table
     partitions = (
         EventPartition(
-            name=name_in(table, files.plan.spelled(one.values)),
+            name=name_in(table, files.plan.spelled(partition.values)),
             action="staged",
-            rows=one.rows,
-            files=len(one.keys),
-            bytes=one.bytes,
+            rows=partition.rows,
+            files=len(partition.keys),
+            bytes=partition.bytes,
         )
-        for one in files.partitions
+        for partition in files.partitions
     )
     return {
         "outcome": "staged",

@@ -48,13 +48,13 @@ class SmallFiles:
     @property
     def bytes(self) -> int:
         """Of the small files."""
-        return sum(one.size_bytes for one in self.files)
+        return sum(file.size_bytes for file in self.files)
 
     @property
     def names(self) -> frozenset[str]:
         """Of the small files, below the location."""
         prefix = Location.parse(self.partition.location).key
-        return frozenset(one.key.removeprefix(prefix) for one in self.files)
+        return frozenset(file.key.removeprefix(prefix) for file in self.files)
 
     @property
     def group_count(self) -> int:
@@ -63,7 +63,7 @@ class SmallFiles:
 
     def as_replaced(self) -> ReplacedLocation:
         """Return them as the publish compares them with what is there then."""
-        objects = (ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in self.files)
+        objects = (ReplacedObject(key=file.key, size_bytes=file.size_bytes, etag=file.etag) for file in self.files)
         return ReplacedLocation(
             location=self.partition.location, delete_after=datetime.now(UTC), objects=tuple(objects)
         )
@@ -84,20 +84,32 @@ class Compaction:
     @property
     def compacted(self) -> dict[PartitionValues, ReplacedLocation]:
         """The files of each partition that are written anew."""
-        return {one.partition.values: one.as_replaced() for one in self.chosen}
+        return {small_files.partition.values: small_files.as_replaced() for small_files in self.chosen}
 
     def _choose(self) -> tuple[SmallFiles, ...]:
         """List the partitions that are selected; where the metastore's figures say that files are few, nothing is."""
         opened, least = self._opened, self._options.min_files
         partitions = opened.metastore.get_all_partitions(opened.table)
         selected = self._scope()(partitions.keys())
-        found = [one for values, one in sorted(partitions.items()) if values in selected and _may_have(one, least)]
-        self._skipped = {one.values: why for one in found if (why := why_not_copied(opened.layout, one))}
-        listed = many(self._small_files, [one for one in found if one.values not in self._skipped])
-        enough = [one for one in listed if len(one.files) >= least and one.group_count < len(one.files)]
-        nested = {one.partition.values for one in enough if any("/" in name for name in one.names)}
+        found = [
+            partition
+            for values, partition in sorted(partitions.items())
+            if values in selected and _may_have(partition, least)
+        ]
+        self._skipped = {
+            partition.values: why for partition in found if (why := why_not_copied(opened.layout, partition))
+        }
+        listed = many(self._small_files, [partition for partition in found if partition.values not in self._skipped])
+        enough = [
+            small_files
+            for small_files in listed
+            if len(small_files.files) >= least and small_files.group_count < len(small_files.files)
+        ]
+        nested = {
+            small_files.partition.values for small_files in enough if any("/" in name for name in small_files.names)
+        }
         self._skipped |= dict.fromkeys(nested, "has files in directories of its own")
-        return tuple(one for one in enough if one.partition.values not in nested)
+        return tuple(small_files for small_files in enough if small_files.partition.values not in nested)
 
     def _scope(self) -> Scope:
         table, where = self._opened.table, self._options.where
@@ -106,7 +118,7 @@ class Compaction:
     def _small_files(self, partition: Partition) -> SmallFiles:
         target, location = self._options.target_file_bytes, Location.parse(partition.location)
         files = list(files_read_at(self._opened.store, self._opened.layout, location))
-        small = tuple(one for one in files if one.size_bytes < target * NEAR_ENOUGH)
+        small = tuple(file for file in files if file.size_bytes < target * NEAR_ENOUGH)
         return SmallFiles(partition=partition, files=small, file_count=len(files), target_file_bytes=target)
 
     def rows(self) -> tuple[DataFrame, WriteOptions]:
@@ -114,14 +126,14 @@ class Compaction:
         opened, options = self._opened, self._options
         partitions = [
             PastPartition(
-                values=one.partition.values,
-                name=shown_name(opened.table, one.partition.values),
-                location=one.partition.location,
-                files=len(one.files),
-                bytes=one.bytes,
-                only=one.names,
+                values=small_files.partition.values,
+                name=shown_name(opened.table, small_files.partition.values),
+                location=small_files.partition.location,
+                files=len(small_files.files),
+                bytes=small_files.bytes,
+                only=small_files.names,
             )
-            for one in self.chosen
+            for small_files in self.chosen
         ]
         subject = f"the small files of {opened.table.name} cannot be read any more"
         rows = open_gateway(self._spark).past_rows(opened, subject, partitions)
@@ -158,16 +170,18 @@ class Compaction:
     ) -> CompactReport:
         """Return what was done, or without a result what would be."""
         skipped = {**self._skipped, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
-        done = {one.values: one for one in result.partitions} if result else {}
+        done = {partition.values: partition for partition in result.partitions} if result else {}
         if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
-            empty = {one.partition.values for one in self.chosen} - done.keys() - skipped.keys()
+            empty = {small_files.partition.values for small_files in self.chosen} - done.keys() - skipped.keys()
             skipped |= dict.fromkeys(empty, "its small files hold no rows")
-        partitions = (self._partition(one, done.get(one.partition.values)) for one in self.chosen)
+        partitions = (
+            self._partition(small_files, done.get(small_files.partition.values)) for small_files in self.chosen
+        )
         return CompactReport(
             table=str(self._opened.table.name),
             version=result.version if result else None,
             write_id=result.write_id if result else "",
-            partitions=tuple(one for one in partitions if one.values not in skipped),
+            partitions=tuple(partition for partition in partitions if partition.values not in skipped),
             skipped={shown_name(self._opened.table, values): why for values, why in sorted(skipped.items())},
             checksum=self._checksum,
             notes=result.notes if result else (),
@@ -198,7 +212,9 @@ def _may_have(partition: Partition, min_files: int) -> bool:
 def spread(opened: OpenTable, rows: DataFrame, chosen: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
     """Bring rows together that go to one file: of a whole partition, or of a group of its files where it is large."""
     names = [column.name for column in opened.table.partition_columns]
-    several = {one.partition.values: one.group_count for one in chosen if one.group_count > 1}
+    several = {
+        small_files.partition.values: small_files.group_count for small_files in chosen if small_files.group_count > 1
+    }
     if names and not several:
         return rows, "hash"
     if not names:
@@ -217,9 +233,9 @@ def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column,
     The partition columns come last. They are text in some frames: what counts is the value of the column's type.
     """
     count = len(rows.columns) - len(partition_columns)
-    data = [_hashed(F.col(quoted(one.name)), one.dataType) for one in rows.schema.fields[:count]]
+    data = [_hashed(F.col(quoted(field.name)), field.dataType) for field in rows.schema.fields[:count]]
     names = zip(rows.columns[count:], partition_columns, strict=True)
-    where = [_hashed(_as_text(name, one.dataType), StringType()) for name, one in names]
+    where = [_hashed(_as_text(name, field.dataType), StringType()) for name, field in names]
     return (F.count(F.lit(1)).alias("rows"), F.sum(F.xxhash64(*data, *where).cast("decimal(38,0)")).alias("hashes"))
 
 
@@ -235,16 +251,16 @@ def _hashed(column: Column, kind: DataType, depth: int = 0) -> Column:
     if depth > DEEPEST:
         parts = [column.cast("string")]
     elif isinstance(kind, StructType):
-        parts = [_hashed(column.getField(one.name), one.dataType, depth + 1) for one in kind]
+        parts = [_hashed(column.getField(field.name), field.dataType, depth + 1) for field in kind]
     elif isinstance(kind, ArrayType):
         element = kind.elementType
-        parts = [F.transform(column, lambda one: _hashed(one, element, depth + 1)), F.size(column)]
+        parts = [F.transform(column, lambda item: _hashed(item, element, depth + 1)), F.size(column)]
     elif isinstance(kind, MapType):
         of_key, of_value = kind.keyType, kind.valueType
         entries = F.transform(
             F.map_entries(column),
-            lambda one: F.xxhash64(
-                _hashed(one.getField("key"), of_key, depth + 1), _hashed(one.getField("value"), of_value, depth + 1)
+            lambda pair: F.xxhash64(
+                _hashed(pair.getField("key"), of_key, depth + 1), _hashed(pair.getField("value"), of_value, depth + 1)
             ),
         )
         parts = [F.sort_array(entries), F.size(column)]

@@ -50,7 +50,9 @@ class Preview:
         opened.require_owner()
         state = opened.log.read_state()
         notes, refused = ((), ()) if state.ids or state.newest else self._first_write()
-        notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
+        notes += tuple(
+            f"version {version} is in doubt: a write that meets it resolves it first" for version in state.in_doubt
+        )
         based_on = self._planner.base(self._options.based_on, state)
         base_version = state.newest if based_on is None else based_on
         empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=base_version, notes=notes)
@@ -72,7 +74,11 @@ class Preview:
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
         counts, now = self._looked_up(df, rows)
-        held = {values: self._sizes(one) for values, one in now.items()} if self._mode is WriteMode.APPEND else {}
+        held = (
+            {values: self._sizes(partition) for values, partition in now.items()}
+            if self._mode is WriteMode.APPEND
+            else {}
+        )
         planned = self._partitions(counts, now, held)
         return replace(
             empty,
@@ -137,7 +143,7 @@ class Preview:
         beyond = self._scope(existing) - counts.keys()
         now = metastore.get_partitions(table, sorted({*counts, *beyond}))
         there = existing_values(self._opened.store, self._opened.layout, now)
-        return counts, {values: one for values, one in now.items() if values in there}
+        return counts, {values: partition for values, partition in now.items() if values in there}
 
     def _other_way(self, held: Mapping[PartitionValues, Sequence[int]]) -> Iterator[str]:
         """Say what the other way of an append would cost."""
@@ -193,7 +199,7 @@ class Preview:
         if why_not_copied(self._opened.layout, partition):
             return []
         found = files_read_at(self._opened.store, self._opened.layout, Location.parse(partition.location))
-        return [one.size_bytes for one in found]
+        return [file.size_bytes for file in found]
 
     def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
         """Name the partitions that an append would be refused for."""
@@ -220,23 +226,23 @@ class Preview:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
-        existing = [one.name for one in planned if one.replaced_location is not None]
+        existing = [partition.name for partition in planned if partition.replaced_location is not None]
         if self._mode is WriteMode.CREATE_PARTITIONS and existing:
             yield f"{counted(len(existing), 'partition')} already there: {few(existing, most=3)}"
-        copied, limit = sum(one.copied_bytes for one in planned), self._options.max_copied_bytes
+        copied, limit = sum(partition.copied_bytes for partition in planned), self._options.max_copied_bytes
         if limit is not None and copied > limit:
             yield (
                 f"{size(copied)} would have to be copied, above max_copied_bytes={limit}: partition more finely, or use"
                 " overwrite_partitions"
             )
-        selected = self._scope([one.values for one in planned])
-        outside = [one.name for one in planned if self._options.where and one.values not in selected]
+        selected = self._scope([partition.values for partition in planned])
+        outside = [partition.name for partition in planned if self._options.where and partition.values not in selected]
         if outside:
             yield (
                 f"the DataFrame has rows in {counted(len(outside), 'partition')} that"
                 f" where={self._options.where!r} does not select: {few(outside, most=3)}"
             )
-        if self._options.if_empty == "error" and not any(one.rows for one in planned):
+        if self._options.if_empty == "error" and not any(partition.rows for partition in planned):
             yield "the DataFrame has no rows, and if_empty='error'"
 
 

@@ -99,7 +99,7 @@ def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
 
 def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
     plan = files.plan
-    written = {plan.spelled(one.values): one for one in files.partitions}
+    written = {plan.spelled(partition.values): partition for partition in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def described(partition: EntryPartition) -> PartitionResult:
@@ -117,7 +117,7 @@ def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionRes
             copied_files=brought.files,
         )
 
-    return tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values)))
+    return tuple(map(described, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
 def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:

@@ -196,16 +196,16 @@ class RunningWrite:
         used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
         if not used:
             history = log.read_history() if OWN_WRITE_ID.fullmatch(self._plan.write_id) else log.read_recent()
-            is_named = any(self._is_named(one.entry) for one in history.records)
+            is_named = any(self._is_named(record.entry) for record in history.records)
             used = is_named or self._plan.write_id in history.claimed_ids
         if used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _is_named(self, entry: LogEntry) -> bool:
         """Whether an entry is of a write of this name, or deletes its files."""
-        deleted = (Location.parse(one.location) for one in entry.deletes)
+        deleted = (Location.parse(deletion.location) for deletion in entry.deletes)
         data = self._plan.data_location
-        return entry.write_id == self._plan.write_id or any(one.same_place(data) for one in deleted)
+        return entry.write_id == self._plan.write_id or any(location.same_place(data) for location in deleted)
 
     def stage(self, record: StagedRecord) -> None:
         """Hand the write over: it belongs to no process any more, and any process may publish or discard it.

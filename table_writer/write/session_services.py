@@ -92,7 +92,9 @@ class SessionServices(Services):
             # a bucket that is not there, or not open to us, fails now
             if new.location and opened.store.get(opened.layout.owner_key) is None:
                 every = (
-                    one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
+                    table_name
+                    for database in self.metastore.get_databases()
+                    for table_name in self.metastore.get_tables(database)
                 )
                 refuse_nested_roots(opened.store, opened.layout, draft, every)
                 refuse_marked_root(opened.store, opened.layout.root, draft)
@@ -166,7 +168,7 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     if not staged.partitions:
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
-    files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
+    files = open_gateway(spark).files(plan, schema).read([partition.values for partition in staged.partitions])
     count = len(schema) - len(opened.table.partition_columns)
 
     def shown(position: int, stored: StructField, field: StructField) -> Column | str:
@@ -193,7 +195,7 @@ def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles)
     The metastore knows it of partitions that this library wrote; only the others are read.
     """
     now = opened.metastore.get_partitions(opened.table, _replaced(opened, staged)).values()
-    counts = {one.values: _known_rows(opened, one) for one in now}
+    counts = {partition.values: _known_rows(opened, partition) for partition in now}
     known = sum(count for count in counts.values() if count is not None)
     unknown = [values for values, count in counts.items() if count is None]
     if not unknown:
@@ -207,7 +209,7 @@ def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:
     plan = staged.plan
     if plan.mode is WriteMode.APPEND:
         return []
-    named = {plan.spelled(one.values) for one in staged.partitions}
+    named = {plan.spelled(partition.values) for partition in staged.partitions}
     existing = opened.metastore.get_partition_names(opened.table.name)
     return sorted((named & set(existing)) | plan.scope(existing))
 

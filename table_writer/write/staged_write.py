@@ -125,7 +125,7 @@ class StagedWrite:
     def files(self) -> tuple[StagedFile, ...]:
         """Its files with their sizes; lists the store, one request for 1,000 files."""
         plan = self._record.plan
-        sizes = {one.key: one.size_bytes for one in self._opened.store.list(plan.data_location.key)}
+        sizes = {file.key: file.size_bytes for file in self._opened.store.list(plan.data_location.key)}
         root = plan.layout.root
         return tuple(
             StagedFile(

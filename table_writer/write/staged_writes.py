@@ -93,10 +93,10 @@ class StagedWrites:
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if found:
-            state = opened.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
+            state = opened.log.read_state(listed_after=min(staged.record.plan.base_version for staged in found))
             entries = [record.entry for record in opened.log.read_history(state).published]
-            published = {one for entry in entries for one in written_ids(opened.layout, entry)}
-            found = [one for one in found if one.record.plan.write_id not in published]
+            published = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
+            found = [staged for staged in found if staged.record.plan.write_id not in published]
         return tuple(found), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
@@ -124,7 +124,7 @@ class StagedWrites:
             raise
         self._require_publishable(record, with_spark=with_spark)
         found = require_as_staged(self._opened.store, record.files)
-        beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
+        beside = found.keys() - {key for partition in record.files.partitions for key in partition.keys}
         if beside:
             raise StorageError(
                 f"{counted(len(beside), 'file')} of another origin among its files, such as {min(beside)}: it would not"
@@ -228,7 +228,7 @@ class StagedWrites:
         if registered is not None:
             raise self._refusal(write_id, "is still being written, and not staged yet")
         history = self._opened.log.read_history()
-        newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
+        newest = next((record for record in reversed(history.records) if record.entry.write_id == write_id), None)
         own = history.publication(write_id) or newest
         if own is not None:
             outcome = own.outcome.value if own.outcome else "in doubt"

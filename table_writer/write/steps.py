@@ -276,7 +276,7 @@ class Steps:
     def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
         """Let this session look again, and a streaming query's, which remembers by itself where tables were."""
         sessions = (self._spark,) if session is self._spark else (self._spark, session)
-        return tuple(note for one in sessions for note in open_gateway(one).refresh(opened.table, write_id))
+        return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
 
     @contextmanager
     def _forgetting(self, opened: OpenTable, planned: Planned) -> Iterator[None]:
@@ -359,6 +359,6 @@ def _recorded(staged: WrittenFiles, opened: OpenTable) -> WrittenFiles:
     if not plan.where:
         return staged
     known = frozenset(opened.metastore.get_partition_names(plan.table.name))
-    known |= {one.values for one in staged.partitions}
+    known |= {partition.values for partition in staged.partitions}
     scope = RecordedScope(known, plan.scope(known), plan.where, str(plan.table.name), plan.write_id)
     return replace(staged, plan=replace(plan, scope=scope))
