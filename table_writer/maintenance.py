@@ -37,9 +37,9 @@ from table_writer.display.versions import (
     partition_states,
     small_files_notes,
     summaries,
-    summarised,
     upload_details,
     vacuum_report,
+    version_summary,
 )
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
@@ -176,7 +176,7 @@ class Maintenance:
             )
         return VersionReport(
             table=str(opened.table.name),
-            summary=summarised(record, opened.layout),
+            summary=version_summary(record, opened.layout),
             partitions=partition_details(opened.table, opened.layout, record.switched, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )

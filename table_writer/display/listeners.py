@@ -35,8 +35,8 @@ def showing(
 
     Where Spark has a bar, it draws it in the same line of a terminal.
     """
-    told = listener(choice, spark_has_bar=spark_has_bar)
-    return reported(WriteProgress(told, table=table, mode=mode, write_id=write_id))
+    progress_listener = listener(choice, spark_has_bar=spark_has_bar)
+    return reported(WriteProgress(progress_listener, table=table, mode=mode, write_id=write_id))
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:

@@ -14,7 +14,9 @@ OK: Final = "ok"
 IN_DOUBT: Final = "in doubt"
 BEHIND: Final = "behind"
 FAILED: Final = "failed"
-SAY_NOTHING: Final = frozenset({"table", "dry_run", "kept", "missing"})  # attributes of reports on idle tables, too
+FIELDS_OF_IDLE_TABLES: Final = frozenset(
+    {"table", "dry_run", "kept", "missing"}
+)  # attributes of reports on idle tables, too
 INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 NOT_BEGUN: Final = "interrupted before its turn"
 
@@ -112,13 +114,13 @@ class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
             f"{healths.count(health)} {health}" for health in (FAILED, BEHIND, IN_DOUBT, OK) if health in healths
         )
         free = size(sum(status.free_bytes or 0 for status in self.tables))
-        found = counted(len(self.tables), "table")
-        return f": {found}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
+        tables = counted(len(self.tables), "table")
+        return f": {tables}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
 
     def _lines(self) -> Iterator[str]:
         for status in self._worst_first:
             if status.error is not None:
-                yield f"FAILED: {_named(status.table, status.error['message'])}"
+                yield f"FAILED: {_message_with_table(status.table, status.error['message'])}"
             elif status.health != OK:
                 yield f"{status.table}: `table-writer recover {status.table}` resolves what is {status.health}"
         if self.others_count:
@@ -143,18 +145,18 @@ class TableResult(Generic[OneReport]):
     @property
     def _is_eventful(self) -> bool:
         """Whether the report says more than that nothing had to be done."""
-        named = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
-        return any(getattr(self.report, name) for name in named if name not in SAY_NOTHING)
+        names = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
+        return any(getattr(self.report, name) for name in names if name not in FIELDS_OF_IDLE_TABLES)
 
 
-def _what(result: TableResult[Any]) -> str:
+def _result_text(result: TableResult[Any]) -> str:
     if result.error is not None or result.report is None:
         return "" if result.error is None else error_facts(result.error)["code"]
-    said = result.report.to_text().partition("\n")[0].removeprefix(f"{result.report.table}: ")
-    return "-" if result.outcome == "nothing to do" else str(said)
+    headline = result.report.to_text().partition("\n")[0].removeprefix(f"{result.report.table}: ")
+    return "-" if result.outcome == "nothing to do" else str(headline)
 
 
-RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _what}
+RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _result_text}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -186,12 +188,12 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
         return {
             "format": REPORT_FORMAT,
             "table": self.table,
-            "results": [self._plain(result) for result in self.results],
+            "results": [self._result_fields(result) for result in self.results],
             "others_count": self.others_count,
         }
 
     @staticmethod
-    def _plain(result: TableResult[OneReport]) -> dict[str, Any]:
+    def _result_fields(result: TableResult[OneReport]) -> dict[str, Any]:
         return {
             "table": result.table,
             "error": None if result.error is None else error_facts(result.error),
@@ -206,7 +208,7 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
     def _lines(self) -> Iterator[str]:
         for result in self._worst_first:
             if result.error is not None:
-                yield f"FAILED: {_named(result.table, error_facts(result.error)['message'])}"
+                yield f"FAILED: {_message_with_table(result.table, error_facts(result.error)['message'])}"
             elif result.report is not None:
                 for line in result.report._lines():  # noqa: SLF001  # a report, too
                     failure = line.removeprefix("FAILED: ")
@@ -241,6 +243,6 @@ class ManyInterruptedError(KeyboardInterrupt):
         self.report = report
 
 
-def _named(table: str, message: str) -> str:
+def _message_with_table(table: str, message: str) -> str:
     """Return a message that names its table."""
     return message if table in message else f"{table}: {printable(message)}"

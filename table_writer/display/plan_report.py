@@ -159,11 +159,16 @@ class PlanReport(
         yield from (f"note: {note}" for note in self.notes)
 
     def _headline(self) -> str:
-        named = {"add": self.added, "replace": self.replaced, "append to": self.appended, "empty": self.emptied}
-        parts = [f"{verb} {len(partitions):,}" for verb, partitions in named.items() if partitions]
-        last = "partition" if parts and parts[-1].endswith(" 1") else "partitions"
-        what = f"{', '.join(parts)} {last}, {counted(self.rows, 'row')}" if parts else "change nothing"
-        moved = f", {counted(self.copied_files, 'file')} ({size(self.copied_bytes)}) copied"
-        copied = moved if self.copied_files else ""
+        partitions_by_verb = {
+            "add": self.added,
+            "replace": self.replaced,
+            "append to": self.appended,
+            "empty": self.emptied,
+        }
+        parts = [f"{verb} {len(partitions):,}" for verb, partitions in partitions_by_verb.items() if partitions]
+        noun = "partition" if parts and parts[-1].endswith(" 1") else "partitions"
+        change = f"{', '.join(parts)} {noun}, {counted(self.rows, 'row')}" if parts else "change nothing"
+        copies = f", {counted(self.copied_files, 'file')} ({size(self.copied_bytes)}) copied"
+        copied_text = copies if self.copied_files else ""
         fails = "" if self.ok else "would FAIL; it "
-        return f": {self.mode} on version {self.base_version} {fails}would {what}{copied}"
+        return f": {self.mode} on version {self.base_version} {fails}would {change}{copied_text}"

@@ -63,18 +63,18 @@ class Grid:
     def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
         """Return a table with a row for each item."""
         shows = [attrgetter(column) if isinstance(column, str) else column for column in columns.values()]
-        rows = tuple(tuple(_spelled(show(item)) for show in shows) for item in items)
+        rows = tuple(tuple(_cell_text(show(item)) for show in shows) for item in items)
         return cls(title=title, headings=tuple(columns), rows=rows)
 
     @property
-    def shown(self) -> tuple[tuple[str, ...], ...]:
+    def shown_rows(self) -> tuple[tuple[str, ...], ...]:
         """The first rows."""
         return self.rows[: self.shown_count]
 
     @property
-    def left_out(self) -> tuple[str, ...]:
+    def hidden_rows_line(self) -> tuple[str, ...]:
         """A line on the other rows, if there are any."""
-        hidden = len(self.rows) - len(self.shown)
+        hidden = len(self.rows) - len(self.shown_rows)
         return (f"… and {hidden:,} more",) if hidden else ()
 
 
@@ -110,7 +110,7 @@ def summary_text(summary: Summary) -> str:
     return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
 
 
-def _spelled(value: object) -> str:
+def _cell_text(value: object) -> str:
     """Spell a value: what is not known as ``?``, a number with commas, a time to the second."""
     if value is None:
         return "?"
@@ -120,16 +120,16 @@ def _spelled(value: object) -> str:
 
 
 def _grid_lines(grid: Grid) -> list[str]:
-    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown)]
+    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown_rows)]
     widths = [min(max(map(_width, column)), MAX_PADDED_WIDTH) for column in zip(*table, strict=True)]
-    right = [heading in grid.figures for heading in grid.headings]
-    aligned = ("  ".join(map(_padded, row, widths, right)).rstrip() for row in table)
-    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.left_out]
+    right_sides = [heading in grid.figures for heading in grid.headings]
+    aligned = ("  ".join(map(_padded, row, widths, right_sides)).rstrip() for row in table)
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.hidden_rows_line]
 
 
-def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
+def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
     blanks = " " * (width - _width(cell))
-    return blanks + cell if right else cell + blanks
+    return blanks + cell if is_right else cell + blanks
 
 
 def _width(text: str) -> int:
@@ -139,7 +139,7 @@ def _width(text: str) -> int:
     )
 
 
-def who(row: Any) -> str:
+def writer_name(row: Any) -> str:
     """Return the column that says who wrote."""
     return f"{row.user}@{row.host}"
 
@@ -188,7 +188,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
-        return {"format": REPORT_FORMAT, **_plain(self)}
+        return {"format": REPORT_FORMAT, **_plain_value(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
@@ -223,9 +223,9 @@ class Report:
     def _lines(self) -> Iterable[str]:
         """Return what stands below all tables."""
         for form, name in self.LINES.items():
-            shown = getattr(self, name)
+            items = getattr(self, name)
             yield from (
-                form.format(*fields) for fields in (shown.items() if isinstance(shown, Mapping) else zip(shown))
+                form.format(*fields) for fields in (items.items() if isinstance(items, Mapping) else zip(items))
             )
 
 
@@ -281,15 +281,15 @@ def _shortened(summary: Summary) -> Summary:
     return dataclasses.replace(summary, lines=(*summary.lines[:SHOWN_LINES], f"… and {hidden:,} more lines"))
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return what JSON has: numbers that it would round are text, and so are dates."""
     if dataclasses.is_dataclass(value):
         names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: _plain_value(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, date):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
@@ -297,8 +297,8 @@ def _plain(value: Any) -> Any:
 
 def summary_html(summary: Summary) -> str:
     """Render for notebooks: readable in light and dark, no script, no network."""
-    subject, rest = summary.subject, summary.headline.removeprefix(summary.subject)
-    head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(rest)}</p>'
+    subject, headline = summary.subject, summary.headline.removeprefix(summary.subject)
+    head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(headline)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
     return f'<div class="table-writer {IGNORED_BY_MATH}"><style>{STYLE}</style>{"".join(parts)}</div>'
 
@@ -312,15 +312,17 @@ def _grid(grid: Grid) -> str:
 
     shows = [state if heading in grid.states else _cell for heading in grid.headings]
     head = _row("th", map(_cell, grid.headings), sides)
-    body = "".join(_row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown)
+    body = "".join(
+        _row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown_rows
+    )
     table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
     scrolling = f'<div class="tw-scroll" tabindex="0">{table}</div>'  # tabindex: the keyboard can scroll it too
-    return scrolling + "".join(map(_line, grid.left_out))
+    return scrolling + "".join(map(_line, grid.hidden_rows_line))
 
 
 def _row(tag: str, cells: Iterable[str], sides: Sequence[str]) -> str:
-    shown = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
-    return f"<tr>{''.join(shown)}</tr>"
+    cells_html = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
+    return f"<tr>{''.join(cells_html)}</tr>"
 
 
 def _cell(text: str) -> str:

@@ -18,7 +18,7 @@ from table_writer.display.report import (
     size,
     size_of,
     tags_line,
-    who,
+    writer_name,
 )
 from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import counted, needs_extra, printable
@@ -184,28 +184,28 @@ TAKEN_BACK: Final = "rolled back"
 
 
 def _changes(version: VersionSummary) -> str:
-    named = {
+    counts = {
         "+": version.added_count,
         "~": version.replaced_count,
         ">": version.appended_count,
         "=": version.compacted_count,
         "-": version.dropped_count,
     }
-    return " ".join(f"{sign}{count}" for sign, count in named.items() if count) or "-"
+    return " ".join(f"{sign}{count}" for sign, count in counts.items() if count) or "-"
 
 
 def _state(version: VersionSummary) -> str:
     """Return how a version ended, and whether a rollback has taken it back since."""
     if version.state != LIVE or not version.rolled_back_count:
         return version.state
-    changed = (
+    changed_count = (
         version.added_count
         + version.replaced_count
         + version.appended_count
         + version.compacted_count
         + version.dropped_count
     )
-    return TAKEN_BACK if version.rolled_back_count >= changed else f"partly {TAKEN_BACK}"
+    return TAKEN_BACK if version.rolled_back_count >= changed_count else f"partly {TAKEN_BACK}"
 
 
 PARTITIONS: Final = columns_of_partitions("change")
@@ -222,7 +222,7 @@ HISTORY_COLUMNS: Final[Columns] = {
     "state": _state,
     "when (UTC)": "created_at",
     "what": lambda version: version.mode if version.settles is None else f"recover {version.settles}",
-    "who": who,
+    "who": writer_name,
     "partitions": _changes,
     "rows": "rows",
     "size": size_of,
@@ -297,12 +297,12 @@ class VersionReport(
         return check_grids(self.checks)
 
     def _lines(self) -> Iterator[str]:
-        one = self.summary
-        yield f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield f"by {who(one)} {one.application_id}"
-        yield from (f"{name}={value}" for name, value in one.tags.items())
-        if one.idempotency_key:
-            yield f"idempotency key {one.idempotency_key}"
+        version = self.summary
+        yield f"write_id {version.write_id}, {version.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"by {writer_name(version)} {version.application_id}"
+        yield from (f"{name}={value}" for name, value in version.tags.items())
+        if version.idempotency_key:
+            yield f"idempotency key {version.idempotency_key}"
         yield from (f"deletes {location}" for location in self.deletes)
 
 
@@ -344,16 +344,16 @@ class RecoverReport(
         return sorted(self.settled.items())
 
     def _headline(self) -> str:
-        resolved, corrected, lost = (
+        resolved, corrected, given_up = (
             ("to resolve", "to correct", "to give up as lost")
             if self.dry_run
             else ("resolved", "corrected", "given up as lost")
         )
-        done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
+        is_anything_done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
         versions, partitions = counted(len(self.settled), "version"), counted(len(self.put_right), "partition")
         counts = f"{versions} {resolved}, {partitions} {corrected}"
-        more = f", {counted(len(self.lost), 'version')} {lost}" if self.lost else ""
-        return f": {counts if done else 'nothing is in doubt'}{more}"
+        lost_versions = f", {counted(len(self.lost), 'version')} {given_up}" if self.lost else ""
+        return f": {counts if is_anything_done else 'nothing is in doubt'}{lost_versions}"
 
     def _lines(self) -> Iterator[str]:
         corrected = "to correct" if self.dry_run else "corrected"
@@ -378,9 +378,9 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
     def _headline(self) -> str:
         if not self.partitions:
             return f": already as it was at version {self.to_version}, nothing to do"
-        what = "would be put back" if self.dry_run else "put back"
-        own = f" (as version {self.version})" if self.version else ""
-        return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
+        verb = "would be put back" if self.dry_run else "put back"
+        own_version = f" (as version {self.version})" if self.version else ""
+        return f": {counted(len(self.partitions), 'partition')} {verb} to version {self.to_version}{own_version}"
 
 
 PRESENT_COLUMNS: Final[Columns] = {
@@ -476,12 +476,12 @@ class VacuumReport(
         return sum(path.bytes for path in self.deleted)
 
     def _headline(self) -> str:
-        freed, aborted, trimmed = (
+        free_verb, aborted, trimmed = (
             ("would free", "to abort", "to trim") if self.dry_run else ("freed", "aborted", "trimmed")
         )
         objects = counted(sum(len(path.keys) for path in self.deleted), "object")
         return (
-            f": {freed} {size(self.bytes_freed)} in {objects} of {counted(len(self.deleted), 'location')};"
+            f": {free_verb} {size(self.bytes_freed)} in {objects} of {counted(len(self.deleted), 'location')};"
             f" {counted(len(self.aborted), 'upload')} {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
         )
 
@@ -518,8 +518,8 @@ class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILU
 
     def _headline(self) -> str:
         files = counted(sum(len(path.keys) for path in self.deleted), "file")
-        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files} of dead writes deleted"
-        return f": {counted(len(self.uploads), 'pending upload')}{done}"
+        changes = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files} of dead writes deleted"
+        return f": {counted(len(self.uploads), 'pending upload')}{changes}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -582,19 +582,27 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
     actions = sorted({_action(version) for version in versions})
-    for how, what, group in _groups(versions):
+    for outcome, action, group in _groups(versions):
         times: list[Any] = [version.created_at for version in group]
         rows = [version.rows or 0 for version in group]
-        colour = f"C{actions.index(what)}"  # of the style that is in use
-        face = colour if how == LIVE else "none"
-        label = what if how == LIVE else f"{what}, {how}"
+        colour = f"C{actions.index(action)}"  # of the style that is in use
+        face = colour if outcome == LIVE else "none"
+        label = action if outcome == LIVE else f"{action}, {outcome}"
         axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
         axes.scatter(
-            times, rows, s=point, marker=MARKERS[how], edgecolors=colour, facecolors=face, label=label, zorder=3
+            times, rows, s=point, marker=MARKERS[outcome], edgecolors=colour, facecolors=face, label=label, zorder=3
         )
-    unknown: list[Any] = [version.created_at for version in versions if version.rows is None]
-    if unknown:
-        axes.scatter(unknown, [0] * len(unknown), marker="$?$", s=60, color="0.5", label="rows not known", zorder=4)
+    uncounted_times: list[Any] = [version.created_at for version in versions if version.rows is None]
+    if uncounted_times:
+        axes.scatter(
+            uncounted_times,
+            [0] * len(uncounted_times),
+            marker="$?$",
+            s=60,
+            color="0.5",
+            label="rows not known",
+            zorder=4,
+        )
     if versions:
         ends: Any = min(version.created_at for version in versions), max(version.created_at for version in versions)
         edge = (ends[1] - ends[0]) * 0.03 or EDGE
@@ -607,7 +615,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     axes.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
     axes.set_ylim(0, 1.08 * max((version.rows or 0 for version in versions), default=0) or 1)
     axes.set(xlabel="written at (UTC)", ylabel="rows")
-    axes.set_title(f"{_cut(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
+    axes.set_title(f"{_shortened_name(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
     axes.spines[["top", "right"]].set_visible(False)
     if is_own and versions:  # beside the labels of both axes; a figure that is the caller's keeps its layout
         plt.gcf().legend(loc="outside right upper", frameon=False)
@@ -618,13 +626,15 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
 
 def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
     """Draw the size of the table after each version, on an axis of its own; a gap where nobody knows it."""
-    ended = sorted((version for version in versions if version.state == LIVE), key=lambda version: version.version)
-    if all(version.table_bytes is None for version in ended):
+    published_versions = sorted(
+        (version for version in versions if version.state == LIVE), key=lambda version: version.version
+    )
+    if all(version.table_bytes is None for version in published_versions):
         return
     sizes = axes.twinx()
-    times: list[Any] = [version.created_at for version in ended]
-    known = [math.nan if version.table_bytes is None else version.table_bytes for version in ended]
-    sizes.step(times, known, where="post", color="0.5", linewidth=1, label="table size")
+    times: list[Any] = [version.created_at for version in published_versions]
+    table_sizes = [math.nan if version.table_bytes is None else version.table_bytes for version in published_versions]
+    sizes.step(times, table_sizes, where="post", color="0.5", linewidth=1, label="table size")
     sizes.yaxis.set_major_formatter(lambda value, _: size(max(value, 0)))
     sizes.set(ylabel="table size")
     sizes.set_ylim(bottom=0)
@@ -635,25 +645,25 @@ def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[Ver
     """Return how versions ended and what they did, with the versions; what readers have seen first."""
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
     for version in versions:
-        how = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
-        groups.setdefault((how, _action(version)), []).append(version)
-    ordered = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
-    return [(*group, groups[group]) for group in ordered]
+        outcome = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
+        groups.setdefault((outcome, _action(version)), []).append(version)
+    keys = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
+    return [(*group, groups[group]) for group in keys]
 
 
 def _action(version: VersionSummary) -> str:
     """Writes by their mode, which is one of ours unless the entry was forged; all else by what it is."""
-    return _cut(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
+    return _shortened_name(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
 
 
-def _cut(text: str) -> str:
+def _shortened_name(text: str) -> str:
     """Keep what fits; the report has the whole of it."""
-    shown = printable(text)
-    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
+    name = printable(text)
+    return name if len(name) <= SHOWN_CHARACTERS else f"{name[: SHOWN_CHARACTERS - 1]}…"
 
 
 def _numbers(versions: Sequence[VersionSummary]) -> str:
     if not versions:
         return "no version yet"
-    first, last = min(version.version for version in versions), max(version.version for version in versions)
-    return f"version {first}" if first == last else f"versions {first} to {last}"
+    oldest, newest = min(version.version for version in versions), max(version.version for version in versions)
+    return f"version {oldest}" if oldest == newest else f"versions {oldest} to {newest}"

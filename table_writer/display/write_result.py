@@ -112,14 +112,16 @@ class WriteResult(
             return f": nothing to write, nothing changed ({self.mode})"
         if self.repeated:
             return f": published before as version {self.version}, nothing changed ({self.mode})"
-        changed = ((self.appended, "appended"), (self.emptied, "emptied"))
-        more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
-        moved = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
-        copied = moved if self.copied_files else ""
+        partitions_by_action = ((self.appended, "appended"), (self.emptied, "emptied"))
+        other_changes = "".join(
+            f", {len(partitions)} {action}" for partitions, action in partitions_by_action if partitions
+        )
+        copies = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
+        copied_text = copies if self.copied_files else ""
+        volume = f"{counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{copied_text}"
         return (
             f" version {self.version}: {counted(len(self.added), 'partition')} added, {len(self.replaced)} replaced"
-            f"{more}, {counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{copied}"
-            f" ({self.mode})"
+            f"{other_changes}, {volume} ({self.mode})"
         )
 
     def _grids(self) -> tuple[Grid, ...]:
@@ -166,11 +168,11 @@ def checks_in_short(results: Sequence[CheckResult]) -> str:
     """Say in some words how all checks of a write ended; ``-`` where there were none."""
     if not results:
         return "-"
-    failed = [result for result in results if not result.passed]
-    if not failed:
+    failed_results = [result for result in results if not result.passed]
+    if not failed_results:
         return f"{counted(len(results), 'check')} passed"
-    severities = ", ".join(sorted({result.severity for result in failed}))
-    return f"{len(failed):,} of {len(results):,} failed ({severities})"
+    severities = ", ".join(sorted({result.severity for result in failed_results}))
+    return f"{len(failed_results):,} of {len(results):,} failed ({severities})"
 
 
 CHECKS: Final[Columns] = {
@@ -184,9 +186,11 @@ CHECKS: Final[Columns] = {
 
 def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
     """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
-    ordered = sorted(results, key=lambda result: (result.passed, not result.stops))  # stable: else in their order
-    checks = Grid.of(CHECKS, ordered, title="checks")
-    return (checks, *(_examples(result) for result in ordered if result.examples))
+    results_in_order = sorted(
+        results, key=lambda result: (result.passed, not result.stops)
+    )  # stable: else in their order
+    checks = Grid.of(CHECKS, results_in_order, title="checks")
+    return (checks, *(_examples(result) for result in results_in_order if result.examples))
 
 
 def _examples(result: CheckResult) -> Grid:
@@ -293,9 +297,9 @@ class CompactReport(
     def _headline(self) -> str:
         if not self.partitions:
             return ": nothing to compact" if self.version is None else f": version {self.version} changes nothing"
-        what = f"{counted(len(self.partitions), 'partition')} in {counted(self.files_after, 'file')}"
+        compacted = f"{counted(len(self.partitions), 'partition')} in {counted(self.files_after, 'file')}"
         instead = f"instead of {self.files_before:,}"
         if self.dry_run:
-            return f": would have {what} {instead}"
+            return f": would have {compacted} {instead}"
         rows = counted(sum(partition.rows or 0 for partition in self.partitions), "row")
-        return f": version {self.version} has {what} {instead}, the same {rows}"
+        return f": version {self.version} has {compacted} {instead}, the same {rows}"

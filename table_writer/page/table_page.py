@@ -131,11 +131,11 @@ def _digest(text: str) -> str:
 def _top(page: TableFacts) -> str:
     sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
     since = "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"
-    there = [partition for partition in page.partitions if partition.location is not None]
-    unknown = sum(partition.rows is None for partition in there)
-    is_known = not there or unknown < len(there)
+    partitions = [partition for partition in page.partitions if partition.location is not None]
+    unknown_count = sum(partition.rows is None for partition in partitions)
+    is_known = not partitions or unknown_count < len(partitions)
     rows = [f"{page.rows:,}"] if is_known else []
-    rows += [f"{counted(unknown, 'partition')} not counted"] if unknown else []
+    rows += [f"{counted(unknown_count, 'partition')} not counted"] if unknown_count else []
     free = None if page.vacuum is None else page.vacuum.bytes_freed
     tiles = (
         (
@@ -143,12 +143,12 @@ def _top(page: TableFacts) -> str:
             f"{page.version:,}" if page.version else "-",
             since if page.version else "nothing written yet",
         ),
-        ("Rows", short(page.rows) if is_known else "?", "; ".join(rows)),
+        ("Rows", short_count(page.rows) if is_known else "?", "; ".join(rows)),
         ("Size", size(page.bytes) if is_known else "?", f"in {counted(page.files, 'file')}" if is_known else ""),
         (
             "Partitions",
             f"{page.partition_count:,}",
-            f"{sum(partition.has_small_files for partition in there):,} with many small files",
+            f"{sum(partition.has_small_files for partition in partitions):,} with many small files",
         ),
         (
             "A vacuum frees",
@@ -156,7 +156,7 @@ def _top(page: TableFacts) -> str:
             f"{size(sum(age_group.bytes for age_group in page.left))} left by readers",
         ),
     )
-    shown = "".join(
+    tiles_html = "".join(
         f"<div><dt>{label}</dt><dd>{html_text(figure)}<small>{html_text(more)}</small></dd></div>"
         for label, figure, more in tiles
     )
@@ -164,11 +164,11 @@ def _top(page: TableFacts) -> str:
         f'<header class="tw-top"><h1><bdi>{html_text(page.table)}</bdi> '
         f'<span class="tw-chip tw-{sign}">{html_text(page.health)}</span></h1>'
         f"<p>{html_text(page.location)}</p></header>"
-        f'<dl class="tw-tiles">{shown}</dl>{_troubles(page)}'
+        f'<dl class="tw-tiles">{tiles_html}</dl>{_troubles(page)}'
     )
 
 
-def short(count: int) -> str:
+def short_count(count: int) -> str:
     """Spell a large number of rows in a word.
 
     Examples
@@ -186,13 +186,13 @@ def _troubles(page: TableFacts) -> str:
         kind = "note" if trouble.health == OK else "doubt" if trouble.health == "in doubt" else "bad"
         return f'<li class="tw-{kind}">{html_text(trouble.message)}{advice}</li>'
 
-    shown = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
-    shown += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
-    more = len(page.troubles) - MOST_TROUBLES
-    shown += [f'<li class="tw-note">&hellip; and {more:,} more</li>'] if more > 0 else []
+    items = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
+    items += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
+    hidden_count = len(page.troubles) - MOST_TROUBLES
+    items += [f'<li class="tw-note">&hellip; and {hidden_count:,} more</li>'] if hidden_count > 0 else []
     if page.healthy:
-        shown.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
-    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(shown)}</ul></section>'
+        items.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
+    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(items)}</ul></section>'
 
 
 def _tables(page: TableFacts) -> str:
@@ -201,12 +201,12 @@ def _tables(page: TableFacts) -> str:
         page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
     )
     columns = VERSIONS if any(version.tags for version in versions) else HISTORY_COLUMNS
-    deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
-    kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
+    deleted_paths = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
+    kept_count = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
     is_amiss = any(partition.state in AMISS for partition in partitions)
     order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
-    shown = (
+    sections = (
         _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
         + _table(columns, versions, VERSION_KEYS),
         _section("partitions", "Partitions", partitions, MOST_PARTITIONS, order)
@@ -215,21 +215,27 @@ def _tables(page: TableFacts) -> str:
             "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
         )
         + _check_table(page.checks[:MOST_CHECKS]),
-        _section("vacuum", "What a vacuum would delete", deleted, MOST_LOCATIONS, f"largest first; {kept} would stay")
-        + _table(DELETED, deleted[:MOST_LOCATIONS], DELETED_KEYS),
+        _section(
+            "vacuum",
+            "What a vacuum would delete",
+            deleted_paths,
+            MOST_LOCATIONS,
+            f"largest first; {kept_count} would stay",
+        )
+        + _table(DELETED, deleted_paths[:MOST_LOCATIONS], DELETED_KEYS),
         _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
         + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
     )
-    items = (page.versions, partitions, page.checks, deleted, page.at_work)
-    there = (f"{section}</div></section>" for section, rows in zip(shown, items, strict=True) if rows)
-    return f'<div id="tables" tabindex="-1">{"".join(there)}</div>'
+    items = (page.versions, partitions, page.checks, deleted_paths, page.at_work)
+    filled_sections = (f"{section}</div></section>" for section, rows in zip(sections, items, strict=True) if rows)
+    return f'<div id="tables" tabindex="-1">{"".join(filled_sections)}</div>'
 
 
-def _section(name: str, title: str, items: Sequence[object], most: int, said: str) -> str:
-    part = f"All {len(items):,}" if len(items) <= most else f"{most:,} of {len(items):,}"
+def _section(name: str, title: str, items: Sequence[object], most_items: int, order: str) -> str:
+    count = f"All {len(items):,}" if len(items) <= most_items else f"{most_items:,} of {len(items):,}"
     return (
         f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
-        f"<p>{html_text(f'{part}, {said}')}</p>"
+        f"<p>{html_text(f'{count}, {order}')}</p>"
         f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
     )
 
@@ -241,7 +247,7 @@ def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
     rows = (
         "".join(
             _cell(
-                _shown(cell, heading in USUAL_STATES),
+                _cell_html(cell, heading in USUAL_STATES),
                 heading in figures,
                 keys[heading](item) if heading in keys else None,
             )
@@ -249,61 +255,61 @@ def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
         )
         for row, item in zip(grid.rows, items, strict=True)
     )
-    return _whole(grid.headings, figures, rows)
+    return _table_html(grid.headings, figures, rows)
 
 
 def _check_table(checks: Sequence[CheckRuns]) -> str:
     rows = (
-        _cell(_shown(check.name))
-        + _cell(_shown(check.outcomes[-1][1], is_state=True))
+        _cell(_cell_html(check.name))
+        + _cell(_cell_html(check.outcomes[-1][1], is_state=True))
         + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
         + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
-        + _cell(_shown(check.message))
+        + _cell(_cell_html(check.message))
         for check in checks
     )
-    return _whole(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
+    return _table_html(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
 
 
-def _whole(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
+def _table_html(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
     kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
     head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(shown: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
-    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{shown}</td>"
+def _cell(content: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
+    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{content}</td>"
 
 
-def _shown(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
+def _cell_html(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
     if is_state and text:
         return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
     return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
 
 
 def _foot(page: TableFacts) -> str:
-    more = (
+    hint = (
         ""
         if not page.version
         else f"; <code>table-writer show {html_text(page.table)} {page.version}</code> has one version in full"
     )
     return (
         f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of"
-        f" the log up to version {page.version:,}. Ages are of that moment{more}.</footer>"
+        f" the log up to version {page.version:,}. Ages are of that moment{hint}.</footer>"
     )
 
 
 def _replace(target: Path, text: str) -> None:
     """Write a file beside it, which nobody else can have laid there, and put it in its place; it keeps its mode."""
-    beside = target.with_name(f".table_writer-{token_hex(8)}.html")
+    temporary = target.with_name(f".table_writer-{token_hex(8)}.html")
     try:
-        with beside.open("x", encoding="ascii") as file:
+        with temporary.open("x", encoding="ascii") as file:
             file.write(text)
         if target.exists():
-            shutil.copymode(target, beside)
-        beside.replace(target)
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
