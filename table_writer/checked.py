@@ -75,7 +75,7 @@ def require_age(name: str, age: timedelta) -> None:
         raise InvalidInputError(f"{name}={age}: expected a span that is not negative, and of 100 years at most")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return what somebody may have meant, as the end of a sentence; empty if nothing is near.
 
     Examples
@@ -83,11 +83,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("retentions", ["root", "retention"])
     '; did you mean retention?'
     """
-    question = did_you_mean(name, known)
+    question = did_you_mean(name, known_names)
     return f"; {question}" if question else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """Ask for the nearest known name; for one that does more harm only after a slip of a letter or two, and last.
 
     Names may be spelled as options are.
@@ -97,20 +97,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("restor", ["restore", "report"]), did_you_mean("--before", ["--force"])
     ('did you mean report or restore?', '')
     """
-    plain = {name.lstrip("-").replace("-", "_"): name for name in known}  # two dashes make short options alike
+    # without their dashes: two of them make short options alike
+    plain_names = {name.lstrip("-").replace("-", "_"): name for name in known_names}
     word = name.lstrip("-").replace("-", "_")
-    harmless = get_close_matches(word, [name for name in plain if name not in HARMFUL], n=1)
-    harmful = get_close_matches(word, [name for name in plain if name in HARMFUL], n=1, cutoff=SLIP)
-    found = [plain[name] for name in (*harmless, *harmful)]
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    harmless = get_close_matches(word, [name for name in plain_names if name not in HARMFUL], n=1)
+    harmful = get_close_matches(word, [name for name in plain_names if name in HARMFUL], n=1, cutoff=SLIP)
+    suggestions = [plain_names[name] for name in (*harmless, *harmful)]
+    return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset()) -> Callable[..., Any]:
     require = _Arguments(function, secret)
 
-    def call(*given: Any, **named: Any) -> Any:
-        require(given, named)
-        return function(*given, **named)
+    def call(*positional: Any, **keywords: Any) -> Any:
+        require(positional, keywords)
+        return function(*positional, **keywords)
 
     # with the globals of the function's own module, by which doctest tells whose function it is
     return wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
@@ -124,16 +125,16 @@ class _Arguments:
         self._secret = secret
         self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]  # what callers have called
 
-    def __call__(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def __call__(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Raise what is wrong with a call."""
-        for name in named:
-            if name not in self._known:
-                meant, takes = nearest(name, self._known) or ".", ", ".join(self._known) or "none"
-                raise InvalidInputError(f"{self._name} has no parameter {printable(name)}{meant} It takes {takes}")
+        for name in keywords:
+            if name not in self._parameter_names:
+                hint, names = nearest(name, self._parameter_names) or ".", ", ".join(self._parameter_names) or "none"
+                raise InvalidInputError(f"{self._name} has no parameter {printable(name)}{hint} It takes {names}")
         try:
-            bound = self._signature.bind(*given, **named)
+            bound = self._signature.bind(*positional, **keywords)
         except TypeError:
-            raise self._unbound(given, named) from None
+            raise self._unbound(positional, keywords) from None
         for name, value in self._values(bound.arguments):
             parameter = name.partition("[")[0]
             fault = _fault(name, value, self._hints[parameter]) if parameter in self._hints else None
@@ -156,14 +157,14 @@ class _Arguments:
         return hints
 
     @cached_property
-    def _known(self) -> tuple[str, ...]:
+    def _parameter_names(self) -> tuple[str, ...]:
         """The names of all parameters, in their order, without those that stand for several."""
-        several = {
+        variadic = {
             parameter.name
             for parameter in self._signature.parameters.values()
             if parameter.kind is Parameter.VAR_POSITIONAL
         }
-        return tuple(name for name in self._hints if name not in several)
+        return tuple(name for name in self._hints if name not in variadic)
 
     def _values(self, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in bound.items():
@@ -175,19 +176,21 @@ class _Arguments:
             else:
                 yield name, value
 
-    def _unbound(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> InvalidInputError:
+    def _unbound(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> InvalidInputError:
         """Say why arguments make no call: one is missing, or there are too many by position."""
-        parameters = [parameter for parameter in self._signature.parameters.values() if parameter.name in self._known]
+        parameters = [
+            parameter for parameter in self._signature.parameters.values() if parameter.name in self._parameter_names
+        ]
         by_position = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
         is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
-        taken = {*by_position[: len(given) - is_bound], *named}
-        missing = [
+        given_names = {*by_position[: len(positional) - is_bound], *keywords}
+        missing_names = [
             parameter.name
             for parameter in parameters
-            if parameter.default is Parameter.empty and parameter.name not in taken
+            if parameter.default is Parameter.empty and parameter.name not in given_names
         ]
-        if missing:
-            words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
+        if missing_names:
+            words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing_names)
             return InvalidInputError(f"{self._name} needs {words}")
         return InvalidInputError(
             f"{self._name} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others by their"
@@ -205,17 +208,17 @@ class _Fault:
 
     def text(self, *, is_secret: bool) -> str:
         words = _words(self.hint)
-        shown = None if is_secret else _shown(self.value)
-        if shown is None:
+        value_text = None if is_secret else _value_text(self.value)
+        if value_text is None:
             return f"{self.where}: expected {words}, got {_kind(self.value)}"
         if not isinstance(self.value, str):
-            return f"{self.where}={shown}: expected {words}"
+            return f"{self.where}={value_text}: expected {words}"
         wants_several = any((get_origin(kind) or kind) in SEVERAL for kind in _alternatives(self.hint))
-        write = f": write {self.where}=[{shown}]" if wants_several else ""
+        write = f": write {self.where}=[{value_text}]" if wants_several else ""
         choices = [
             choice for kind in _alternatives(self.hint) if get_origin(kind) is Literal for choice in get_args(kind)
         ]
-        return f"{self.where}={shown}: expected {words}{write}{nearest(self.value, map(str, choices))}"
+        return f"{self.where}={value_text}: expected {words}{write}{nearest(self.value, map(str, choices))}"
 
 
 def _fault(where: str, value: object, hint: Any) -> _Fault | None:
@@ -227,8 +230,8 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
         return None if None in faults else inner[0] if inner else _Fault(where, value, hint)
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin in SEVERAL:
-        wanted = Sequence if origin is tuple else origin
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, wanted):
+        kind = Sequence if origin is tuple else origin
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, kind):
             return _Fault(where, value, hint)
         items = enumerate(value) if isinstance(value, Collection) else ()  # an iterator can be read only once
         faulty = (_fault(f"{where}[{position}]", item, inside[0]) for position, item in items if inside)
@@ -242,30 +245,30 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
             for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", item, inside[1]))
         )
         return next((fault for fault in pairs if fault is not None), None)
-    return None if _fits(value, origin, inside) else _Fault(where, value, hint)
+    return None if _is_of_type(value, origin, inside) else _Fault(where, value, hint)
 
 
-def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
+def _is_of_type(value: object, kind: Any, inside: tuple[Any, ...]) -> bool:
     """Whether a value is of a type without parts: True is no number, NaN neither, half a surrogate pair no text."""
-    if wanted in (Any, object):
+    if kind in (Any, object):
         return True
-    if wanted is Literal:
+    if kind is Literal:
         return any(type(value) is type(choice) and value == choice for choice in inside)
-    if wanted is str:
+    if kind is str:
         return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
-    if wanted in (int, float):
-        kinds = int if wanted is int else int | float
+    if kind in (int, float):
+        kinds = int if kind is int else int | float
         return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if wanted is Callable or getattr(wanted, "_is_protocol", False):
-        return callable(value) or not (wanted is Callable or "__call__" in vars(wanted))
-    return isinstance(value, wanted) or _is_of_connect(value, wanted)
+    if kind is Callable or getattr(kind, "_is_protocol", False):
+        return callable(value) or not (kind is Callable or "__call__" in vars(kind))
+    return isinstance(value, kind) or _is_of_connect(value, kind)
 
 
-def _is_of_connect(value: object, wanted: Any) -> bool:
+def _is_of_connect(value: object, kind: Any) -> bool:
     """Whether a value is of Spark Connect's class of that name: its SparkSession is no subclass of the classic one."""
     ancestors = type(value).__mro__
     of_connect = (each.__name__ for each in ancestors if each.__module__.startswith("pyspark.sql.connect."))
-    return wanted.__module__.startswith("pyspark.sql.") and wanted.__name__ in of_connect
+    return kind.__module__.startswith("pyspark.sql.") and kind.__name__ in of_connect
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -286,10 +289,10 @@ def _words(hint: Any) -> str:
     if origin is Mapping:
         return f"a dict{_of(inside[1:])}"
     is_callable = getattr(origin, "_is_protocol", False) and "__call__" in vars(origin)
-    return PLAIN[Callable] if is_callable else PLAIN.get(origin) or _named(origin)
+    return PLAIN[Callable] if is_callable else PLAIN.get(origin) or _class_text(origin)
 
 
-def _named(kind: type) -> str:
+def _class_text(kind: type) -> str:
     """Name a class, with its library where that is another one: DataFrames there are of several kinds."""
     library = kind.__module__.partition(".")[0]
     foreign = library not in {__name__.partition(".")[0], "builtins"}
@@ -299,16 +302,17 @@ def _named(kind: type) -> str:
 
 def _of(inside: tuple[Any, ...]) -> str:
     """Say what is in a list or a dict."""
-    known = [alternative for alternative in inside if alternative not in (Any, object)]
-    return f", each item {_words(known[0])}" if known and known[0] is not str else " of texts" if known else ""
+    kinds = [alternative for alternative in inside if alternative not in (Any, object)]
+    return f", each item {_words(kinds[0])}" if kinds and kinds[0] is not str else " of texts" if kinds else ""
 
 
-def _shown(value: object) -> str | None:
+def _value_text(value: object) -> str | None:
     """Spell a value that is short and can be no secret, such as a login in an address; ``None`` for all others."""
     if isinstance(value, str):
         return repr(value) if len(value) <= LONGEST_SHOWN and "@" not in value else None
-    short = isinstance(value, float | timedelta) or value is None or (isinstance(value, int) and abs(value) < MAX_SHOWN)
-    return repr(value) if short and type(value).__module__ in {"builtins", "datetime"} else None
+    is_small = isinstance(value, int) and abs(value) < MAX_SHOWN
+    is_short = is_small or value is None or isinstance(value, float | timedelta)
+    return repr(value) if is_short and type(value).__module__ in {"builtins", "datetime"} else None
 
 
 def _kind(value: object) -> str:

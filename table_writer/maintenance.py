@@ -125,10 +125,10 @@ class Maintenance:
     if not TYPE_CHECKING:  # else every name would pass for one of this class
 
         def __getattr__(self, name: str) -> NoReturn:
-            meant = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
+            hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
             if name in OF_SPARK:
-                meant = f", which takes Spark: TableWriter(spark).{name}(…)"
-            raise AttributeError(f"Maintenance has no {name}{meant}", name=name, obj=None)  # Python suggests nothing
+                hint = f", which takes Spark: TableWriter(spark).{name}(…)"
+            raise AttributeError(f"Maintenance has no {name}{hint}", name=name, obj=None)  # Python suggests nothing
 
     def __enter__(self) -> Self:
         return self
@@ -155,11 +155,11 @@ class Maintenance:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
         state = opened.log.read_newest(limit) if limit else opened.log.read_state(listed_after=0)
-        newest = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
-        history = opened.log.read_history(replace(state, versions=newest))
+        newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
+        history = opened.log.read_history(replace(state, versions=newest_versions))
         return HistoryReport(
             table=str(opened.table.name),
-            versions=summaries(history, is_whole=newest == state.versions and not state.listed_after),
+            versions=summaries(history, is_whole=newest_versions == state.versions and not state.listed_after),
             notes=small_files_notes(history, opened.table),
         )
 
@@ -206,12 +206,12 @@ class Maintenance:
         [('dt=2024-01-01', 'added', 2)]
         """
         opened = self._open(table)
-        changed = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
+        changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
         return ChangesReport(
             table=str(opened.table.name),
             from_version=from_version,
             to_version=to_version,
-            partitions=changed_partitions(opened.table, changed),
+            partitions=changed_partitions(opened.table, changed_rows),
         )
 
     def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
@@ -262,8 +262,8 @@ class Maintenance:
         [('dt=2024-01-01', 'published', 2)]
         """
         opened = self._open(table)
-        found = Present(opened, opened.partition_values(partitions))
-        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, found))
+        present_rows = Present(opened, opened.partition_values(partitions))
+        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, present_rows))
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Resolve every publish that was left in doubt, and correct what the metastore applied late.
@@ -286,45 +286,47 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be resolved yet; call again.
         """
-        with announced(self._services, "recover", table, dry_run=dry_run) as told:
+        with announced(self._services, "recover", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
-            told.opened(opened)
+            announcement.follow(opened)
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
-        lost = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
-        before = opened.log.read_recent(allow_lost=bool(lost))
-        in_doubt = [record.entry.version for record in before.publishes_in_doubt]
+        history = opened.log.read_recent(allow_lost=bool(lost_versions))
+        in_doubt = [record.entry.version for record in history.publishes_in_doubt]
         if dry_run:
-            now = opened.metastore.get_partitions(opened.table, sorted(before.known_values))
-            here = locations(now)
-            placed = opened.log.explained(before, here, allow_lost=bool(lost)).placements(here)
+            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.known_values))
+            locations_now = locations(partitions_now)
+            explained = opened.log.explained(history, locations_now, allow_lost=bool(lost_versions))
+            placements = explained.placements(locations_now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
-                put_right=opened.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
-                missing=opened.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
-                unfinished_vacuums=tuple(entry.version for entry in interrupted(before)),
-                lost=tuple(sorted(lost)),
+                put_right=opened.partition_names(_values_at(placements, Placement.BEHIND)),
+                missing=opened.partition_names(_values_at(placements, Placement.MISSING)),
+                unfinished_vacuums=tuple(entry.version for entry in interrupted(history)),
+                lost=tuple(sorted(lost_versions)),
                 dry_run=True,
             )
-        done = Correction(opened).resolve_all(opened.table)
-        finished = Vacuum(opened).finish()
+        resolution = Correction(opened).resolve_all(opened.table)
+        finished_vacuums = Vacuum(opened).finish()
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
-        every = (*done.resolved, *done.corrected)
+        recoveries = (*resolution.resolved, *resolution.corrected)
+        moved_values = resolution.taken.union(*(recovery.superseded for recovery in recoveries))
         return RecoverReport(
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
             put_right=opened.partition_names(
-                {values for correction in done.corrected for values in correction.partitions}
+                {values for correction in resolution.corrected for values in correction.partitions}
             ),
-            superseded=opened.partition_names(done.taken.union(*(recovery.superseded for recovery in every))),
-            missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
-            finished_vacuums=finished,
+            superseded=opened.partition_names(moved_values),
+            missing=opened.partition_names(_values_at(resolution.placed, Placement.MISSING)),
+            finished_vacuums=finished_vacuums,
             unfinished_vacuums=tuple(entry.version for entry in interrupted(opened.log.read_recent())),
-            lost=tuple(sorted(lost)),
+            lost=tuple(sorted(lost_versions)),
         )
 
     def tables(self, database: str | Collection[str] | None = None, *, workers: int = WORKERS) -> TablesReport:
@@ -352,10 +354,8 @@ class Maintenance:
         >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
         [('mart.orders', 'ok')]
         """
-        chosen = Round(self._services, choose(self._services.metastore, database=database), workers)
-        return chosen.run(
-            "look", lambda services, chosen_table: TableVisit(services, chosen_table).status(), tables_report
-        )
+        tables = Round(self._services, choose(self._services.metastore, database=database), workers)
+        return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
 
     def vacuum_many(
         self,
@@ -401,17 +401,17 @@ class Maintenance:
         """
         if older_than is not None:
             require_safe("", older_than, SAFE_AGE, force=force)
-        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+        chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
-        def visit(services: Services, chosen_table: ChosenTable) -> VacuumReport | None:
+        def vacuum_table(services: Services, chosen_table: ChosenTable) -> VacuumReport | None:
             with (
-                announced(services, "vacuum", str(chosen_table.name), dry_run=dry_run) as told,
-                told.watch.step("vacuum"),
+                announced(services, "vacuum", str(chosen_table.name), dry_run=dry_run) as announcement,
+                announcement.watch.step("vacuum"),
             ):
-                found = TableVisit(services, chosen_table, told.opened).vacuum(older_than, force=force, dry_run=dry_run)
-                return told.done(found)
+                visit = TableVisit(services, chosen_table, announcement.follow)
+                return announcement.finished(visit.vacuum(older_than, force=force, dry_run=dry_run))
 
-        return chosen.run("vacuum", visit, many_report)
+        return chosen_tables.run("vacuum", vacuum_table, many_report)
 
     def recover_many(
         self,
@@ -430,15 +430,15 @@ class Maintenance:
         >>> [one.report.settled for one in keeper.recover_many(["mart.orders"]).results]
         [{}]
         """
-        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+        chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
         def recover(services: Services, table: str) -> RecoverReport:
             return Maintenance(services=services).recover(table, dry_run=dry_run)
 
-        def visit(services: Services, chosen_table: ChosenTable) -> RecoverReport | None:
+        def recover_table(services: Services, chosen_table: ChosenTable) -> RecoverReport | None:
             return TableVisit(services, chosen_table).recover(recover, dry_run=dry_run)
 
-        return chosen.run("recover", visit, many_report)
+        return chosen_tables.run("recover", recover_table, many_report)
 
     def rollback(
         self,
@@ -473,21 +473,21 @@ class Maintenance:
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
         require_one_name(version, as_of, write_id)
-        with announced(self._services, "rollback", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
             if version is None:
                 version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
-            with told.watch.step("publish"):
-                done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
+            with announcement.watch.step("publish"):
+                republished = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
             report = RollbackReport(
                 table=str(opened.table.name),
                 to_version=version,
-                version=done.version,
-                partitions=partition_details(opened.table, opened.layout, done.partitions),
-                notes=done.notes,
+                version=republished.version,
+                partitions=partition_details(opened.table, opened.layout, republished.partitions),
+                notes=republished.notes,
                 dry_run=dry_run,
             )
-            return told.done(report, write_id=done.write_id)
+            return announcement.finished(report, write_id=republished.write_id)
 
     def vacuum(
         self, table: str, *, older_than: timedelta | None = None, dry_run: bool = False, force: bool = False
@@ -517,12 +517,12 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        with announced(self._services, "vacuum", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
             ages = vacuum_ages(opened, older_than, force=force)
-            with told.watch.step("vacuum"):
-                found = Vacuum(opened).run(ages, dry_run=dry_run)
-            return told.done(vacuum_report(opened.table, opened.layout, found, dry_run=dry_run))
+            with announcement.watch.step("vacuum"):
+                vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
+            return announcement.finished(vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run))
 
     def uploads(
         self,
@@ -546,12 +546,12 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         require_age("older_than", older_than)
-        with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as announcement:
+            opened = self._open(table, announcement)
             if abort:
                 require_safe(str(opened.table.name), older_than, SAFE_AGE, force=force)
             seconds = older_than.total_seconds()
-            return told.done(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
+            return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
         traces = look_for_traces(opened.store, opened.layout)
@@ -561,8 +561,8 @@ class Maintenance:
         if not abort:
             return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        found = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
-        swept = vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
+        vacuumed = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
+        swept = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
@@ -579,23 +579,28 @@ class Maintenance:
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
         """
-        with announced(self._services, "restore", table, dry_run=dry_run) as told:
+        with announced(self._services, "restore", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
-            told.opened(opened)
-            return self._restore(opened, opened.partition_values(partitions), told, dry_run=dry_run)
+            announcement.follow(opened)
+            return self._restore(opened, opened.partition_values(partitions), announcement, dry_run=dry_run)
 
     def _restore(
-        self, opened: OpenTable, chosen: Collection[PartitionValues] | None, told: Announcement, *, dry_run: bool
+        self,
+        opened: OpenTable,
+        chosen: Collection[PartitionValues] | None,
+        announcement: Announcement,
+        *,
+        dry_run: bool,
     ) -> RestoreReport:
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
         if is_new:
             opened.require_all_columns()
-        with told.watch.step("publish"):
-            done = restore_partitions(opened, chosen, dry_run=dry_run)
-        notes = done.notes
-        if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
-            notes = (*notes, missing)
+        with announcement.watch.step("publish"):
+            republished = restore_partitions(opened, chosen, dry_run=dry_run)
+        notes = republished.notes
+        if is_new and not dry_run and (missing_note := self._missing_note(opened, republished, chosen)):
+            notes = (*notes, missing_note)
         elif is_new and not dry_run:
             try:
                 adopt_root(opened.store, opened.layout, opened.owner)
@@ -603,28 +608,33 @@ class Maintenance:
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
         report = RestoreReport(
             table=str(opened.table.name),
-            version=done.version,
-            partitions=partition_details(opened.table, opened.layout, done.partitions),
-            not_there={opened.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
-            present_count=done.present_count,
+            version=republished.version,
+            partitions=partition_details(opened.table, opened.layout, republished.partitions),
+            not_there={opened.partition_names([values])[0]: reason for values, reason in republished.not_there.items()},
+            present_count=republished.present_count,
             notes=notes,
             dry_run=dry_run,
         )
-        return told.done(report, write_id=done.write_id)
+        return announcement.finished(report, write_id=republished.write_id)
 
-    def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
+    def _missing_note(
+        self, opened: OpenTable, republished: Republished, chosen_values: Collection[PartitionValues] | None
+    ) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
-        if chosen is not None:
-            done = restore_partitions(opened, None, dry_run=True)
-        added = () if chosen is None else done.partitions
-        missing = opened.partition_names({*done.not_there, *(partition.values for partition in added)})
-        if not missing:
+        if chosen_values is not None:
+            republished = restore_partitions(opened, None, dry_run=True)
+        restorable = () if chosen_values is None else republished.partitions
+        missing_names = opened.partition_names(
+            {*republished.not_there, *(partition.values for partition in restorable)}
+        )
+        if not missing_names:
             return ""
-        name, shown = opened.table.name, few(missing)
-        without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
+        name, names = opened.table.name, few(missing_names)
+        other_way = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
         return (
-            f"{counted(len(missing), 'partition')} of the log still missing, and writes are refused until all are back:"
-            f" {shown}. Run `table-writer restore {name}` again{without if opened.table.partition_columns else ''}"
+            f"{counted(len(missing_names), 'partition')} of the log still missing, and writes are refused until all are"
+            f" back: {names}. Run `table-writer restore {name}`"
+            f" again{other_way if opened.table.partition_columns else ''}"
         )
 
     def doctor(
@@ -706,9 +716,11 @@ class Maintenance:
         ()
         """
         opened = self._open(table)
-        found, unreadable = StagedWrites(opened).find_all()
+        staged_writes, unreadable = StagedWrites(opened).find_all()
         return StagedReport(
-            table=str(opened.table.name), staged=tuple(map(staged_summary, reversed(found))), unreadable=unreadable
+            table=str(opened.table.name),
+            staged=tuple(map(staged_summary, reversed(staged_writes))),
+            unreadable=unreadable,
         )
 
     def staged_write(self, table: str, write_id: str) -> StagedDetail:
@@ -740,17 +752,17 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
-        with announced(self._services, "publish", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
-            told.about(opened, write_id=write_id)
+        with announced(self._services, "publish", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
+            announcement.concerns(opened, write_id=write_id)
             if not dry_run:
-                return StagedWrites(opened).publish(write_id, told)
+                return StagedWrites(opened).publish(write_id, announcement)
             try:
-                found = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
-                StagedWrites(opened).examine(found.record)
+                staged = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
+                StagedWrites(opened).examine(staged.record)
             except RepeatedError as repeated:
-                return repeated_result(repeated.entry, told.watch, write_id=write_id)
-        return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
+                return repeated_result(repeated.entry, announcement.watch, write_id=write_id)
+        return staged_detail(staged, notes=(NOTHING_IN_THE_WAY,))
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
         """Delete a staged write, so that nobody can publish it any more.
@@ -762,15 +774,22 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        with announced(self._services, "discard", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
-            told.about(opened, write_id=write_id)
-            done = StagedWrites(opened).discard(write_id, told, dry_run=dry_run)
-            return told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run))
+        with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
+            announcement.concerns(opened, write_id=write_id)
+            vacuumed = StagedWrites(opened).discard(write_id, announcement, dry_run=dry_run)
+            return announcement.finished(
+                discard_report(opened.table, opened.layout, write_id, vacuumed, dry_run=dry_run)
+            )
 
-    def _open(self, table: str, told: Announcement | None = None) -> OpenTable:
+    def _open(self, table: str, announcement: Announcement | None = None) -> OpenTable:
         opened = self._services.open_table(TableName.parse(table))
-        if told is not None:
-            told.opened(opened)
+        if announcement is not None:
+            announcement.follow(opened)
         opened.require_owner()
         return opened
+
+
+def _values_at(placements: Mapping[PartitionValues, Placement], placement: Placement) -> list[PartitionValues]:
+    """Return the partitions that are where ``placement`` says."""
+    return [values for values, found in placements.items() if found is placement]

@@ -97,26 +97,28 @@ class WriteProgress:
     Without anybody to be told there is no thread.
     """
 
-    def __init__(self, told: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = "") -> None:
-        self._told = told
-        self._is_told_of = False
-        self._now = Progress(table=table, mode=mode, write_id=write_id)
+    def __init__(
+        self, listener: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = ""
+    ) -> None:
+        self._listener = listener
+        self._has_told = False
+        self._progress = Progress(table=table, mode=mode, write_id=write_id)
         self._ask: Ask | None = None
-        self._begun = time.monotonic()
+        self._started_seconds = time.monotonic()
         self._lock = PerProcess(threading.Lock)
         self._process = this_process()
-        self._ended = threading.Event()
+        self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table_writer-progress", daemon=True)
 
     @property
-    def now(self) -> Progress:
+    def snapshot(self) -> Progress:
         """How far the write is."""
         with self._lock.get():
-            return replace(self._now, seconds=time.monotonic() - self._begun)
+            return replace(self._progress, seconds=time.monotonic() - self._started_seconds)
 
     def start(self) -> None:
         """Begin to look at the counts, if somebody is to be told."""
-        if self._told is not None:
+        if self._listener is not None:
             self._thread.start()
 
     def end(self, state: State) -> None:
@@ -126,13 +128,13 @@ class WriteProgress:
         """
         if self._process is not this_process():
             return
-        self._ended.set()
+        self._end.set()
         if self._thread.is_alive():
             self._thread.join(LAST_TICK_SECONDS)
         self._set(state=state)
         if self._thread.is_alive():
-            logger.warning("write_id=%s: who shows its progress does not return", self._now.write_id)
-        elif self._is_told_of:
+            logger.warning("write_id=%s: who shows its progress does not return", self._progress.write_id)
+        elif self._has_told:
             self._tell()
 
     def name(self, write_id: str) -> None:
@@ -150,7 +152,7 @@ class WriteProgress:
     def advance(self) -> None:
         """Say that one more is done. Threads may say so at once."""
         with self._lock.get():
-            self._now = replace(self._now, done=self._now.done + 1)
+            self._progress = replace(self._progress, done=self._progress.done + 1)
 
     @contextmanager
     def asking(self, ask: Ask) -> Iterator[None]:
@@ -166,11 +168,11 @@ class WriteProgress:
 
     def _set(self, **changes: Any) -> None:
         with self._lock.get():
-            self._now = replace(self._now, **changes)
+            self._progress = replace(self._progress, **changes)
 
     def _run(self) -> None:
         seconds = QUIET_SECONDS
-        while not self._ended.wait(seconds):
+        while not self._end.wait(seconds):
             self._look()
             self._tell()
             seconds = TICK_SECONDS
@@ -182,22 +184,22 @@ class WriteProgress:
         try:
             done, total, unit = ask()
         except Exception:  # a count that nobody gets fails no write
-            logger.warning("write_id=%s: its tasks cannot be counted", self._now.write_id, exc_info=True)
+            logger.warning("write_id=%s: its tasks cannot be counted", self._progress.write_id, exc_info=True)
             self._ask = None
             return
         with self._lock.get():
             if self._ask is ask:  # else the answer is of a step that is over
-                self._now = replace(self._now, done=done, total=total, unit=unit)
+                self._progress = replace(self._progress, done=done, total=total, unit=unit)
 
     def _tell(self) -> None:
-        if self._told is None:
+        if self._listener is None:
             return
-        self._is_told_of = True
+        self._has_told = True
         try:
-            self._told(self.now)
+            self._listener(self.snapshot)
         except Exception:  # whoever shows it, what is written is not to fail for it
-            logger.warning("write_id=%s: its progress is not shown any more", self._now.write_id, exc_info=True)
-            self._told = None
+            logger.warning("write_id=%s: its progress is not shown any more", self._progress.write_id, exc_info=True)
+            self._listener = None
 
 
 NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
@@ -210,7 +212,7 @@ def current() -> WriteProgress:
 
 
 @contextmanager
-def reported(progress: WriteProgress) -> Iterator[None]:
+def report_progress(progress: WriteProgress) -> Iterator[None]:
     """Make it the progress of what this thread does within the block, and end it with the block."""
     token = _current.set(progress)
     progress.start()
@@ -246,13 +248,13 @@ class Stopwatch:
     def step(self, name: str) -> Iterator[None]:
         """Time one step, and show that it is this one."""
         current().begin(name)
-        begun, start = datetime.now(UTC), time.perf_counter()
+        started_at, start = datetime.now(UTC), time.perf_counter()
         try:
             yield
         finally:
             seconds = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-            self.steps.append(StepTime(name=name, started_at=begun, seconds=seconds))
+            self.steps.append(StepTime(name=name, started_at=started_at, seconds=seconds))
 
     def add_requests(self, counts: Mapping[str, int]) -> None:
         """Add what executors sent, by kind."""

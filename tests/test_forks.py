@@ -24,7 +24,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Table, TableName
-from table_writer.progress import Progress, WriteProgress, current, reported
+from table_writer.progress import Progress, WriteProgress, current, report_progress
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import S3Settings, StaticKeys
@@ -111,7 +111,7 @@ def test_a_child_has_no_copy_of_its_parents_connection(hive: MetastoreOfNames, m
         return {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
 
     ours = {one for one in sockets() if one.startswith("socket:")}
-    (wire,) = [line.wire for line in metastore._connection._lines.made()]
+    (wire,) = [line.wire for line in metastore._connection._lines.existing_values()]
     assert wire is not None
     inode = f"socket:[{os.fstat(wire._socket.fileno()).st_ino}]"
     assert inode in ours
@@ -231,9 +231,9 @@ def own_progress(tmp_path: Path) -> tuple[Any, Callable[[], object]]:
 
 @pytest.mark.parametrize("made", [counting_store, memory_store, memory_metastore, nobodys_progress, own_progress])
 def test_a_lock_that_another_thread_held_at_the_fork_stops_no_child(
-    made: Callable[[Path], tuple[Any, Callable[[], object]]], tmp_path: Path
+    existing_values: Callable[[Path], tuple[Any, Callable[[], object]]], tmp_path: Path
 ) -> None:
-    lock, use = made(tmp_path)
+    lock, use = existing_values(tmp_path)
     end = held_by_another_thread(lock.get())
     try:
         in_child(use)
@@ -253,11 +253,11 @@ def test_a_value_that_another_thread_was_making_at_the_fork_is_made_again_in_the
 
     holder = PerProcess(make)
     with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(holder.get)
+        existing_values = pool.submit(holder.get)
         assert begun.wait(60)
         assert in_child(lambda: holder.get() == os.getpid()) == "True"
         over.set()
-        assert made.result() == holder.get() == os.getpid()
+        assert existing_values.result() == holder.get() == os.getpid()
 
 
 @pytest.fixture
@@ -328,11 +328,11 @@ def test_a_child_shows_nothing_of_its_parents_write(capfd: pytest.CaptureFixture
         told.clear()
         drawn.close()  # what its destructor does
         progress.end("failed")
-        return told, drawn.disable, bar._bar.made()
+        return told, drawn.disable, bar._bar.existing_values()
 
     progress = WriteProgress(lambda now: told.append(now.state))
     capfd.readouterr()
-    with reported(progress):
+    with report_progress(progress):
         progress._tell()
         assert in_child(child) == "([], True, ())"
         assert capfd.readouterr().err == ""
@@ -367,10 +367,10 @@ LOCAL_TO_A_CALL = {
 
 def test_every_lock_that_outlives_a_call_is_held_by_a_process() -> None:
     package = Path(table_writer.__file__).parent
-    made = re.compile(r"threading\.(Lock|RLock|Condition|Event|Semaphore)\(")
+    existing_values = re.compile(r"threading\.(Lock|RLock|Condition|Event|Semaphore)\(")
     found = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")
-        if "testing" not in path.parts and made.search(path.read_text())
+        if "testing" not in path.parts and existing_values.search(path.read_text())
     }
     assert found == set(LOCAL_TO_A_CALL)

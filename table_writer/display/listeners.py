@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.process import PerProcess, this_process
-from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, reported
+from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, report_progress
 
 logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
@@ -28,7 +28,7 @@ FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
 
-def showing(
+def show_progress(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
 ) -> AbstractContextManager[None]:
     """Show how far a write is, from its second second to the end of the block; its id may become known later.
@@ -36,7 +36,7 @@ def showing(
     Where Spark has a bar, it draws it in the same line of a terminal.
     """
     progress_listener = listener(choice, spark_has_bar=spark_has_bar)
-    return reported(WriteProgress(progress_listener, table=table, mode=mode, write_id=write_id))
+    return report_progress(WriteProgress(progress_listener, table=table, mode=mode, write_id=write_id))
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:
@@ -93,7 +93,7 @@ class BarListener:
         try:
             self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again
-            for bar in self._bar.made():
+            for bar in self._bar.existing_values():
                 _leave_alone(bar)
             raise
 

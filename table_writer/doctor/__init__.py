@@ -38,7 +38,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "dead writes": table.dead_writes,
     "metastore characters": servers.characters,
     "partition locations": table.placement,
-    "forgotten partitions": table.forgotten,
+    "forgotten partitions": table.forgotten_partitions,
     "partition files": table.files,
     "small files": table.small_files,
     "readers": table.readers,
@@ -76,18 +76,20 @@ def examine(
     failures: list[TableWriterError] = []
     findings: list[Finding] = []
     for name, check in checks.items():
-        found: list[Finding] = []
+        findings_of_check: list[Finding] = []
         try:
-            found += check(subject)
+            findings_of_check += check(subject)
         except TableWriterError as failure:  # the others still run
             text = str(failure)
-            known = text in map(str, failures) or any(text in finding.message for finding in (*findings, *found))
-            found.append(note("not checked: see the error above") if known else _failed(failure))
+            is_known = text in map(str, failures) or any(
+                text in finding.message for finding in (*findings, *findings_of_check)
+            )
+            findings_of_check.append(note("not checked: see the error above") if is_known else _not_checked(failure))
             failures.append(failure)
-        findings += [replace(finding, check=name) for finding in found]
+        findings += [replace(finding, check=name) for finding in findings_of_check]
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
 
 
-def _failed(failure: TableWriterError) -> Finding:
+def _not_checked(failure: TableWriterError) -> Finding:
     to_do = next((text for kind, text in ADVICE.items() if isinstance(failure, kind)), "do what the message says")
     return error(f"cannot be checked: {failure}", f"{to_do}, then run doctor again")

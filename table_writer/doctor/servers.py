@@ -96,28 +96,28 @@ def permissions(subject: Subject) -> Iterable[Finding]:
     findings: list[Finding] = []
     with _own_directory(subject) as directory:
 
-        def tried(what: str, request: Callable[[], Answer]) -> Answer | None:
+        def try_request(what: str, request: Callable[[], Answer]) -> Answer | None:
             try:
                 return request()
             except TableWriterError as failure:
-                left = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
-                findings.append(error(f"cannot {what}: {failure}{left}", _advice(subject, what)))
+                trace_note = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
+                findings.append(error(f"cannot {what}: {failure}{trace_note}", _advice(subject, what)))
                 return None
 
         key = f"{directory}object"
-        tried("put an object", lambda: store.put(key, b"probe"))
-        tried("get an object", lambda: store.get(key))
-        tried("see that an object is not there", lambda: store.get(f"{directory}missing"))
-        tried("list objects", lambda: list(store.list(directory)))
-        tried("delete an object", lambda: store.delete([key]))
-        upload_id = tried("create an upload", lambda: store.create_upload(key))
+        try_request("put an object", lambda: store.put(key, b"probe"))
+        try_request("get an object", lambda: store.get(key))
+        try_request("see that an object is not there", lambda: store.get(f"{directory}missing"))
+        try_request("list objects", lambda: list(store.list(directory)))
+        try_request("delete an object", lambda: store.delete([key]))
+        upload_id = try_request("create an upload", lambda: store.create_upload(key))
         if upload_id is not None:
-            tried("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
-        listed = tried("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
+            try_request("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
+        listed_ids = try_request("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
         if upload_id is not None:
-            if listed is not None and upload_id not in listed:
+            if listed_ids is not None and upload_id not in listed_ids:
                 findings.append(NO_UPLOADS_LISTED)
-            tried("abort an upload", lambda: store.abort_upload(key, upload_id))
+            try_request("abort an upload", lambda: store.abort_upload(key, upload_id))
     return findings or [ok(f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}")]
 
 
@@ -184,17 +184,17 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
 
 def lifecycle_findings(rules: Collection[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
     """Judge the rules that meet a table's root, whose longest write took so long."""
-    found = [*_expiring(rules, root_key), *_aborting(rules, longest)]
+    findings = [*_expiring(rules, root_key), *_aborting(rules, longest)]
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:
         days = min(rule.days or 0 for rule in covering)
-        return found or [ok(f"pending uploads are aborted after {counted(days, 'day')}; no rule expires objects")]
+        return findings or [ok(f"pending uploads are aborted after {counted(days, 'day')}; no rule expires objects")]
     rule = (
         f'{{"ID": "abort-uploads", "Status": "Enabled", "Filter": {{"Prefix": "{root_key}"}},'
         f' "AbortIncompleteMultipartUpload": {{"DaysAfterInitiation": {WANTED_DAYS}}}}}'
     )
     return [
-        *found,
+        *findings,
         warning(
             "no rule aborts pending uploads of the whole table: those of dead executors and drivers are paid for until"
             " a vacuum runs",
@@ -208,18 +208,20 @@ def _expiring(rules: Iterable[LifecycleRule], root_key: str) -> Iterator[Finding
         if rule.expiration_days is None and rule.expiration_date is None:
             continue
         days = rule.expiration_days
-        when = f"after {counted(days, 'day')}" if days else f"from {rule.expiration_date} on"
-        advice = f"remove the expiration of rule {_named(rule)}, or give it a prefix that does not meet {root_key!r}"
+        when_deleted = f"after {counted(days, 'day')}" if days else f"from {rule.expiration_date} on"
+        advice = (
+            f"remove the expiration of rule {_rule_name(rule)}, or give it a prefix that does not meet {root_key!r}"
+        )
         if rule.is_limited:
             yield warning(
-                f"rule {_named(rule)} deletes objects with certain tags or sizes {when}; files of this table may be"
-                " among them",
+                f"rule {_rule_name(rule)} deletes objects with certain tags or sizes {when_deleted}; files of this"
+                " table may be among them",
                 advice,
             )
         else:
             yield error(
-                f"rule {_named(rule)} deletes all objects {when}: live rows and the log as well, since a rule knows"
-                " nothing of partitions",
+                f"rule {_rule_name(rule)} deletes all objects {when_deleted}: live rows and the log as well, since a"
+                " rule knows nothing of partitions",
                 advice,
             )
 
@@ -229,8 +231,10 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
         if rule.days is None:
             continue
         age = timedelta(days=rule.days)
-        advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
-        says = f"rule {_named(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
+        advice = (
+            f"set DaysAfterInitiation of rule {_rule_name(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
+        )
+        says = f"rule {_rule_name(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
         took = f"and a write of this table took {longest.total_seconds() / 3600:.1f} h"
         if age < timedelta(days=1):
             yield error(f"{says}: that kills running writes", advice)
@@ -246,10 +250,11 @@ def longest_write(history: History) -> timedelta:
     for record in history.records:
         if record.entry.operation is Operation.WRITE:
             try:
-                planned = datetime.strptime(record.entry.write_id.partition("-")[0], WRITE_ID_TIME).replace(tzinfo=UTC)
+                time_text = record.entry.write_id.partition("-")[0]
+                planned_at = datetime.strptime(time_text, WRITE_ID_TIME).replace(tzinfo=UTC)
             except ValueError:  # an id that the caller gave
                 continue
-            longest = max(longest, record.entry.created_at - planned)
+            longest = max(longest, record.entry.created_at - planned_at)
     return longest
 
 
@@ -273,7 +278,7 @@ def versioning(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def _named(rule: LifecycleRule) -> str:
+def _rule_name(rule: LifecycleRule) -> str:
     return f"{rule.rule_id or '(without an ID)'!r} (prefix {rule.prefix!r})"
 
 
@@ -330,8 +335,8 @@ def sight(subject: Subject) -> Iterable[Finding]:
 
 def addresses(subject: Subject) -> Iterable[Finding]:
     """Remind of what several addresses must have in common."""
-    named = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
-    uris = tuple(named) if isinstance(named, tuple) else tuple(filter(None, re.split(r"[,\s]+", named)))
+    configured = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
+    uris = tuple(configured) if isinstance(configured, tuple) else tuple(filter(None, re.split(r"[,\s]+", configured)))
     if len(uris) > 1:
         yield note(
             f"{len(uris)} addresses are configured: {', '.join(uris)}. Only one of them was asked",
@@ -353,18 +358,18 @@ def switch_time(subject: Subject) -> Iterable[Finding]:
         return
     count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1
     version = re.match(r"\d+", subject.version())
-    known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
-    seconds = count * (known or SLOWEST_SECONDS_PER_PARTITION)
+    measured_seconds = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
+    seconds = count * (measured_seconds or SLOWEST_SECONDS_PER_PARTITION)
     call, publish = config.metastore_timeout_seconds, config.publish_timeout_seconds
     says = f"{counted(count, 'partition')}: one switch of all of them takes about {seconds:.1f} s"
     if 2 * seconds <= call:
         yield ok(f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
         return
-    wanted = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
+    wanted_seconds = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
     yield warning(
         f"{says}, which is close to or above the timeout of {call:g} s: after it the outcome is unknown",
-        f"set metastore_timeout_seconds={wanted} and publish_timeout_seconds={max(2 * wanted + 5, int(publish))}, or"
-        " write fewer partitions at a time",
+        f"set metastore_timeout_seconds={wanted_seconds} and"
+        f" publish_timeout_seconds={max(2 * wanted_seconds + 5, int(publish))}, or write fewer partitions at a time",
     )
 
 
@@ -394,8 +399,8 @@ def characters(subject: Subject) -> Iterable[Finding]:
             if CAUSE not in failure.message:
                 raise
             yield error(failure.message, STORE_UTF8)
-        for what, values in ALIKE.items():
+        for difference, values in ALIKE.items():
             try:
                 opened.metastore.try_values(opened.table, location, values)
             except (RefusedError, PartitionExistsError) as failure:
-                yield note(f"values that differ only in {what} are one to the metastore, and refused: {failure}")
+                yield note(f"values that differ only in {difference} are one to the metastore, and refused: {failure}")

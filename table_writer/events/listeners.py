@@ -51,31 +51,31 @@ def listeners_named(names: str, *, where: str) -> tuple[EventListener, ...]:
 
     ``InvalidInputError`` says which cannot be had; ``where`` names the setting.
     """
-    return tuple(_named(name.strip(), where) for name in names.split(",") if name.strip())
+    return tuple(_import_listener(name.strip(), where) for name in names.split(",") if name.strip())
 
 
-def _named(name: str, where: str) -> EventListener:
+def _import_listener(name: str, where: str) -> EventListener:
     module, colon, path = name.partition(":")
     if not (module and colon and path):
         raise InvalidInputError(f"{where} names {name!r}: expected module:object, several separated by commas")
     try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        made: EventListener = found() if isinstance(found, type) else found
+        target: Any = import_module(module)
+        for name_part in path.split("."):
+            target = getattr(target, name_part)
+        listener: EventListener = target() if isinstance(target, type) else target
     except TableWriterError:
         raise
     except Exception as error:  # a module raises what it likes
         raise InvalidInputError(
             f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}"
         ) from error
-    if not callable(made):
-        raise InvalidInputError(f"{where} names {name}, which is no function: {type(made).__name__}")
-    return made
+    if not callable(listener):
+        raise InvalidInputError(f"{where} names {name}, which is no function: {type(listener).__name__}")
+    return listener
 
 
 _at_work: Final[ContextVar[tuple[EventListener, ...]]] = ContextVar("table_writer_listeners_at_work", default=())
-_resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
+_resolutions: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
 
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
@@ -86,7 +86,7 @@ def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
 
 def _tell(listener: EventListener, event: TableEvent) -> None:
     at_work = _at_work.get()
-    token, begun = _at_work.set((*at_work, listener)), time.monotonic()
+    token, started_at = _at_work.set((*at_work, listener)), time.monotonic()
     try:
         if listener not in at_work:
             listener(replace(event))
@@ -97,15 +97,15 @@ def _tell(listener: EventListener, event: TableEvent) -> None:
         raise
     finally:
         _at_work.reset(token)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     if seconds > SLOW_SECONDS:
         logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(listener), seconds)
 
 
 def _name(listener: EventListener) -> str:
     """Name a listener without what it holds, which may be a key, and without asking it, which may fail."""
-    named: Any = listener if isroutine(listener) else type(listener)
-    return f"{named.__module__ or 'builtins'}.{named.__qualname__}"
+    kind: Any = listener if isroutine(listener) else type(listener)
+    return f"{kind.__module__ or 'builtins'}.{kind.__qualname__}"
 
 
 def in_short(event: TableEvent) -> str:
@@ -114,22 +114,22 @@ def in_short(event: TableEvent) -> str:
     return f"{event.operation} of {event.table}: {event.outcome}{version}"
 
 
-def resolved(make: MakeEvent) -> None:
+def note_resolution(make: MakeEvent) -> None:
     """Note that an entry in doubt was resolved: its event is made and told when the call of this thread is over."""
-    noted = _resolved.get()
-    if noted is not None:
-        noted.append(make)
+    resolutions = _resolutions.get()
+    if resolutions is not None:
+        resolutions.append(make)
 
 
 @contextmanager
-def noting_resolved() -> Iterator[list[MakeEvent]]:
+def collect_resolutions() -> Iterator[list[MakeEvent]]:
     """Collect within the block what makes the events of entries that were resolved on the way."""
-    noted: list[MakeEvent] = []
-    token = _resolved.set(noted)
+    resolutions: list[MakeEvent] = []
+    token = _resolutions.set(resolutions)
     try:
-        yield noted
+        yield resolutions
     finally:
-        _resolved.reset(token)
+        _resolutions.reset(token)
 
 
 class JsonListener:

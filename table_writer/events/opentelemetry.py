@@ -81,7 +81,7 @@ class OpenTelemetryListener:
         self._rows = meter.create_counter("table_writer.written.rows", "{row}", "Rows published")
         self._files = meter.create_counter("table_writer.written.files", "{file}", "Files published")
         self._size = meter.create_counter("table_writer.written.size", "By", "Bytes of the files published")
-        self._deleted = meter.create_counter("table_writer.deleted.size", "By", "Bytes of the files deleted")
+        self._deleted_size = meter.create_counter("table_writer.deleted.size", "By", "Bytes of the files deleted")
         self._requests = meter.create_counter("table_writer.storage.requests", "{request}", "Requests to the store")
         self._calls = meter.create_counter("table_writer.metastore.calls", "{call}", "Calls of the metastore")
 
@@ -90,14 +90,16 @@ class OpenTelemetryListener:
 
     def __call__(self, event: TableEvent, /) -> None:
         """Make the spans and count."""
-        named = _attributes(event)
-        self._trace(event, named)
-        self._count(event, {**named, "table_writer.outcome": event.outcome})
+        attributes = _attributes(event)
+        self._trace(event, attributes)
+        self._count(event, {**attributes, "table_writer.outcome": event.outcome})
 
-    def _trace(self, event: TableEvent, named: Attributes) -> None:
-        begun = event.ended_at if _is_of_entry(event) else event.started_at  # else it would last since the entry
+    def _trace(self, event: TableEvent, attributes: Attributes) -> None:
+        started_at = event.ended_at if _is_of_entry(event) else event.started_at  # else it would last since the entry
         span = self._tracer.start_span(
-            f"{event.mode} {event.table}", start_time=_nanoseconds(begun), attributes={**named, **_facts(event)}
+            f"{event.mode} {event.table}",
+            start_time=_nanoseconds(started_at),
+            attributes={**attributes, **_facts(event)},
         )
         below = trace.set_span_in_context(span)
         for step in event.steps:
@@ -109,21 +111,21 @@ class OpenTelemetryListener:
             _mark(span, event)
         span.end(_nanoseconds(event.ended_at))
 
-    def _count(self, event: TableEvent, named: Attributes) -> None:
-        self._operations.add(1, named)
+    def _count(self, event: TableEvent, attributes: Attributes) -> None:
+        self._operations.add(1, attributes)
         if not _is_of_entry(event):
-            self._seconds.record(event.seconds, named)
+            self._seconds.record(event.seconds, attributes)
         for step in event.steps:
-            self._step_seconds.record(step.seconds, {**named, "table_writer.step": step.name})
+            self._step_seconds.record(step.seconds, {**attributes, "table_writer.step": step.name})
         if event.operation in WRITES and event.outcome == "published":
-            self._rows.add(event.rows or 0, named)
-            self._files.add(event.files, named)
-            self._size.add(event.bytes, named)
+            self._rows.add(event.rows or 0, attributes)
+            self._files.add(event.files, attributes)
+            self._size.add(event.bytes, attributes)
         if event.deleted_bytes:
-            self._deleted.add(event.deleted_bytes, named)
+            self._deleted_size.add(event.deleted_bytes, attributes)
         for counter, counts in ((self._requests, event.storage_requests), (self._calls, event.metastore_calls)):
             for kind, count in counts.items():
-                counter.add(count, {**named, "table_writer.request": kind})
+                counter.add(count, {**attributes, "table_writer.request": kind})
 
 
 def _is_of_entry(event: TableEvent) -> bool:
@@ -134,22 +136,22 @@ def _is_of_entry(event: TableEvent) -> bool:
 def _attributes(event: TableEvent) -> Attributes:
     """Return what spans and metrics both say, by the names of the semantic conventions where they have one."""
     database, _, name = event.table.rpartition(".")
-    named: Attributes = {
+    attributes: Attributes = {
         "db.system.name": "hive",
         "db.collection.name": name,
         "db.operation.name": event.mode,
         "table_writer.operation": event.operation,
     }
     if database:
-        named["db.namespace"] = database
+        attributes["db.namespace"] = database
     if event.error is not None:
-        named["error.type"] = event.error.code
-    return named
+        attributes["error.type"] = event.error.code
+    return attributes
 
 
 def _facts(event: TableEvent) -> Attributes:
     """Return what only a span says: each call has other values."""
-    known: Mapping[str, str | int | None] = {
+    facts: Mapping[str, str | int | None] = {
         "table_writer.outcome": event.outcome,
         "table_writer.write_id": event.write_id or None,
         "table_writer.version": event.version,
@@ -162,7 +164,7 @@ def _facts(event: TableEvent) -> Attributes:
         "table_writer.deleted.size": event.deleted_bytes,
         "table_writer.failed_checks": sum(not check.passed for check in event.checks),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _mark(span: Span, event: TableEvent) -> None:

@@ -189,7 +189,7 @@ class GlueMetastore:
         return self._settings.uri
 
     def close(self) -> None:
-        for clients in self._clients.made():
+        for clients in self._clients.existing_values():
             clients.reads.close()
             clients.changes.close()
 
@@ -206,10 +206,15 @@ class GlueMetastore:
         name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}
         keys = [{"Name": "value", "Type": "string"}]
-        made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
-        scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=made)
+        existing_values = {
+            "Name": name.name,
+            "TableType": "EXTERNAL_TABLE",
+            "StorageDescriptor": storage,
+            "PartitionKeys": keys,
+        }
+        scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=existing_values)
         of_database = {"DatabaseName": name.database}
-        self._change_once("create_table", scratch, {**of_database, "TableInput": made})
+        self._change_once("create_table", scratch, {**of_database, "TableInput": existing_values})
         try:
             scratch = protocol.require_there(name, self.get_table(name), self.uri)
             self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 Kind = Literal["integer", "float", "decimal", "date", "timestamp", "boolean", "text", "binary"]
@@ -73,24 +74,24 @@ class ColumnFigures:
     def plus(self, other: ColumnFigures) -> ColumnFigures:
         """Return the figures of both files together."""
         if not other.values or not self.values:
-            having = self if self.values else other
-            return replace(having, nulls=self.nulls + other.nulls)
+            with_values = self if self.values else other
+            return replace(with_values, nulls=self.nulls + other.nulls)
         members = None if self.members is None or other.members is None else self.members | other.members
-        both = ColumnFigures(
+        merged = ColumnFigures(
             kind=self.kind,
             nulls=self.nulls + other.nulls,
             values=self.values + other.values,
-            low=_chosen(min, self, self.low, other.low),
-            high=_chosen(max, self, self.high, other.high),
-            true_values=_sum(self.true_values, other.true_values),
-            total_bytes=_sum(self.total_bytes, other.total_bytes),
+            low=_bound(min, self, self.low, other.low),
+            high=_bound(max, self, self.high, other.high),
+            true_values=_sum_if_known(self.true_values, other.true_values),
+            total_bytes=_sum_if_known(self.total_bytes, other.total_bytes),
             longest_bytes=None
             if self.longest_bytes is None or other.longest_bytes is None
             else max(self.longest_bytes, other.longest_bytes),
             distinct=self._distinct_with(other) if members is None else len(members),
             members=members if members is not None and len(members) <= MOST_MEMBERS else None,
         )
-        return replace(both, distinct=both.bounded(both.distinct))
+        return replace(merged, distinct=merged.bounded(merged.distinct))
 
     def _distinct_with(self, other: ColumnFigures) -> int | None:
         """Estimate the distinct values of both: of columns like keys each file has its own, of others the same."""
@@ -107,12 +108,12 @@ class ColumnFigures:
             return (self.true_values > 0) + (self.true_values < self.values)
         if distinct is None:
             return None
-        most = self.values
+        most_distinct = self.values
         if self.kind in STEPPED and isinstance(self.low, int) and isinstance(self.high, int):
-            most = min(most, self.high - self.low + 1)
+            most_distinct = min(most_distinct, self.high - self.low + 1)
         if self.low is not None and self.low == self.high:
-            most = min(most, 1)
-        return max(min(distinct, most), 1 if self.values else 0)
+            most_distinct = min(most_distinct, 1)
+        return max(min(distinct, most_distinct), 1 if self.values else 0)
 
     def is_possible(self) -> bool:
         """Whether a file can have such figures; those that are read may come from a damaged log."""
@@ -138,7 +139,7 @@ def members_of(values: Collection[object]) -> frozenset[bytes] | None:
     return frozenset(zlib.crc32(repr(value).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for value in values)
 
 
-def together(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
+def merged_figures(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
     """Return the figures of several files; a column that one of them does not tell of, or as another kind, has none."""
     merged: dict[str, ColumnFigures] | None = None
     for part in parts:
@@ -161,7 +162,7 @@ def as_text(columns: Mapping[str, ColumnFigures]) -> str:
     >>> as_text({"id": ColumnFigures("integer", nulls=0, values=2, low=1, high=2)})
     '{"id":["integer",0,2,1,2]}'
     """
-    stored = {name: _trimmed(figures) for name, figures in columns.items()}
+    stored = {name: _stored_fields(figures) for name, figures in columns.items()}
     return json.dumps(stored, ensure_ascii=False, separators=(",", ":")) if stored else ""
 
 
@@ -175,13 +176,13 @@ def from_text(text: str) -> dict[str, ColumnFigures]:
     """
     try:
         stored = json.loads(text) if text else {}
-        read = {str(name): _figures(fields) for name, fields in stored.items()}
+        figures_by_name = {str(name): _figures(fields) for name, fields in stored.items()}
     except (AttributeError, TypeError, ValueError, RecursionError):
         return {}
-    return {name: figures for name, figures in read.items() if figures is not None and figures.is_possible()}
+    return {name: figures for name, figures in figures_by_name.items() if figures is not None and figures.is_possible()}
 
 
-def _trimmed(figures: ColumnFigures) -> list[Any]:
+def _stored_fields(figures: ColumnFigures) -> list[Any]:
     fields: list[Any] = [getattr(figures, name) for name in FIELDS]
     if figures.members is not None:
         fields[-1] = base64.b64encode(b"".join(sorted(figures.members))).decode()
@@ -192,23 +193,23 @@ def _trimmed(figures: ColumnFigures) -> list[Any]:
 
 def _figures(stored: Any) -> ColumnFigures | None:
     try:
-        named: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
+        fields: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
         if len(stored) > len(FIELDS):
             return None
-        if named.get("members") is not None:
-            joined = base64.b64decode(named["members"], validate=True)
-            starts = range(0, len(joined), MEMBER_BYTES)
-            named["members"] = frozenset(joined[start : start + MEMBER_BYTES] for start in starts)
-        return ColumnFigures(**named)
+        if fields.get("members") is not None:
+            hashes = base64.b64decode(fields["members"], validate=True)
+            starts = range(0, len(hashes), MEMBER_BYTES)
+            fields["members"] = frozenset(hashes[start : start + MEMBER_BYTES] for start in starts)
+        return ColumnFigures(**fields)
     except (TypeError, ValueError, binascii.Error):
         return None
 
 
-def _chosen(choose: Any, of: ColumnFigures, one: Any, other: Any) -> Any:
-    """Return the smaller or the larger of two bounds; ``None`` if one is unknown."""
-    if one is None or other is None:
+def _bound(choose: Any, of: ColumnFigures, bound: Any, other: Any) -> Any:
+    """Return the smaller or the larger of two bounds; ``None`` if either is unknown."""
+    if bound is None or other is None:
         return None
-    return choose(one, other, key=lambda bound: _comparable(of.kind, bound))
+    return choose(bound, other, key=partial(_comparable, of.kind))
 
 
 def _comparable(kind: str, bound: Any) -> Any:
@@ -218,10 +219,10 @@ def _comparable(kind: str, bound: Any) -> Any:
         if number is None or not number.is_finite():
             raise ValueError(bound)
         return number
-    fits = isinstance(bound, int | float) if kind == "float" else isinstance(bound, int) and kind in STEPPED
+    is_of_kind = isinstance(bound, int | float) if kind == "float" else isinstance(bound, int) and kind in STEPPED
     if (
         isinstance(bound, bool)
-        or not fits
+        or not is_of_kind
         or not math.isfinite(bound)
         or (abs(bound) > MAX_NUMBER + 1 and kind != "float")
     ):
@@ -233,5 +234,5 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
 
 
-def _sum(count: int | None, other: int | None) -> int | None:
+def _sum_if_known(count: int | None, other: int | None) -> int | None:
     return None if count is None or other is None else count + other

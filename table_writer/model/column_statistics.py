@@ -57,10 +57,10 @@ class ColumnStatistics:
         two types, or a low one above the high one.
         """
         nulls, bounds = self.null_count, self._bounds()
-        known = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
+        is_count = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
         kinds = {_kind(bound) for bound in bounds.values()}
         fit = all(_kind(bound) in KINDS and KINDS[_kind(bound)].fits(bound) for bound in bounds.values())
-        if not known or len(kinds) > 1 or not fit:
+        if not is_count or len(kinds) > 1 or not fit:
             raise InvalidInputError(f"not the statistics of a column: {self!r}")
         if len(bounds) > 1 and cast("Any", self.low) > self.high:
             raise InvalidInputError(f"statistics of a column whose lowest value is above its highest: {self!r}")
@@ -69,21 +69,21 @@ class ColumnStatistics:
         """Return plain values; what is not known is left out."""
         self.validate()
         bounds = self._bounds()
-        counted = {} if self.null_count is None else {"null_count": self.null_count}
+        count = {} if self.null_count is None else {"null_count": self.null_count}
         typed = dict.fromkeys(["type"] if bounds else [], next(map(_kind, bounds.values()), ""))
-        return counted | typed | {name: KINDS[_kind(bound)].write(bound) for name, bound in bounds.items()}
+        return count | typed | {name: KINDS[_kind(bound)].write(bound) for name, bound in bounds.items()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ColumnStatistics:
         """Read what :meth:`to_json` returned; ``InvalidInputError`` for anything else."""
-        why: Exception | None = None
+        cause: Exception | None = None
         try:
-            found = cls.of_texts(*(stored.get(name) for name in TEXTS))
-            if found.to_json() == stored:
-                return found
+            statistics = cls.of_texts(*(stored.get(name) for name in TEXTS))
+            if statistics.to_json() == stored:
+                return statistics
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            why = error
-        raise InvalidInputError(f"not the statistics of a column: {str(stored)[:200]}") from why
+            cause = error
+        raise InvalidInputError(f"not the statistics of a column: {str(stored)[:200]}") from cause
 
     @classmethod
     def of_texts(cls, null_count: Any, kind: Any, low: Any, high: Any) -> ColumnStatistics:
@@ -163,18 +163,18 @@ class MergedStatistics:
     def add(self, statistics: Mapping[str, ColumnStatistics], row_count: int) -> None:
         """Take another part, of so many rows."""
         if row_count and self._row_count:
-            before = self._columns
+            earlier = self._columns
             self._columns = {
-                name: _together(before[name], self._row_count, column, row_count)
+                name: _merged(earlier[name], self._row_count, column, row_count)
                 for name, column in statistics.items()
-                if name in before
+                if name in earlier
             }
         elif row_count:
             self._columns = dict(statistics)
         self._row_count += row_count
 
 
-def _together(column: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
+def _merged(column: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
     """Merge two parts, given with their rows; a part whose rows are all null adds no bound."""
     nulls, other_nulls = column.null_count, other.null_count
     null_count = None if nulls is None or other_nulls is None else nulls + other_nulls
@@ -201,14 +201,15 @@ def as_spark_orders(statistics: Mapping[str, ColumnStatistics], schema: str) -> 
     ColumnStatistics(null_count=0, low=None, high=None)
     """
     fields = json.loads(schema or "{}").get("fields", [])
-    kept = {field["name"] for field in fields if _is_in_plain_order(field)}
+    ordered_names = {field["name"] for field in fields if _is_in_plain_order(field)}
     return {
-        name: column if name in kept else replace(column, low=None, high=None) for name, column in statistics.items()
+        name: column if name in ordered_names else replace(column, low=None, high=None)
+        for name, column in statistics.items()
     }
 
 
 def _is_in_plain_order(field: Mapping[str, Any]) -> bool:
-    said = field.get("metadata", {})
-    declared = str(said.get(CHAR_VARCHAR, ""))
+    metadata = field.get("metadata", {})
+    declared = str(metadata.get(CHAR_VARCHAR, ""))
     kind = str(field["type"]).partition("(")[0]
-    return kind in PLAIN_ORDER and COLLATIONS not in said and not declared.startswith("char")
+    return kind in PLAIN_ORDER and COLLATIONS not in metadata and not declared.startswith("char")

@@ -115,9 +115,9 @@ class EntryPartition:
         return replace(
             self,
             figures="",
-            rows=_sum(self.rows, more.rows),
+            rows=_sum_if_known(self.rows, more.rows),
             bytes=self.bytes + more.bytes,
-            raw_bytes=_sum(self.raw_bytes, more.raw_bytes),
+            raw_bytes=_sum_if_known(self.raw_bytes, more.raw_bytes),
             files=self.files + more.files,
         )
 
@@ -269,12 +269,12 @@ class LogEntry:
         base, timeout = self.base_version, self.publish_timeout_seconds
         recovers, back_to = self.recovers, self.rollback_to
         is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
-        wrong = {
+        faults = {
             "version is below 1, or none that could have been reached": not 1 <= self.version <= MAX_NUMBER,
             "base version is not below the version": not 0 <= base < self.version,
             "write_id is malformed": WRITE_ID.fullmatch(self.write_id) is None,
             "created_at has no time zone": self.created_at.utcoffset() is None,
-            "files are added in a way that no append in place does": not all(map(_adds_as_it_should, self.partitions)),
+            "files are added in a way that no append in place does": not all(map(_has_valid_files, self.partitions)),
             "a partition is named twice": len(self.partition_values) != len(self.partitions),
             "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
             "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
@@ -286,15 +286,15 @@ class LogEntry:
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
-        problems = [text for text, is_so in wrong.items() if is_so]
+        problems = [text for text, is_so in faults.items() if is_so]
         if problems:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
 
     def to_json(self, root: Location) -> bytes:
         """Serialise for storage below ``root``; an entry that does not validate is never stored."""
         self.validate()
-        named = msgspec.to_builtins(self, builtin_types=(datetime,))
-        fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
+        by_name = msgspec.to_builtins(self, builtin_types=(datetime,))
+        fields = {STORED_NAMES.get(name, name): value for name, value in by_name.items()}
         _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
@@ -314,23 +314,23 @@ class LogEntry:
 
         An ``InvalidInputError`` says that it is truncated, of an unknown format, or belongs to another slot.
         """
-        where = f"log entry {version} below {root}"
+        subject = f"log entry {version} below {root}"
         try:
             fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
             if fields["format"] not in {ENTRY_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
             names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}
-            missing = sorted(names - ADDED_LATER - fields.keys())
-            if missing:
-                raise InvalidInputError(f"it has no {', '.join(missing)}")
+            missing_names = sorted(names - ADDED_LATER - fields.keys())
+            if missing_names:
+                raise InvalidInputError(f"it has no {', '.join(missing_names)}")
             fields |= {name: fields[stored] for name, stored in STORED_NAMES.items()}
             _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
             fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
             entry = msgspec.convert(fields, cls)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+            raise InvalidInputError(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
         if entry.version != version:
-            raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
+            raise InvalidInputError(f"{subject} says it is version {entry.version}: the file was moved or copied")
         entry.validate()
         return entry
 
@@ -338,11 +338,11 @@ class LogEntry:
 msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 
-def _sum(count: int | None, other: int | None) -> int | None:
+def _sum_if_known(count: int | None, other: int | None) -> int | None:
     return None if count is None or other is None else count + other
 
 
-def _adds_as_it_should(partition: EntryPartition) -> bool:
+def _has_valid_files(partition: EntryPartition) -> bool:
     """Whether files are added, if at all, to a location that stays, under names that cannot leave it."""
     if not partition.added:
         return partition.source is None
@@ -368,8 +368,8 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
                 partition[name] = change(partition[name])
     for path in (*fields["replaced"], *fields["deletes"]):
         path["location"] = change(path["location"])
-        for found in path.get("objects", ()):
-            found["path"] = change_key(found["path"])
+        for listed in path.get("objects", ()):
+            listed["path"] = change_key(listed["path"])
 
 
 def shortened(location: str, *, root: Location) -> str:

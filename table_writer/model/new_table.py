@@ -69,8 +69,8 @@ class NewTable:
         object.__setattr__(self, "options", dict(self.options))
 
     def _faults(self) -> Iterator[str]:
-        for name, meant in unknown_properties(self.properties).items():
-            yield f"table_writer knows no table property {name}{meant}"
+        for name, hint in unknown_properties(self.properties).items():
+            yield f"table_writer knows no table property {name}{hint}"
         if not re.fullmatch(r"(?i:hive):\w+|[A-Za-z_][\w.]*", self.format, re.ASCII):
             yield f"format={self.format!r} is neither a data source ('parquet') nor a format of Hive's ('hive:parquet')"
         elif OTHERS.search(self.provider):
@@ -79,8 +79,8 @@ class NewTable:
             yield "format='hive' does not say which: 'hive:parquet', 'hive:orc', 'hive:textfile', …"
         elif self.file_format and self.compression and self.file_format not in HIVE_COMPRESSION:
             yield f"compression cannot be said for format={self.format!r}: give the property that its SerDe reads"
-        elif self.file_format and (others := sorted(set(self.options) - HIVE_OPTIONS)):
-            yield f"of the options of {self.format!r} only {sorted(HIVE_OPTIONS)} can be said, and not {others}"
+        elif self.file_format and (other_options := sorted(set(self.options) - HIVE_OPTIONS)):
+            yield f"of the options of {self.format!r} only {sorted(HIVE_OPTIONS)} can be said, and not {other_options}"
 
     @property
     def provider(self) -> str:
@@ -101,8 +101,8 @@ class NewTable:
     @property
     def table_options(self) -> dict[str, str]:
         """All options, among them Hive's file format or a data source's compression."""
-        said = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
-        return {**self.options, **{key: value for key, value in said.items() if value}}
+        options = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
+        return {**self.options, **{key: value for key, value in options.items() if value}}
 
 
 class SchemaMode(enum.Enum):

@@ -47,7 +47,7 @@ class PerProcess(Generic[T]):
                     self._values = (self._make(),)
         return self._values[0]
 
-    def made(self) -> tuple[T, ...]:
+    def existing_values(self) -> tuple[T, ...]:
         """Return this process's value if there is one yet, in a tuple of one."""
         return self._values
 
@@ -69,17 +69,17 @@ class PerProcess(Generic[T]):
 
 _holders: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
 _inherited: Final[list[object]] = []
-_now: Final[list[object]] = [object()]  # stands for this process; a fork has another one
+_process_marker: Final[list[object]] = [object()]  # stands for this process; a fork has another one
 
 
 def this_process() -> object:
     """Return an object that is the same all through this process, and another one in a fork of it."""
-    return _now[0]
+    return _process_marker[0]
 
 
 def _after_fork() -> None:
     """Run in a forked child, which has one thread now, before its own code goes on."""
-    _now[0] = object()
+    _process_marker[0] = object()
     for holder in list(_holders):
         holder._start_anew()  # noqa: SLF001 - of this module
 

@@ -71,12 +71,13 @@ class RecordedScope:
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that were selected."""
-        unknown = sorted(set(existing) - self.known)
-        if unknown:
+        unknown_values = sorted(set(existing) - self.known)
+        if unknown_values:
             raise ConflictError(
-                f"{self.table} has got {counted(len(unknown), 'partition')} since write {self.write_id} was staged, for"
-                f" example {unknown[0]}: whether where={self.where!r} selects them takes Spark to say. Nothing was"
-                f" published. Publish from Python: TableWriter(spark).staged_write(table, write_id).publish()",
+                f"{self.table} has got {counted(len(unknown_values), 'partition')} since write {self.write_id} was"
+                f" staged, for example {unknown_values[0]}: whether where={self.where!r} selects them takes Spark to"
+                " say. Nothing was published. Publish from Python:"
+                " TableWriter(spark).staged_write(table, write_id).publish()",
                 table=self.table,
                 write_id=self.write_id,
             )
@@ -182,7 +183,7 @@ class StagedRecord:
         values = [partition.values for partition in self.files.partitions]
         width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
         is_below = (key.startswith(prefix) and ".." not in key.split("/") for key in keys)
-        wrong = {
+        faults = {
             "its write_id is malformed": WRITE_ID.fullmatch(plan.write_id) is None,
             "it never expires": not 0 < expiry <= LONGEST_EXPIRY_SECONDS,
             "its base version is none": not 0 <= plan.base_version <= MAX_NUMBER,
@@ -194,7 +195,7 @@ class StagedRecord:
             ),
             "a file is not below its own directory": not all(is_below),
         }
-        problems = [text for text, is_so in wrong.items() if is_so]
+        problems = [text for text, is_so in faults.items() if is_so]
         if problems:
             raise InvalidInputError(
                 f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}", **plan.named
@@ -203,10 +204,10 @@ class StagedRecord:
     def to_fields(self) -> dict[str, Any]:
         """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
-        plan, scope, spelled, files = self.plan, self.plan.scope, self.plan.spellings, self.files
-        same: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
+        plan, scope, spellings, files = self.plan, self.plan.scope, self.plan.spellings, self.files
+        same_fields: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
         stored = _Stored(
-            **same,
+            **same_fields,
             format=STAGED_FORMAT,
             idempotency_key=plan.key.text,
             hint=plan.checkpoint,
@@ -217,7 +218,9 @@ class StagedRecord:
             if isinstance(scope, RecordedScope)
             else None,
             tags=dict(plan.tags),
-            spellings=_Spellings(types=spelled.types, time_zone=spelled.time_zone, names=tuple(spelled.names.items())),
+            spellings=_Spellings(
+                types=spellings.types, time_zone=spellings.time_zone, names=tuple(spellings.names.items())
+            ),
             table=_table_of(plan.table),
             row_bytes=files.row_bytes,
             statistics={name: column.to_json() for name, column in files.statistics.items()},
@@ -251,17 +254,17 @@ class StagedRecord:
 
         An ``InvalidInputError`` says that it is damaged, of an unknown format, or names what is not this write's.
         """
-        where = f"staged write {write_id} below {layout.root}"
+        subject = f"staged write {write_id} below {layout.root}"
         try:
             if fields["format"] != STAGED_FORMAT:
-                raise InvalidInputError(f"{where} has format {fields['format']!r}: upgrade table_writer to read it")
+                raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
             record = _record(msgspec.convert(fields, _Stored), layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(
-                f"{where} cannot be read: {type(error).__name__}: {error}. Put its record back from an older version of"
-                " the object, or discard it and write it again"
+                f"{subject} cannot be read: {type(error).__name__}: {error}. Put its record back from an older version"
+                " of the object, or discard it and write it again"
             ) from error
         record.validate()
         return record
@@ -288,10 +291,10 @@ class FoundStaged:
 
 def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
     table = _table(stored.table, layout.root)
-    spelled = stored.spellings
-    same: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
+    spellings = stored.spellings
+    same_fields: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
     plan = WritePlan(
-        **same,
+        **same_fields,
         write_id=write_id,
         key=Key(stored.idempotency_key),
         table=table,
@@ -301,7 +304,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         in_doubt=frozenset(stored.in_doubt),
         scope=_scope(stored, str(table.name), write_id),
         tags=stored.tags,
-        spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
+        spellings=Spellings(spellings.types, spellings.time_zone, dict(spellings.names), str(table.name)),
     )
     files = WrittenFiles(
         plan=plan,

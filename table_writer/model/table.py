@@ -124,8 +124,8 @@ def quoted(name: str) -> str:
 
 def name_parts(text: str) -> list[str]:
     """Split a name at the dots that stand outside of backquotes; empty for what is none."""
-    found = NAME.fullmatch(text) if isinstance(text, str) else None
-    return [part.strip("`") for part in found.groups() if part is not None] if found else []
+    match = NAME.fullmatch(text) if isinstance(text, str) else None
+    return [part.strip("`") for part in match.groups() if part is not None] if match else []
 
 
 @dataclass(frozen=True, slots=True)

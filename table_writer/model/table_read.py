@@ -34,7 +34,7 @@ class TableRead:
     covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 
 
-def same_files(some: Files, others: Files) -> bool:
+def same_files(one_listing: Files, other_listing: Files) -> bool:
     """Whether two listings show the same files; those without rows, of no bytes, don't count.
 
     Examples
@@ -44,8 +44,10 @@ def same_files(some: Files, others: Files) -> bool:
     >>> same_files({"part-0": (7, 1600000000)}, {"part-0": (7, 1700000000)})
     False
     """
-    mine, other = ({name: facts for name, facts in files.items() if facts[0]} for files in (some, others))
-    return mine.keys() == other.keys() and all(
-        size == other[name][0] and (second == other[name][1] or None in {second, other[name][1]})
-        for name, (size, second) in mine.items()
+    one_files, other_files = (
+        {name: facts for name, facts in files.items() if facts[0]} for files in (one_listing, other_listing)
+    )
+    return one_files.keys() == other_files.keys() and all(
+        size == other_files[name][0] and (second == other_files[name][1] or None in {second, other_files[name][1]})
+        for name, (size, second) in one_files.items()
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.model.check_result import CheckResult
-from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
+from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
@@ -181,8 +181,8 @@ def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     locations = (
         Location.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
     )
-    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
-    return frozenset(write_id for write_id in found if write_id)
+    ids = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
+    return frozenset(write_id for write_id in ids if write_id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -333,4 +333,4 @@ class _Group:
         if self.figures is None:
             self.figures = from_text(figures)
         elif self.figures:
-            self.figures = together([self.figures, from_text(figures)])
+            self.figures = merged_figures([self.figures, from_text(figures)])

@@ -14,7 +14,7 @@ from table_writer.display.staged_report import DiscardReport
 from table_writer.display.write_result import CompactReport, WriteResult
 from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
 from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
-from table_writer.events.listeners import EventListener, MakeEvent, noting_resolved, tell
+from table_writer.events.listeners import EventListener, MakeEvent, collect_resolutions, tell
 from table_writer.log.open_table import OpenTable, Services
 from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.process import this_process
@@ -38,61 +38,62 @@ class Announcement:
         self._operation = operation
         self._called = {"table": table, "mode": mode}
         self._facts: dict[str, Any] = {}
-        self._begun = datetime.now(UTC)
+        self._started_at = datetime.now(UTC)
         self._sources = sources
         self._opened: OpenTable | None = None
         self._report: object = None
 
-    def opened(self, opened: OpenTable, **facts: Any) -> None:
+    def follow(self, opened: OpenTable, **facts: Any) -> None:
         """Say which table was just opened, whose store's requests count from now on, and what else is known."""
         self.watch.follow(opened.store)
-        self.about(opened, **facts)
+        self.concerns(opened, **facts)
 
-    def about(self, opened: OpenTable, **facts: Any) -> None:
+    def concerns(self, opened: OpenTable, **facts: Any) -> None:
         """Say which table it is, and what else is known, by the names of the event's fields."""
         self._opened = opened
         self._facts |= facts
 
-    def done(self, report: Answer, **facts: Any) -> Answer:
+    def finished(self, report: Answer, **facts: Any) -> Answer:
         """Say what the call returns, and what is known beside it."""
         self._report = report
         self._facts |= facts
         return report
 
-    def ended(self) -> TableEvent | None:
+    def success_event(self) -> TableEvent | None:
         """Return the event of a call that has returned; ``None`` if it has nothing to tell of itself."""
         if self._report is None:
             return None
-        return self._event(**(self._known() | _facts(self._report) | {"sources": self._read()}))
+        return self._event(**(self._known_facts() | _facts(self._report) | {"sources": self._read_sources()}))
 
-    def failed(self, error: BaseException) -> TableEvent | None:
+    def failure_event(self, error: BaseException) -> TableEvent | None:
         """Return the event of a call that has raised; if that came after it was done, what it has done counts."""
         if self._report is not None:
-            return self.ended()
-        ours = error if isinstance(error, TableWriterError) else None
+            return self.success_event()
+        own_error = error if isinstance(error, TableWriterError) else None
         publishes = self._operation == "recover" or any(step.name == "publish" for step in self.watch.steps)
-        is_unknown = isinstance(error, OutcomeUnknownError) if ours else publishes
-        known = self._known()
-        named = {"table": ours.table, "write_id": known.get("write_id") or ours.write_id} if ours else {}
-        code = ours.code if ours else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
+        is_unknown = isinstance(error, OutcomeUnknownError) if own_error else publishes
+        known_facts = self._known_facts()
+        write_id = known_facts.get("write_id") or (own_error.write_id if own_error else "")
+        names = {"table": own_error.table, "write_id": write_id} if own_error else {}
+        code = own_error.code if own_error else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
         facts: dict[str, Any] = {
             "outcome": "unknown" if is_unknown else "failed",
             "error": EventError(
-                code=code, type=type(error).__name__, message=stored_line(ours.message) if ours else ""
+                code=code, type=type(error).__name__, message=stored_line(own_error.message) if own_error else ""
             ),
-            "sources": self._read() if isinstance(error, Exception) else None,
+            "sources": self._read_sources() if isinstance(error, Exception) else None,
         }
         if isinstance(error, CheckFailedError):
-            facts["checks"] = _stored(result for result in error.results if isinstance(result, CheckResult))
-        return self._event(**(known | {name: text for name, text in named.items() if text} | facts))
+            facts["checks"] = _without_examples(result for result in error.results if isinstance(result, CheckResult))
+        return self._event(**(known_facts | {name: text for name, text in names.items() if text} | facts))
 
-    def _known(self) -> dict[str, Any]:
+    def _known_facts(self) -> dict[str, Any]:
         return {**self._called, **(self._opened.event_facts if self._opened else {}), **self._facts}
 
     def _event(self, **facts: Any) -> TableEvent:
         return TableEvent(
             operation=self._operation,
-            started_at=self._begun,
+            started_at=self._started_at,
             ended_at=datetime.now(UTC),
             steps=tuple(self.watch.steps),
             storage_requests=self.watch.storage_requests(),
@@ -100,7 +101,7 @@ class Announcement:
             **facts,
         )
 
-    def _read(self) -> tuple[Source, ...] | None:
+    def _read_sources(self) -> tuple[Source, ...] | None:
         try:
             return self._sources() if self._sources else None
         except Exception:  # Spark raises what it likes, and the call is over
@@ -123,20 +124,20 @@ def announced(
     ``sources`` finds out what its rows are read from, and is asked once the call is over. A dry run is no event, nor is
     what a forked child of the block's process does.
     """
-    call, process = Announcement(services, operation, table, mode or operation, sources), this_process()
+    announcement, process = Announcement(services, operation, table, mode or operation, sources), this_process()
     listeners = services.config.listeners
     if dry_run or not listeners:
-        yield call
+        yield announcement
         return
-    with noting_resolved() as noted:
+    with collect_resolutions() as resolutions:
         try:
-            yield call
+            yield announcement
         except BaseException as error:
             if process is this_process():
-                _tell(listeners, [*noted, partial(call.failed, error)])
+                _tell(listeners, [*resolutions, partial(announcement.failure_event, error)])
             raise
     if process is this_process():
-        _tell(listeners, [*noted, call.ended])
+        _tell(listeners, [*resolutions, announcement.success_event])
 
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
@@ -156,7 +157,7 @@ def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> No
             tell(listeners, event)
 
 
-def _stored(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+def _without_examples(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return what checks found without rows of the data."""
     return tuple(result.without_examples() for result in results)
 
@@ -185,7 +186,7 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
         "version": result.version,
         "write_id": result.write_id,
         "partitions": tuple(partitions),
-        "checks": _stored(result.checks),
+        "checks": _without_examples(result.checks),
         "notes": result.notes,
     }
 
@@ -211,16 +212,16 @@ def _of_compaction(report: CompactReport) -> dict[str, Any]:
 
 
 def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
-    published = report.version is not None
+    is_published = report.version is not None
     return {
-        "outcome": "published" if published else "nothing",
+        "outcome": "published" if is_published else "nothing",
         "version": report.version,
-        "partitions": tuple(map(_put_back, report.partitions)) if published else (),
+        "partitions": tuple(map(_event_partition, report.partitions)) if is_published else (),
         "notes": report.notes,
     }
 
 
-def _put_back(partition: PartitionDetail) -> EventPartition:
+def _event_partition(partition: PartitionDetail) -> EventPartition:
     return EventPartition(
         name="" if partition.name == WHOLE_TABLE else partition.name,
         action=partition.change,
@@ -236,14 +237,16 @@ def _of_rollback(report: RollbackReport) -> dict[str, Any]:
 
 
 def _of_restore(report: RestoreReport) -> dict[str, Any]:
-    missing = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
+    missing_notes = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
     facts = _of_put_back(report)
-    return {**facts, "notes": (*facts["notes"], *missing)}
+    return {**facts, "notes": (*facts["notes"], *missing_notes)}
 
 
 def _of_vacuum(report: VacuumReport | UploadsReport) -> dict[str, Any]:
-    more = (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
-    has_done = any((report.deleted, report.aborted, *more))
+    other_deletions = (
+        (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
+    )
+    has_done = any((report.deleted, report.aborted, *other_deletions))
     return {
         "outcome": "vacuumed" if has_done else "nothing",
         "version": report.version if isinstance(report, VacuumReport) else None,
@@ -280,7 +283,7 @@ def _of_stage(record: StagedRecord) -> dict[str, Any]:
         "outcome": "staged",
         "write_id": record.plan.write_id,
         "partitions": tuple(partitions),
-        "checks": _stored(files.checks),
+        "checks": _without_examples(files.checks),
     }
 
 

@@ -76,46 +76,48 @@ class Compaction:
         self._spark = spark
         self._opened = opened
         self._options = options
-        self._observed = Observation()
+        self._observation = Observation()
         self._checksum = ""
-        self._skipped: dict[PartitionValues, str] = {}
-        self.chosen = self._choose()
+        self._skip_reasons: dict[PartitionValues, str] = {}
+        self.selection = self._choose()
 
     @property
-    def compacted(self) -> dict[PartitionValues, ReplacedLocation]:
+    def replaced_files(self) -> dict[PartitionValues, ReplacedLocation]:
         """The files of each partition that are written anew."""
-        return {small_files.partition.values: small_files.as_replaced() for small_files in self.chosen}
+        return {small_files.partition.values: small_files.as_replaced() for small_files in self.selection}
 
     def _choose(self) -> tuple[SmallFiles, ...]:
         """List the partitions that are selected; where the metastore's figures say that files are few, nothing is."""
-        opened, least = self._opened, self._options.min_files
+        opened, min_files = self._opened, self._options.min_files
         partitions = opened.metastore.get_all_partitions(opened.table)
         selected = self._scope()(partitions.keys())
-        found = [
+        candidates = [
             partition
             for values, partition in sorted(partitions.items())
-            if values in selected and _may_have(partition, least)
+            if values in selected and _may_have(partition, min_files)
         ]
-        self._skipped = {
-            partition.values: why for partition in found if (why := why_not_copied(opened.layout, partition))
+        self._skip_reasons = {
+            partition.values: reason for partition in candidates if (reason := why_not_copied(opened.layout, partition))
         }
-        listed = many(self._small_files, [partition for partition in found if partition.values not in self._skipped])
-        enough = [
+        listed = many(
+            self._small_files_of, [partition for partition in candidates if partition.values not in self._skip_reasons]
+        )
+        worthwhile = [
             small_files
             for small_files in listed
-            if len(small_files.files) >= least and small_files.group_count < len(small_files.files)
+            if len(small_files.files) >= min_files and small_files.group_count < len(small_files.files)
         ]
-        nested = {
-            small_files.partition.values for small_files in enough if any("/" in name for name in small_files.names)
+        nested_values = {
+            small_files.partition.values for small_files in worthwhile if any("/" in name for name in small_files.names)
         }
-        self._skipped |= dict.fromkeys(nested, "has files in directories of its own")
-        return tuple(small_files for small_files in enough if small_files.partition.values not in nested)
+        self._skip_reasons |= dict.fromkeys(nested_values, "has files in directories of its own")
+        return tuple(small_files for small_files in worthwhile if small_files.partition.values not in nested_values)
 
     def _scope(self) -> Scope:
         table, where = self._opened.table, self._options.where
         return Where(self._spark, where, partition_schema(table), str(table.name)) if where else every_partition
 
-    def _small_files(self, partition: Partition) -> SmallFiles:
+    def _small_files_of(self, partition: Partition) -> SmallFiles:
         target, location = self._options.target_file_bytes, Location.parse(partition.location)
         files = list(files_read_at(self._opened.store, self._opened.layout, location))
         small = tuple(file for file in files if file.size_bytes < target * NEAR_ENOUGH)
@@ -133,32 +135,32 @@ class Compaction:
                 bytes=small_files.bytes,
                 only=small_files.names,
             )
-            for small_files in self.chosen
+            for small_files in self.selection
         ]
         subject = f"the small files of {opened.table.name} cannot be read any more"
         rows = open_gateway(self._spark).past_rows(opened, subject, partitions)
         distribution = options.distribution
         if distribution == "auto":
-            rows, distribution = spread(opened, rows, self.chosen)
+            rows, distribution = spread(opened, rows, self.selection)
         layout = WriteOptions(distribution=distribution, sort_by=options.sort_by, tags=options.tags)
         settings = Planner(opened).file_settings(self._spark)
         # Spark's own writer knows no size to end a file at.
         is_ours = engine_of(opened.table, layout, settings) == "arrow"
         return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
 
-    def watched(self, rows: DataFrame) -> DataFrame:
+    def with_fingerprint(self, rows: DataFrame) -> DataFrame:
         """Return the same rows, of which the job that writes them takes the fingerprint, too."""
-        return rows.observe(self._observed, *fingerprint(rows, partition_schema(self._opened.table)))
+        return rows.observe(self._observation, *fingerprint(rows, partition_schema(self._opened.table)))
 
     def require_same(self, written: DataFrame, files: WrittenFiles) -> None:
         """Compare what was read with what was written, which is read back."""
-        before = self._observed.get
+        read = self._observation.get
         (after,) = written.agg(*fingerprint(written, partition_schema(self._opened.table))).collect()
         self._checksum = str(after["hashes"])
-        if (before["rows"], before["hashes"]) != (after["rows"], after["hashes"]):
+        if (read["rows"], read["hashes"]) != (after["rows"], after["hashes"]):
             raise CheckFailedError(
-                f"a compaction of {self._opened.table.name} has read {counted(before['rows'], 'row')} with checksum"
-                f" {before['hashes']}, and of what it has written {counted(after['rows'], 'row')} with checksum"
+                f"a compaction of {self._opened.table.name} has read {counted(read['rows'], 'row')} with checksum"
+                f" {read['hashes']}, and of what it has written {counted(after['rows'], 'row')} with checksum"
                 f" {after['hashes']} are read back. Nothing was published: readers keep the files they have. Please"
                 " report this, with the table's types and its file format.",
                 table=str(self._opened.table.name),
@@ -169,20 +171,22 @@ class Compaction:
         self, watch: Stopwatch, result: WriteResult | None = None, given_up: Collection[PartitionValues] = ()
     ) -> CompactReport:
         """Return what was done, or without a result what would be."""
-        skipped = {**self._skipped, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
-        done = {partition.values: partition for partition in result.partitions} if result else {}
+        skip_reasons = {**self._skip_reasons, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
+        results = {partition.values: partition for partition in result.partitions} if result else {}
         if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
-            empty = {small_files.partition.values for small_files in self.chosen} - done.keys() - skipped.keys()
-            skipped |= dict.fromkeys(empty, "its small files hold no rows")
+            empty_values = (
+                {small_files.partition.values for small_files in self.selection} - results.keys() - skip_reasons.keys()
+            )
+            skip_reasons |= dict.fromkeys(empty_values, "its small files hold no rows")
         partitions = (
-            self._partition(small_files, done.get(small_files.partition.values)) for small_files in self.chosen
+            self._partition(small_files, results.get(small_files.partition.values)) for small_files in self.selection
         )
         return CompactReport(
             table=str(self._opened.table.name),
             version=result.version if result else None,
             write_id=result.write_id if result else "",
-            partitions=tuple(partition for partition in partitions if partition.values not in skipped),
-            skipped={shown_name(self._opened.table, values): why for values, why in sorted(skipped.items())},
+            partitions=tuple(partition for partition in partitions if partition.values not in skip_reasons),
+            skipped={shown_name(self._opened.table, values): reason for values, reason in sorted(skip_reasons.items())},
             checksum=self._checksum,
             notes=result.notes if result else (),
             seconds=watch.seconds,
@@ -190,16 +194,16 @@ class Compaction:
             metastore_calls=watch.metastore_calls(),
         )
 
-    def _partition(self, small: SmallFiles, done: PartitionResult | None) -> CompactedPartition:
-        stay = small.file_count - len(small.files)
+    def _partition(self, small: SmallFiles, result: PartitionResult | None) -> CompactedPartition:
+        staying_count = small.file_count - len(small.files)
         return CompactedPartition(
             name=name_in(self._opened.table, small.partition.values),
             values=small.partition.values,
-            rows=done.rows if done else None,
+            rows=result.rows if result else None,
             files_before=small.file_count,
-            files_after=done.files + done.copied_files if done else stay + small.group_count,
+            files_after=result.files + result.copied_files if result else staying_count + small.group_count,
             bytes_before=small.bytes,
-            bytes_after=done.bytes if done else 0,
+            bytes_after=result.bytes if result else 0,
         )
 
 
@@ -209,22 +213,24 @@ def _may_have(partition: Partition, min_files: int) -> bool:
     return not count.isdecimal() or int(count) == 0 or int(count) >= min_files
 
 
-def spread(opened: OpenTable, rows: DataFrame, chosen: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
+def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
     """Bring rows together that go to one file: of a whole partition, or of a group of its files where it is large."""
     names = [column.name for column in opened.table.partition_columns]
-    several = {
-        small_files.partition.values: small_files.group_count for small_files in chosen if small_files.group_count > 1
+    group_counts = {
+        small_files.partition.values: small_files.group_count
+        for small_files in selection
+        if small_files.group_count > 1
     }
-    if names and not several:
+    if names and not group_counts:
         return rows, "hash"
     if not names:
-        return rows.repartition(max(several.values(), default=1)), "none"
+        return rows.repartition(max(group_counts.values(), default=1)), "none"
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NULL_PARTITION)) for name in names]
-    counts = {SEPARATOR.join(values): count for values, count in several.items()}
-    known = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")  # one literal, however many there are
-    count = F.coalesce(known[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
-    grouped = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
-    return grouped.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"
+    counts = {SEPARATOR.join(values): count for values, count in group_counts.items()}
+    counts_column = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")  # one literal, however many there are
+    count = F.coalesce(counts_column[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
+    grouped_rows = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
+    return grouped_rows.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"
 
 
 def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column, Column]:
@@ -233,10 +239,13 @@ def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column,
     The partition columns come last. They are text in some frames: what counts is the value of the column's type.
     """
     count = len(rows.columns) - len(partition_columns)
-    data = [_hashed(F.col(quoted(field.name)), field.dataType) for field in rows.schema.fields[:count]]
+    data_hashes = [_hash_of(F.col(quoted(field.name)), field.dataType) for field in rows.schema.fields[:count]]
     names = zip(rows.columns[count:], partition_columns, strict=True)
-    where = [_hashed(_as_text(name, field.dataType), StringType()) for name, field in names]
-    return (F.count(F.lit(1)).alias("rows"), F.sum(F.xxhash64(*data, *where).cast("decimal(38,0)")).alias("hashes"))
+    partition_hashes = [_hash_of(_as_text(name, field.dataType), StringType()) for name, field in names]
+    return (
+        F.count(F.lit(1)).alias("rows"),
+        F.sum(F.xxhash64(*data_hashes, *partition_hashes).cast("decimal(38,0)")).alias("hashes"),
+    )
 
 
 def _as_text(name: str, kind: DataType) -> Column:
@@ -246,21 +255,21 @@ def _as_text(name: str, kind: DataType) -> Column:
     return F.when((text != NULL_PARTITION) & (text != ""), text)
 
 
-def _hashed(column: Column, kind: DataType, depth: int = 0) -> Column:
+def _hash_of(column: Column, kind: DataType, depth: int = 0) -> Column:
     """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps. What is deep down is text."""
     if depth > DEEPEST:
         parts = [column.cast("string")]
     elif isinstance(kind, StructType):
-        parts = [_hashed(column.getField(field.name), field.dataType, depth + 1) for field in kind]
+        parts = [_hash_of(column.getField(field.name), field.dataType, depth + 1) for field in kind]
     elif isinstance(kind, ArrayType):
         element = kind.elementType
-        parts = [F.transform(column, lambda item: _hashed(item, element, depth + 1)), F.size(column)]
+        parts = [F.transform(column, lambda item: _hash_of(item, element, depth + 1)), F.size(column)]
     elif isinstance(kind, MapType):
         of_key, of_value = kind.keyType, kind.valueType
         entries = F.transform(
             F.map_entries(column),
             lambda pair: F.xxhash64(
-                _hashed(pair.getField("key"), of_key, depth + 1), _hashed(pair.getField("value"), of_value, depth + 1)
+                _hash_of(pair.getField("key"), of_key, depth + 1), _hash_of(pair.getField("value"), of_value, depth + 1)
             ),
         )
         parts = [F.sort_array(entries), F.size(column)]

@@ -42,7 +42,7 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tup
         )
     name, mode = str(plan.table.name), plan.mode.value
     result = WriteResult(table=name, mode=mode, write_id=plan.write_id, version=None, notes=notes)
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
 def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
@@ -51,27 +51,29 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
     ``write_id`` is given by who publishes a staged write, which another process may have published.
     """
     is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
-    same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
-    other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
+    same_write_note = (
+        f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+    )
+    other_write_note = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
     result = WriteResult(
         table=entry.table,
         mode=entry.mode,
         write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
-        notes=(other if is_other else same,),
+        notes=(other_write_note if is_other else same_write_note,),
     )
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
-def finished(
+def end_publish(
     opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
     """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
     plan = files.plan
-    with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as beside:
-        marking = beside.submit(mark_success, opened, files, published)
-        refreshed = refresh(plan.write_id) if refresh else ()
+    with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as executor:
+        marking = executor.submit(mark_success, opened, files, published)
+        refresh_notes = refresh(plan.write_id) if refresh else ()
     result = WriteResult(
         table=str(plan.table.name),
         mode=plan.mode.value,
@@ -81,17 +83,17 @@ def finished(
         notes=(
             *plan.notes,
             *published.notes,
-            *_one_by_one(opened, published),
+            *_switch_notes(opened, published),
             *marking.result(),
-            *refreshed,
-            *_small_files(files),
+            *refresh_notes,
+            *_small_files_notes(files),
         ),
         checks=files.checks,
     )
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
-def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
+def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
     """Add what the call took until now."""
     requests, calls = watch.storage_requests(), watch.metastore_calls()
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
@@ -99,32 +101,32 @@ def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
 
 def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
     plan = files.plan
-    written = {plan.spelled(partition.values): partition for partition in files.partitions}
+    written_partitions = {plan.spelled(partition.values): partition for partition in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
-    def described(partition: EntryPartition) -> PartitionResult:
-        new = written.get(partition.values, nothing)
-        brought = published.carried.get(partition.values, Carried())
+    def partition_result(partition: EntryPartition) -> PartitionResult:
+        own = written_partitions.get(partition.values, nothing)
+        carried = published.carried.get(partition.values, Carried())
         return PartitionResult(
             name=name_in(plan.table, partition.values),
             values=partition.values,
             location=partition.new_location or "",
             action=_action(partition, plan.mode),
-            rows=new.rows,
-            bytes=new.bytes,
-            files=len(new.keys),
-            copied_bytes=brought.bytes,
-            copied_files=brought.files,
+            rows=own.rows,
+            bytes=own.bytes,
+            files=len(own.keys),
+            copied_bytes=carried.bytes,
+            copied_files=carried.files,
         )
 
-    return tuple(map(described, sorted(published.entry.partitions, key=lambda partition: partition.values)))
+    return tuple(map(partition_result, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
-def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, files: WrittenFiles, published: Published) -> tuple[str, ...]:
     """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
     if not opened.marks_success():
         return ()
-    names = (key for partition in staged.partitions for key in partition.keys)
+    names = (key for partition in files.partitions for key in partition.keys)
     try:
         opened.store.put(opened.layout.success_key, success_json(published.entry, names, opened.layout.root))
     except StorageError as error:
@@ -140,19 +142,19 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     return "appended" if mode is WriteMode.APPEND else "replaced"
 
 
-def _one_by_one(opened: OpenTable, published: Published) -> tuple[str, ...]:
+def _switch_notes(opened: OpenTable, published: Published) -> tuple[str, ...]:
     count = len(published.entry.partitions)
     if count < 2 or opened.metastore.switches_at_once(opened.table):
         return ()
     return (f"AWS Glue switched these {count:,} partitions one after another, {GLUE_BATCH} a call: not at one moment",)
 
 
-def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
-    count = sum(len(partition.keys) for partition in staged.partitions)
-    size_bytes = sum(partition.bytes for partition in staged.partitions)
-    if not are_small_files(count, size_bytes) or count < 2 * len(staged.partitions):
+def _small_files_notes(written: WrittenFiles) -> tuple[str, ...]:
+    count = sum(len(partition.keys) for partition in written.partitions)
+    size_bytes = sum(partition.bytes for partition in written.partitions)
+    if not are_small_files(count, size_bytes) or count < 2 * len(written.partitions):
         return ()
-    partitions = counted(len(staged.partitions), "partition")
+    partitions = counted(len(written.partitions), "partition")
     files = f"{count:,} files of {size(size_bytes / count)} on average in {partitions}"
     advice = "distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
     return (f"{files}: readers like fewer, larger ones. {advice}",)

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def unharmed(table: str) -> Iterator[None]:
+def readers_unharmed(table: str) -> Iterator[None]:
     """Say of what ends a block, in which nothing of a write can be published, that it has done readers no harm."""
     try:
         yield
@@ -42,9 +42,11 @@ def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -
     """
     if error is None or isinstance(error, TableWriterError | RepeatedError):
         return
-    said = f"nothing of this write was published to {table}: it has changed no row that readers see"
-    logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
-    error.add_note(said)
+    message = f"nothing of this write was published to {table}: it has changed no row that readers see"
+    logger.warning(
+        "%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, message
+    )
+    error.add_note(message)
 
 
 class MadeTable:
@@ -56,24 +58,23 @@ class MadeTable:
 
     def __init__(self) -> None:
         self._name: TableName | None = None
-        self._is_there = False
+        self._is_made = False
 
     @contextmanager
     def making(self, name: TableName) -> Iterator[None]:
         """Make the table within the block."""
         self._name = name
         yield
-        self._is_there = True
+        self._is_made = True
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Say of a call that has written nothing that the table is there; nothing if it was there before."""
         if self._name is None:
             return ()
-        made = "was made by this call (if_missing), and" if self._is_there else "may have been made by this call; it"
-        return (
-            f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name.sql}",
-        )
+        state = "was made by this call (if_missing), and" if self._is_made else "may have been made by this call; it"
+        advice = f"call again, or DROP TABLE {self._name.sql}"
+        return (f"table {self._name} {state} stays, without a row of this write: {advice}",)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +83,7 @@ class MadeTable:
         if isinstance(error, RepeatedError | OutcomeUnknownError):  # rows of this write may be in it
             return
         is_ours = isinstance(error, TableWriterError)
-        for note in self.notes if self._is_there or not is_ours else ():  # else it says itself what was made
+        for note in self.notes if self._is_made or not is_ours else ():  # else it says itself what was made
             if isinstance(error, TableWriterError):
                 error.add(f"{note[0].upper()}{note[1:]}.")
             elif error is not None:
@@ -96,7 +97,7 @@ class Claiming:
     """
 
     def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
-        self._named: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
+        self._claimed_ids: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
         self._process = this_process()
         self._opened = opened
         self._plan = plan
@@ -117,15 +118,15 @@ class Claiming:
     @property
     def is_sent(self) -> bool:
         """Whether a claim was sent that was not certainly lost."""
-        return bool(self._named)
+        return bool(self._claimed_ids)
 
     @contextmanager
     def __call__(self, entry: LogEntry) -> Iterator[Callable[[], None]]:
         """Enter around the sending of the claim of an entry; the value is called when it was certainly lost."""
         if not self.is_ours:
             raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
-        self._named = written_ids(self._plan.layout, entry)
-        yield self._lost
+        self._claimed_ids = written_ids(self._plan.layout, entry)
+        yield self._forget_claim
 
     def fresh_directory(self) -> Location:
         """Return a directory that nobody has used before, registered as that of a running write."""
@@ -136,11 +137,11 @@ class Claiming:
         return round_of_it.data_location
 
     def _discard(self, round_of_it: WritePlan) -> None:
-        if round_of_it.write_id not in self._named:
+        if round_of_it.write_id not in self._claimed_ids:
             Completer.of(self._opened).discard(round_of_it.data_location.key)
 
-    def _lost(self) -> None:
-        self._named = frozenset()
+    def _forget_claim(self) -> None:
+        self._claimed_ids = frozenset()
 
 
 class RunningWrite:
@@ -193,19 +194,19 @@ class RunningWrite:
         in the log without that, and only for such a name all of the log is read.
         """
         store, data, log = self._opened.store, self._plan.data_location.key, self._opened.log
-        used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
-        if not used:
+        is_used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
+        if not is_used:
             history = log.read_history() if OWN_WRITE_ID.fullmatch(self._plan.write_id) else log.read_recent()
             is_named = any(self._is_named(record.entry) for record in history.records)
-            used = is_named or self._plan.write_id in history.claimed_ids
-        if used:
+            is_used = is_named or self._plan.write_id in history.claimed_ids
+        if is_used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _is_named(self, entry: LogEntry) -> bool:
         """Whether an entry is of a write of this name, or deletes its files."""
-        deleted = (Location.parse(deletion.location) for deletion in entry.deletes)
+        deleted_locations = (Location.parse(deletion.location) for deletion in entry.deletes)
         data = self._plan.data_location
-        return entry.write_id == self._plan.write_id or any(location.same_place(data) for location in deleted)
+        return entry.write_id == self._plan.write_id or any(location.same_place(data) for location in deleted_locations)
 
     def stage(self, record: StagedRecord) -> None:
         """Hand the write over: it belongs to no process any more, and any process may publish or discard it.

@@ -91,12 +91,12 @@ class SessionServices(Services):
                 file_options(draft, lambda _, default: default, FileSettings(draft, {}), "", "")
             # a bucket that is not there, or not open to us, fails now
             if new.location and opened.store.get(opened.layout.owner_key) is None:
-                every = (
+                table_names = (
                     table_name
                     for database in self.metastore.get_databases()
                     for table_name in self.metastore.get_tables(database)
                 )
-                refuse_nested_roots(opened.store, opened.layout, draft, every)
+                refuse_nested_roots(opened.store, opened.layout, draft, table_names)
                 refuse_marked_root(opened.store, opened.layout.root, draft)
         except InvalidInputError as error:
             raise InvalidInputError(
@@ -129,9 +129,9 @@ class SessionServices(Services):
         """
         hadoop = self.session.hadoop
         names = {f"fs.s3a.{suffix}" for suffix in KEYS} | {name for name in hadoop if name.endswith(BUCKET_KEYS)}
-        now = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
-        if any(hadoop.get(name) != value for name, value in now.items()):
-            self.session = replace(self.session, hadoop={**hadoop, **now})
+        current_values = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
+        if any(hadoop.get(name) != value for name, value in current_values.items()):
+            self.session = replace(self.session, hadoop={**hadoop, **current_values})
 
 
 def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> None:
@@ -145,19 +145,19 @@ def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> N
         )
 
 
-def audit_of(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> Audit:
+def audit_of(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> Audit:
     """Return what checks may look at; nothing is read before one asks."""
     return Audit(
         spark=spark,
         table=str(opened.table.name),
-        write_id=staged.plan.write_id,
-        schema=_schema(opened, staged),
+        write_id=files.plan.write_id,
+        schema=_schema(opened, files),
         partition_columns=opened.table.partition_columns,
-        partitions=staged.partitions,
-        statistics=staged.statistics,
-        dataframe=partial(staged_frame, spark, opened, staged),
-        replaced_rows=partial(_replaced_rows, spark, opened, staged),
-        replaced=partial(_replaced, opened, staged),
+        partitions=files.partitions,
+        statistics=files.statistics,
+        dataframe=partial(staged_frame, spark, opened, files),
+        replaced_rows=partial(_replaced_rows, spark, opened, files),
+        replaced=partial(_replaced_partitions, opened, files),
         examples=opened.config.check_examples,
     )
 
@@ -168,10 +168,10 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     if not staged.partitions:
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
-    files = open_gateway(spark).files(plan, schema).read([partition.values for partition in staged.partitions])
+    source = open_gateway(spark).files(plan, schema).read([partition.values for partition in staged.partitions])
     count = len(schema) - len(opened.table.partition_columns)
 
-    def shown(position: int, stored: StructField, field: StructField) -> Column | str:
+    def typed_column(position: int, stored: StructField, field: StructField) -> Column | str:
         """Partition values are text in the names of directories, of which Hive's reader takes none for null."""
         is_same = (stored.name, stored.dataType, stored.metadata) == (field.name, field.dataType, field.metadata)
         if is_same and position < count:  # as almost each column, of which there may be thousands
@@ -180,38 +180,38 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
         value = column if position < count else F.when(column != NULL_PARTITION, column)
         return value.cast(field.dataType).alias(field.name, metadata=field.metadata)
 
-    return files.select(*map(shown, range(len(schema)), files.schema, schema))
+    return source.select(*map(typed_column, range(len(schema)), source.schema, schema))
 
 
-def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
+def _schema(opened: OpenTable, files: WrittenFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
-    data = StructType.fromJson(json.loads(staged.plan.schema))
+    data = StructType.fromJson(json.loads(files.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
 
 
-def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> int:
+def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> int:
     """Count what readers would see no more.
 
     The metastore knows it of partitions that this library wrote; only the others are read.
     """
-    now = opened.metastore.get_partitions(opened.table, _replaced(opened, staged)).values()
-    counts = {partition.values: _known_rows(opened, partition) for partition in now}
-    known = sum(count for count in counts.values() if count is not None)
-    unknown = [values for values, count in counts.items() if count is None]
-    if not unknown:
-        return known
+    partitions_now = opened.metastore.get_partitions(opened.table, _replaced_partitions(opened, files)).values()
+    counts = {partition.values: _known_rows(opened, partition) for partition in partitions_now}
+    known_count = sum(count for count in counts.values() if count is not None)
+    unknown_values = [values for values, count in counts.items() if count is None]
+    if not unknown_values:
+        return known_count
     rows = spark.table(opened.table.name.sql)
-    return known + rows.where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
+    return known_count + rows.where(in_partitions(partition_schema(opened.table).fields, unknown_values)).count()
 
 
-def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:
+def _replaced_partitions(opened: OpenTable, files: WrittenFiles) -> list[PartitionValues]:
     """Return the partitions whose present rows readers would see no more: of an append none."""
-    plan = staged.plan
+    plan = files.plan
     if plan.mode is WriteMode.APPEND:
         return []
-    named = {plan.spelled(partition.values) for partition in staged.partitions}
+    written_values = {plan.spelled(partition.values) for partition in files.partitions}
     existing = opened.metastore.get_partition_names(opened.table.name)
-    return sorted((named & set(existing)) | plan.scope(existing))
+    return sorted((written_values & set(existing)) | plan.scope(existing))
 
 
 def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
@@ -219,7 +219,7 @@ def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
     if location is None or opened.layout.write_id_of(location) is None:
         return None
     if opened.layout.is_placeholder(location):
-        written = written_placeholders(opened.store, opened.layout, {partition.values: partition})
-        return None if written else 0
+        rewritten = written_placeholders(opened.store, opened.layout, {partition.values: partition})
+        return None if rewritten else 0
     text = partition.parameters.get("numRows", "")
     return int(text) if text.isdecimal() else None

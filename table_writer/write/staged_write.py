@@ -78,12 +78,12 @@ class StagedWrite:
     (2, [True])
     """
 
-    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, found: FoundStaged) -> None:
+    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, staged: FoundStaged) -> None:
         self._spark = spark
         self._steps = steps
         self._opened = opened
         self._staged_writes = StagedWrites(opened)
-        self._found = found
+        self._staged = staged
         self._is_over = False
 
     @property
@@ -109,7 +109,7 @@ class StagedWrite:
     @property
     def expires_at(self) -> datetime:
         """When a vacuum may delete it, by the store's clock."""
-        return self._found.expires_at
+        return self._staged.expires_at
 
     @property
     def rows(self) -> int:
@@ -119,7 +119,7 @@ class StagedWrite:
     @property
     def partitions(self) -> tuple[StagedPartitionDetail, ...]:
         """Its partitions with rows, files and bytes, in the order of their values."""
-        return staged_partitions(self._found)
+        return staged_partitions(self._staged)
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
@@ -178,10 +178,10 @@ class StagedWrite:
             One of them is no check, or does not fit the columns.
         """
         self._require_open()
-        with self._steps.watched(self.table, self.mode, self.write_id):
+        with self._steps.show_progress(self.table, self.mode, self.write_id):
             watch = Stopwatch(self._opened.metastore)
             results = self._steps.check(self._record.files, self._opened, as_checks(checks), watch)
-        self._found = self._staged_writes.with_checks(self.write_id, results)
+        self._staged = self._staged_writes.with_checks(self.write_id, results)
         require_passed(results, self.table, self.write_id)
         return results
 
@@ -227,11 +227,11 @@ class StagedWrite:
         return self._detail()._repr_html_()
 
     def _detail(self) -> StagedDetail:
-        return staged_detail(self._found, notes=(NOT_STAGED,) if self._is_over else ())
+        return staged_detail(self._staged, notes=(NOT_STAGED,) if self._is_over else ())
 
     @property
     def _record(self) -> StagedRecord:
-        return self._found.record
+        return self._staged.record
 
     def _require_open(self) -> None:
         if self._is_over:
