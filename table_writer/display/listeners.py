@@ -31,9 +31,9 @@ _drawing: Final = PerProcess(threading.RLock)
 def show_progress(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
 ) -> AbstractContextManager[None]:
-    """Show how far a write is, from its second second to the end of the block; its id may become known later.
+    """Show how far a write is, from one second after its begin to the end of the block; its id may come later.
 
-    Where Spark has a bar, it draws it in the same line of a terminal.
+    Spark's own bar would be drawn in the same line of a terminal.
     """
     progress_listener = listener(choice, spark_has_bar=spark_has_bar)
     return report_progress(WriteProgress(progress_listener, table=table, mode=mode, write_id=write_id))
@@ -55,9 +55,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
 
 
 class LogListener:
-    """Tells a log: of each step, every 30 seconds of a long one, and how it ended.
+    """Logs each step of a write, every 30 seconds of a long step, and how the write ended.
 
-    A program that has configured no logging has nowhere to read that: there it tells standard error.
+    In a program that has configured no logging it writes to standard error instead.
     """
 
     def __init__(self, seconds: float = LOG_SECONDS) -> None:
@@ -79,9 +79,9 @@ class LogListener:
 
 
 class BarListener:
-    """Draws one bar, by tqdm: a line of a terminal, or a widget of a notebook that has ipywidgets.
+    """Draws one bar with tqdm: a line of a terminal, or a widget in a notebook that has ipywidgets.
 
-    Without a stream it is standard error as it is when the bar is first drawn.
+    Without a stream the bar goes to what standard error is when it is first drawn.
     """
 
     def __init__(self, *, widget: bool = False, stream: TextIO | None = None) -> None:
@@ -138,14 +138,14 @@ def _leave_alone(bar: Any) -> None:
 
 
 def _in_notebook() -> bool:
-    """Whether output goes to a notebook; asks IPython only where it runs already."""
+    """Return whether output goes to a notebook; IPython is asked only where it runs already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Whether somebody looks at it; a stream that is closed, or none at all, nobody does."""
+    """Return whether a stream is a terminal; one that is closed, or ``None``, is not."""
     try:
         return bool(stream is not None and stream.isatty())
     except ValueError:

@@ -1,4 +1,4 @@
-"""The reports on many tables: how they are, and what a call has done to each of them."""
+"""The reports on many tables: the state of each table, and what a call has done to each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BEHIND: Final = "behind"
 FAILED: Final = "failed"
 FIELDS_OF_IDLE_TABLES: Final = frozenset(
     {"table", "dry_run", "kept", "missing"}
-)  # attributes of reports on idle tables, too
+)  # a report on an idle table has them, too
 INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 NOT_BEGUN: Final = "interrupted before its turn"
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
-    """Return what programs are told of an error of one table."""
+    """Return the code, the message and the write of one table's error."""
     if isinstance(error, TableWriterError):
         return {"code": error.code, "message": error.message, "write_id": error.write_id}
     if isinstance(error, KeyboardInterrupt):
@@ -33,7 +33,7 @@ def error_facts(error: BaseException) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """How one table is.
+    """The state of one table.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ TABLES_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
-    """The tables that this library has written, by name; in the shown table those with something to look at are first.
+    """The tables that this library has written, by name. The shown table begins with those that need a look.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is in doubt, behind or unknown."""
+        """Return whether no table is in doubt, behind or failed."""
         return all(status.health == OK for status in self.tables)
 
     @property
@@ -129,7 +129,7 @@ class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
 
 @dataclass(frozen=True, kw_only=True)
 class TableResult(Generic[OneReport]):
-    """What became of one table: a report, or the error that ended it."""
+    """The result of a call for one table: a report, or the error that ended it."""
 
     table: str
     report: OneReport | None = None
@@ -137,14 +137,14 @@ class TableResult(Generic[OneReport]):
 
     @property
     def outcome(self) -> str:
-        """How it ended in a word: ``"done"``, ``"nothing to do"`` or ``"failed"``."""
+        """Return how the call ended for this table: ``"done"``, ``"nothing to do"`` or ``"failed"``."""
         if self.error is not None:
             return FAILED
         return "done" if self._is_eventful else "nothing to do"
 
     @property
     def _is_eventful(self) -> bool:
-        """Whether the report says more than that nothing had to be done."""
+        """Return whether the report says more than that nothing had to be done."""
         names = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
         return any(getattr(self.report, name) for name in names if name not in FIELDS_OF_IDLE_TABLES)
 
@@ -161,7 +161,7 @@ RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT_COLUMNS):
-    """What a call on many tables has done to each; one that failed has kept no other from its turn.
+    """The report of a call on many tables. A table that failed has kept no other from its turn.
 
     Parameters
     ----------
@@ -219,12 +219,12 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
 
 
 def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:
-    """Return the report on what a call has done to each table."""
+    """Return the report of a call on many tables."""
     return ManyReport(table=label, results=tuple(results), others_count=others_count)
 
 
 def tables_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> TablesReport:
-    """Return the report on how tables are; what could not be looked at is failed."""
+    """Return the report on the state of tables; a table that could not be looked at is ``"failed"``."""
     return TablesReport(table=label, tables=tuple(map(_status, results)), others_count=others_count)
 
 

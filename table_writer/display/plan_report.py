@@ -1,4 +1,4 @@
-"""What ``plan`` returns: what a write would do, and why it would fail as it stands."""
+"""The report that ``plan`` returns: what a write would do, and why it would fail as it stands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PlannedAction = Literal["add", "replace", "append", "empty"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedPartition:
-    """What a write would do to one partition.
+    """One partition, with what a write would do to it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaVerdict:
-    """Whether a DataFrame fits a table, and what would be done for it.
+    """The answer whether a DataFrame fits a table, and the columns that would be changed to make it fit.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class SchemaVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is in the way."""
+        """Return whether the DataFrame fits the table."""
         return not self.problems
 
 
@@ -98,7 +98,7 @@ class PlanReport(
     columns=PLAN_COLUMNS,
     derived=("ok", "rows", "copied_files", "copied_bytes"),
 ):
-    """What a write would do. Nothing was written, and nothing is promised: others write too.
+    """The report on a write that was only planned. Nothing was written; other writers may change the table first.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class PlanReport(
 
     @property
     def ok(self) -> bool:
-        """Whether the call would be carried out as things stand."""
+        """Return whether the call would be carried out as things stand."""
         return self.schema.fits and not self.problems
 
     def _lines(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What all reports have: facts for programs, a summary for people as text and HTML, JSON for both."""
+"""The base of all reports: facts for programs, and a summary for people as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-# else Jupyter would set what stands between two $ as a formula
+# without these classes Jupyter would set text between two $ as a formula
 IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
 GREEN, RED, AMBER, BLUE = "22,146,84", "222,62,62", "190,122,10", "52,120,220"  # on white and on black at least 3:1
 TONES: Final = {  # the sign, its colour, and the words that say how something ended
@@ -68,32 +68,32 @@ class Grid:
 
     @property
     def shown_rows(self) -> tuple[tuple[str, ...], ...]:
-        """The first rows."""
+        """Return the rows that are shown: the first ones."""
         return self.rows[: self.shown_count]
 
     @property
     def hidden_rows_line(self) -> tuple[str, ...]:
-        """A line on the other rows, if there are any."""
+        """Return a line that counts the rows that are not shown; empty if all are."""
         hidden = len(self.rows) - len(self.shown_rows)
         return (f"… and {hidden:,} more",) if hidden else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What is shown; plain text throughout, escaped where it is rendered."""
+    """The headline, tables and lines of a report; plain text throughout, escaped where it is rendered."""
 
-    headline: str  # what there is to know, in one line
-    subject: str = ""  # how the headline begins, in words of others: the table's name
+    headline: str  # the result in one line
+    subject: str = ""  # the table's name, with which the headline begins
     grids: tuple[Grid, ...] = ()  # those without rows are not shown
     lines: tuple[str, ...] = ()  # below all tables
 
     @property
     def tables(self) -> tuple[Grid, ...]:
-        """All tables that have rows."""
+        """Return the tables that have rows."""
         return tuple(grid for grid in self.grids if grid.rows)
 
     def with_all_rows(self) -> Summary:
-        """Return the same with no row left out."""
+        """Return the same summary with all rows of its tables."""
         return replace(self, grids=tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids))
 
 
@@ -104,14 +104,14 @@ def size(count: float) -> str:
 
 
 def summary_text(summary: Summary) -> str:
-    """Render aligned lines; control characters of hostile names are shown escaped."""
+    """Render a summary as aligned lines; control characters are shown escaped."""
     tables = (line for grid in summary.tables for line in _grid_lines(grid))
     lines = (*tables, *map(printable, summary.lines))
     return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
 
 
 def _cell_text(value: object) -> str:
-    """Spell a value: what is not known as ``?``, a number with commas, a time to the second."""
+    """Spell a value for people: ``None`` as ``?``, a number with commas, a time to the second."""
     if value is None:
         return "?"
     if isinstance(value, datetime):
@@ -133,24 +133,24 @@ def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - map
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: two for a character of East Asia or a picture, none for an accent of its own."""
+    """Count the columns of a terminal: two for an East Asian character or an emoji, none for a combining accent."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
 def writer_name(row: Any) -> str:
-    """Return the column that says who wrote."""
+    """Return the user and the host of a writer."""
     return f"{row.user}@{row.host}"
 
 
 def size_of(row: Any) -> str:
-    """Return the column of the bytes."""
+    """Return the bytes of a row, spelled for people."""
     return size(row.bytes)
 
 
 def columns_of_partitions(action: str = "") -> Columns:
-    """Return the columns of partitions, whose attribute ``action`` says what happened to them."""
+    """Return the columns of a table of partitions; ``action`` names the attribute that says what happened to each."""
     name: Columns = {"partition": lambda partition: partition.name or WHOLE_TABLE}
     return {**name, **({"": action} if action else {}), "rows": "rows", "files": "files", "size": size_of}
 
@@ -236,37 +236,37 @@ class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns=
 
     @property
     def added(self) -> tuple[Partition, ...]:
-        """Partitions that did not exist before."""
+        """Return the partitions that did not exist before."""
         return self._of("add", "added")
 
     @property
     def replaced(self) -> tuple[Partition, ...]:
-        """Partitions that hold other rows then, and none of the old ones."""
+        """Return the partitions whose old rows are replaced."""
         return self._of("replace", "replaced")
 
     @property
     def appended(self) -> tuple[Partition, ...]:
-        """Partitions that hold their old rows then, and the DataFrame's."""
+        """Return the partitions that keep their old rows and get those of the DataFrame."""
         return self._of("append", "appended")
 
     @property
     def emptied(self) -> tuple[Partition, ...]:
-        """Partitions that are dropped, since the write has no rows for them."""
+        """Return the partitions that are dropped, since the write has no rows for them."""
         return self._of("empty", "emptied")
 
     @property
     def rows(self) -> int:
-        """Rows written."""
+        """Return the number of rows written."""
         return sum(partition.rows for partition in self.partitions)
 
     @property
     def copied_files(self) -> int:
-        """Existing files that an append brings along, inside the store."""
+        """Return the number of existing files that an append copies, inside the store."""
         return sum(partition.copied_files for partition in self.partitions)
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of those files; none of them pass through the client."""
+        """Return the bytes of the copied files; none of them pass through the client."""
         return sum(partition.copied_bytes for partition in self.partitions)
 
     def _of(self, *actions: str) -> tuple[Partition, ...]:
@@ -274,7 +274,7 @@ class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns=
 
 
 def _shortened(summary: Summary) -> Summary:
-    """Leave out all but the first lines: a vacuum of a large table keeps thousands of locations."""
+    """Cut a summary to its first lines: a vacuum of a large table names thousands of locations."""
     hidden = len(summary.lines) - SHOWN_LINES
     if hidden <= 0:
         return summary
@@ -282,7 +282,7 @@ def _shortened(summary: Summary) -> Summary:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return what JSON has: numbers that it would round are text, and so are dates."""
+    """Return a value as JSON can hold it: decimals and dates become text."""
     if dataclasses.is_dataclass(value):
         names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
         return {name: _plain_value(getattr(value, name)) for name in names}
@@ -296,7 +296,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def summary_html(summary: Summary) -> str:
-    """Render for notebooks: readable in light and dark, no script, no network."""
+    """Render a summary for notebooks: it is readable in light and dark, and needs no script and no network."""
     subject, headline = summary.subject, summary.headline.removeprefix(summary.subject)
     head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(headline)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
@@ -335,12 +335,12 @@ def _line(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Escape the words of others: what control characters and markup would do is seen, and not done."""
+    """Escape text of users: markup and control characters are shown and have no effect."""
     return escape(printable(text))
 
 
 def tone(state: str) -> str:
-    """Return the class of a word that says how something ended; ``plain`` for words of no tone."""
+    """Return the style class of a word that says how something ended; ``plain`` for other words."""
     return next((name for name, (_, _, words) in TONES.items() if state in words), "plain")
 
 

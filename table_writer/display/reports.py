@@ -1,4 +1,4 @@
-"""What the maintenance calls return: facts for programs, a summary for people, JSON for both."""
+"""The reports that the maintenance calls return: facts for programs, a summary for people, JSON for both."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PartitionDetail:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedPartition:
-    """One partition that two versions differ in; rows are ``None`` where other tools wrote them, 0 where it is not."""
+    """One partition that differs between two versions; rows are ``None`` if other tools wrote them, 0 without it."""
 
     name: str
     change: str  # added, replaced, appended, dropped
@@ -90,7 +90,7 @@ class ChangedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionState:
-    """What readers find in one partition now.
+    """One partition as readers find it now.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class DeletedPath:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadDetail:
-    """A pending upload below a table's root, and whose it is.
+    """A pending upload below a table's root, and its owner.
 
     ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
     (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
@@ -152,7 +152,7 @@ class UploadDetail:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing the doctor looked at.
+    """The result of one check of the doctor.
 
     ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
     """
@@ -165,7 +165,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPath:
-    """A location that a vacuum leaves alone, and why."""
+    """A location that a vacuum keeps, and the reason."""
 
     location: str
     reason: str
@@ -195,7 +195,7 @@ def _changes(version: VersionSummary) -> str:
 
 
 def _state(version: VersionSummary) -> str:
-    """Return how a version ended, and whether a rollback has taken it back since."""
+    """Return the state of a version: its outcome, or that a rollback has taken it back since."""
     if version.state != LIVE or not version.rolled_back_count:
         return version.state
     changed_count = (
@@ -287,7 +287,7 @@ class VersionReport(
 
     @property
     def checks(self) -> CheckResults:
-        """What its checks found, without example rows."""
+        """Return the results of the version's checks, without example rows."""
         return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
@@ -310,7 +310,7 @@ class VersionReport(
 class RecoverReport(
     Report, rows="_outcomes", columns={"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
 ):
-    """What was in doubt, and how it ended.
+    """The entries that were in doubt, and how each ended.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ class RecoverReport(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES):
-    """What a rollback has put back, or would put back; ``version`` is its own entry's."""
+    """The partitions that a rollback has put back, or would put back; ``version`` is that of its own entry."""
 
     to_version: int
     version: int | None
@@ -413,7 +413,7 @@ CHANGED_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ChangesReport(Report, rows="partitions", columns=CHANGED_COLUMNS):
-    """The partitions that are others after one version than after an earlier one."""
+    """The partitions that differ between two versions."""
 
     from_version: int
     to_version: int
@@ -437,7 +437,7 @@ class VacuumReport(
     },
     derived=("bytes_freed",),
 ):
-    """What a vacuum has deleted, or would delete.
+    """The report on what a vacuum has deleted, or would delete.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ class VacuumReport(
 
     @property
     def bytes_freed(self) -> int:
-        """Bytes of all deleted objects."""
+        """Return the bytes of all deleted objects."""
         return sum(path.bytes for path in self.deleted)
 
     def _headline(self) -> str:
@@ -496,7 +496,7 @@ UPLOADS_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILURES):
-    """Pending uploads below a table's root; they take space and are in no listing of objects.
+    """Pending uploads below a table's root: they take space, and no listing of objects shows them.
 
     Parameters
     ----------
@@ -546,16 +546,16 @@ DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third w
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("healthy",)):
-    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error.
+    """The doctor's findings, worst first; the table is ``healthy`` if there is neither warning nor error.
 
-    Of a store, ``table`` is the location below which it was tried.
+    In a report on a store, ``table`` is the location below which the store was tried.
     """
 
     findings: tuple[Finding, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing has to be changed."""
+        """Return whether there is neither warning nor error."""
         return all(finding.status in {"ok", "note"} for finding in self.findings)
 
     def _headline(self) -> str:
@@ -625,7 +625,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
 
 
 def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
-    """Draw the size of the table after each version, on an axis of its own; a gap where nobody knows it."""
+    """Draw the size of the table after each version, on an axis of its own, with a gap where it is not known."""
     published_versions = sorted(
         (version for version in versions if version.state == LIVE), key=lambda version: version.version
     )
@@ -642,7 +642,7 @@ def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
 
 
 def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
-    """Return how versions ended and what they did, with the versions; what readers have seen first."""
+    """Group versions by how they ended and what they did; published ones first."""
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
     for version in versions:
         outcome = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
@@ -652,12 +652,12 @@ def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[Ver
 
 
 def _action(version: VersionSummary) -> str:
-    """Writes by their mode, which is one of ours unless the entry was forged; all else by what it is."""
+    """Return the name of what a version did: the mode of a write, the operation of all else."""
     return _shortened_name(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
 
 
 def _shortened_name(text: str) -> str:
-    """Keep what fits; the report has the whole of it."""
+    """Return a name that is short enough for the plot."""
     name = printable(text)
     return name if len(name) <= SHOWN_CHARACTERS else f"{name[: SHOWN_CHARACTERS - 1]}…"
 

@@ -1,4 +1,4 @@
-"""What is shown of staged writes: all of a table, one in detail, one that was discarded."""
+"""The reports on staged writes: all of a table, one in detail, one that was discarded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class StagedSummary:
 
     @property
     def state(self) -> str:
-        """``"staged"`` or ``"expired"``."""
+        """Return ``"staged"`` or ``"expired"``."""
         return "expired" if self.is_expired else "staged"
 
 
@@ -103,7 +103,7 @@ STAGED_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
-    """The staged writes of a table, newest first; ``unreadable`` says why the others cannot be shown or published.
+    """The staged writes of a table, newest first; ``unreadable`` gives the reasons for those that cannot be read.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
-    """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
+    """One staged write: its partitions, its checks, and the column statistics from the footers of its files.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
 
     @property
     def checks(self) -> CheckResults:
-        """Newest result of each check."""
+        """Return the newest result of each check."""
         return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
@@ -169,7 +169,7 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DiscardReport(Report, rows="deleted", columns=DELETED):
-    """What discarding a staged write has removed, or would remove.
+    """The report on what a discard has deleted, or would delete.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def staged_summary(staged: FoundStaged) -> StagedSummary:
 
 
 def staged_partitions(staged: FoundStaged) -> tuple[StagedPartitionDetail, ...]:
-    """Describe its partitions, in the order of their values."""
+    """Describe the partitions of a staged write, in the order of their values."""
     table = staged.record.plan.table
     return tuple(
         StagedPartitionDetail(

@@ -1,4 +1,4 @@
-"""Entries, partitions and uploads of a log as the reports show them. Pure."""
+"""Turn entries, partitions and uploads of a log into facts of reports. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN_PARTITIONS: Final = 5
 
 
 def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]:
-    """Return the versions of a log, or its newest ones, newest first; the size of the table takes all of them."""
+    """Return the versions of a log, newest first; only a whole log tells the size of the table."""
     rolled_back_counts, sizes = _rolled_back_counts(history), _table_sizes(history) if is_whole else {}
     records = {record.entry.version: record for record in reversed(history.records)}
     return tuple(
@@ -75,13 +75,16 @@ def version_summary(
 
 
 def _rolled_back_counts(history: History) -> Counter[int]:
-    """Count, by version, the partitions that a rollback has taken back; one of the rollback itself can return them."""
+    """Count the partitions of each version that a rollback has taken back.
+
+    A rollback of that rollback can return them.
+    """
     abandoned = {
         record.entry.version: record.entry for record in history.records if record.outcome is Outcome.ABANDONED
     }
     changes_by_values: dict[
         PartitionValues, list[tuple[int, frozenset[int]]]
-    ] = {}  # who named it, and what was gone after that
+    ] = {}  # version, and the versions that were taken back by then
     for record in history.published:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
@@ -99,14 +102,14 @@ def _rolled_back_counts(history: History) -> Counter[int]:
 
 
 def _table_sizes(history: History) -> dict[int, int | None]:
-    """Return the size of the table after each version, as far as the log knows all of its partitions."""
+    """Return the size of the table after each version; ``None`` where the log does not know all partitions."""
     objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
     own_keys = {
         key for record in history.published for partition in record.entry.partitions for key in partition.targets()
     }
     bytes_by_values: dict[
         PartitionValues, int | None
-    ] = {}  # at first what other tools, or entries that are gone, had left there
+    ] = {}  # at first the bytes that other tools, or trimmed entries, have left
     for record in history.published:
         for partition in (
             partition for partition in record.entry.partitions if partition.values not in bytes_by_values
@@ -142,7 +145,7 @@ def _table_sizes(history: History) -> dict[int, int | None]:
 
 
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
-    """Name the partitions that hold many small files, as far as the log tells."""
+    """Return a note that names the partitions with many small files, by the log; none without such partitions."""
     partitions = [
         values
         for values, held_rows in sorted(history.held_now().items())
@@ -157,7 +160,7 @@ def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
 def partition_details(
     table: Table, layout: TableLayout, partitions: Sequence[EntryPartition], entry: LogEntry | None = None
 ) -> tuple[PartitionDetail, ...]:
-    """Return the partitions of an entry, or those of which no entry was claimed."""
+    """Return the facts of the partitions of an entry, or of an entry that was not claimed."""
     return tuple(
         PartitionDetail(
             name=shown_name(table, partition.values),
@@ -175,7 +178,7 @@ def partition_details(
 def upload_details(
     uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
 ) -> tuple[UploadDetail, ...]:
-    """Return which write, if any, each pending upload belongs to."""
+    """Return each pending upload with the write, if any, that it belongs to."""
     return tuple(
         UploadDetail(
             key=upload.key,

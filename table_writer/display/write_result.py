@@ -1,4 +1,4 @@
-"""What a write and a compaction return: what changed for readers, and what it took."""
+"""The results of a write and of a compaction: what changed for readers, and what it cost."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class WriteResult(
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files written."""
+        """Return the bytes of the files written."""
         return sum(partition.bytes for partition in self.partitions)
 
     @property
     def files(self) -> int:
-        """Files written."""
+        """Return the number of files written."""
         return sum(partition.files for partition in self.partitions)
 
     def _headline(self) -> str:
@@ -136,7 +136,7 @@ class WriteResult(
 
 
 class CheckResults(tuple[CheckResult, ...]):
-    """Results of checks: a tuple that shows as a table, in text and in notebooks, failed ones first.
+    """The results of checks: a tuple that is shown as a table, in text and in notebooks, failed ones first.
 
     Examples
     --------
@@ -160,12 +160,12 @@ class CheckResults(tuple[CheckResult, ...]):
 
 
 def verdict(result: CheckResult) -> str:
-    """Say how one check ended, and of which severity it is if it failed."""
+    """Say how one check ended; a failed one with its severity."""
     return "passed" if result.passed else f"failed ({result.severity})"
 
 
 def checks_in_short(results: Sequence[CheckResult]) -> str:
-    """Say in some words how all checks of a write ended; ``-`` where there were none."""
+    """Say in a few words how the checks of a write ended; ``-`` if there were none."""
     if not results:
         return "-"
     failed_results = [result for result in results if not result.passed]
@@ -206,7 +206,7 @@ def _examples(result: CheckResult) -> Grid:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactedPartition:
-    """What a compaction did to one partition, or would do.
+    """One partition that a compaction has changed, or would change.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class CompactReport(
     lines={"left alone: {}: {}": "skipped", "note: {}": "notes"},
     derived=("files_before", "files_after"),
 ):
-    """What a compaction did: the same rows in fewer files.
+    """The result of a compaction: the same rows in fewer files.
 
     Parameters
     ----------
@@ -286,12 +286,12 @@ class CompactReport(
 
     @property
     def files_before(self) -> int:
-        """Of all partitions together."""
+        """Return the number of files that the partitions had before."""
         return sum(partition.files_before for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
-        """Of all partitions together."""
+        """Return the number of files that the partitions have afterwards."""
         return sum(partition.files_after for partition in self.partitions)
 
     def _headline(self) -> str:

@@ -1,7 +1,7 @@
-"""Pictures of a table, drawn as SVG here, so that the page needs no script for them. Pure.
+"""Draw the pictures of the page as SVG, so that it needs no script for them. Pure functions.
 
 Shapes stretch with the page (``preserveAspectRatio="none"``); words stand beside them as HTML and keep their size.
-Words of others are text, escaped, and never part of an attribute; what a picture as a whole shows (``title``) has none.
+Text of users is escaped and never stands in an attribute; the ``title`` of a picture has none of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARKS: Final = {  # what happened to a partition: the class of its mark, and wha
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its length, how it is drawn, and what is said of it."""
+    """One bar: its length, its style, and its title."""
 
     value: float
     kind: str  # a class of the style sheet
@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One line of bars that stand beside a word: lengths by kind, and the figure at the end."""
+    """One line of a list of bars: a label, lengths by kind, and the figure at the end."""
 
     label: str
     parts: tuple[tuple[str, float], ...]
@@ -47,7 +47,7 @@ class Share:
 
 
 def steps(title: str, points: Sequence[tuple[float, float | None]], ends: Sequence[str], shown: str = "bytes") -> str:
-    """Draw a figure over time, ``None`` where nobody knows it: it stays as it is until the next point."""
+    """Draw a figure over time as steps: it holds until the next point; ``None`` is a gap."""
     values = [value for _, value in points if value is not None]
     top = tidy(max(values, default=0), shown)
     first_at, last_at = (points[0][0], points[-1][0]) if points else (0.0, 1.0)
@@ -84,7 +84,7 @@ def _xy(x: float, y: float) -> str:
 
 
 def bars(title: str, data: Sequence[Bar], ends: Sequence[str]) -> str:
-    """Draw bars side by side, each with its words for whoever points at it."""
+    """Draw bars side by side, each with a title that a pointer shows."""
     top = tidy(max((bar.value for bar in data), default=0))
     width = WIDTH / max(len(data), 12)  # few bars do not become walls
     shapes = []
@@ -111,7 +111,7 @@ def _plot(title: str, shapes: str, top: float, shown: str, ends: Sequence[str]) 
 
 
 def tidy(least_end: float, shown: str = "bytes") -> float:
-    """Return a round number that is not less: where an axis ends.
+    """Return the end of an axis: a round number that is not less.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def tidy(least_end: float, shown: str = "bytes") -> float:
 
 
 def shares(lines: Sequence[Share]) -> str:
-    """Draw bars that lie, each beside its word and its figure: a list, which reads aloud as one."""
+    """Draw a list of horizontal bars, each between its label and its figure; screen readers read it as a list."""
     longest = max((sum(part for _, part in share.parts) for share in lines), default=0) or 1
     return f'<ul class="tw-shares">{"".join(_share(share, longest) for share in lines)}</ul>'
 
@@ -140,7 +140,7 @@ def _share(share: Share, longest: float) -> str:
 
 
 def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
-    """Draw a line for each partition: a mark where a version changed it, and between marks how long its rows lived."""
+    """Draw a line for each partition: a mark where a version changed it, and a bar while its rows lived."""
     at = {version: 100 * (number + 0.5) / len(versions) for number, version in enumerate(versions)}
     height = LINE * len(rows)
     lives = "".join(_generation(changes, at, LINE * number + LINE // 2) for number, (_, changes) in enumerate(rows))
@@ -157,7 +157,7 @@ def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, S
 
 
 def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: int) -> str:
-    """Draw one line; it is as wide as the page lets it, and its marks are not stretched."""
+    """Draw the line of one partition: it is as wide as the page allows, and its marks are not stretched."""
     shapes = []
     settled_changes = [
         change for change in changes if change[1] != "in doubt"
@@ -181,7 +181,7 @@ def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: 
 
 
 def _mark(change: str, x: int, y: int) -> str:
-    """Draw each change in a shape of its own: colour is never the only difference."""
+    """Draw the mark of a change: each has a shape of its own, so that colour is never the only difference."""
     if change == "added":
         return f'<circle cx="{x}" cy="{y}" r="5"/>'
     if change == "appended":
@@ -196,7 +196,7 @@ def _mark(change: str, x: int, y: int) -> str:
 
 
 def legend(kinds: Mapping[str, str]) -> str:
-    """Explain colours: by word the class."""
+    """Draw the legend of colours; ``kinds`` gives the style class of each word."""
     keys = (
         f'<li><svg aria-hidden="true" width="12" height="12"><rect class="tw-{kind}" width="12" height="12" rx="3"/>'
         f"</svg>{html_text(word)}</li>"
@@ -206,7 +206,7 @@ def legend(kinds: Mapping[str, str]) -> str:
 
 
 def legend_of_marks(changes: Iterable[str]) -> str:
-    """Explain the marks of the generations that are there."""
+    """Draw the legend of the marks that are shown."""
     shown_changes = set(changes)
     keys = (
         f'<li><svg aria-hidden="true" width="14" height="14"><g class="tw-mark tw-{kind}">{_mark(change, 7, 7)}</g>'
@@ -218,7 +218,7 @@ def legend_of_marks(changes: Iterable[str]) -> str:
 
 
 def strip(outcomes: Sequence[tuple[int, str]]) -> str:
-    """Draw the runs of one check, newest right: low is passed, high is failed."""
+    """Draw the runs of one check, the newest right: a low bar has passed, a high one has failed."""
     shapes = []
     for number, (version, outcome) in enumerate(outcomes):
         kind = {"passed": "good", "failed (warn)": "warn"}.get(outcome, "bad")

@@ -1,6 +1,6 @@
-"""One look at a table for its page: a vacuum's dry run reads log and metastore, then the newest entries are read.
+"""Look at a table for its page: a dry run of a vacuum reads log and metastore, then the newest entries are read.
 
-Entries that cannot be read do not keep the page from being made: it names them, and says what the others say.
+An entry that cannot be read is named on the page, which is made from the others.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in t
 
 @dataclass(frozen=True, slots=True)
 class _NewestEntries:
-    """The newest entries, as far as they could be read."""
+    """The newest entries that could be read, and what is known of the others."""
 
     records: tuple[SlotRecord, ...]  # oldest first
     damaged: Mapping[int, str]  # by version, why its entry or its outcome cannot be read
@@ -54,11 +54,11 @@ class _NewestEntries:
 
 
 def look_at(opened: OpenTable, limit: int) -> TablePage:
-    """Return all that is known of a table, with its newest versions."""
+    """Return the page of a table, with its newest versions."""
     look, vacuum, refusal = _dry_run(opened)
     entries = _newest_entries(opened, limit, look.history.newest) if look else _newest_entries(opened)
     history = entries.history(opened)
-    if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
+    if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
     states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
@@ -92,7 +92,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
 
 
 def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
-    """Return what a vacuum has seen and would do; or why it would be refused."""
+    """Return what a dry run of a vacuum has read, its report, and the message if it would be refused."""
     vacuum = Vacuum(opened)
     try:
         vacuumed = vacuum.run(vacuum_ages(opened), dry_run=True)
@@ -102,7 +102,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
 
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
-    """Read the newest entries, up to the version that the look has seen; the newest first get the memory there is."""
+    """Read the newest entries, up to the version of the look, newest first while memory lasts."""
     state = opened.log.read_state(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     allowance = Allowance(opened.config.log_memory_bytes)
@@ -164,14 +164,14 @@ def _troubles(
 
 
 def _counted_names(opened: OpenTable, states: States, placement: Placement) -> str:
-    """Count the partitions of this state, and name the first; empty if there is none."""
+    """Count the partitions with this placement and name the first ones; empty if there are none."""
     matching = sorted(values for values, state in states.items() if state is placement)
     names = few(shown_name(opened.table, values) for values in matching)
     return f"{counted(len(matching), 'partition')} ({names})" if matching else ""
 
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
-    """Describe what the metastore has, and what it should have; not what the log itself has dropped."""
+    """Describe the partitions of the metastore, and those that it lacks but the log has published."""
     held_rows = look.history.held_now()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
     return tuple(
@@ -203,7 +203,7 @@ def _partition(
 def _generations(
     opened: OpenTable, records: Sequence[SlotRecord]
 ) -> tuple[tuple[int, ...], tuple[Generations, ...], int]:
-    """Return the newest versions that changed partitions; the partitions they changed last; how many they changed."""
+    """Return the newest versions that changed partitions, the generations of those they changed last, and the count."""
     changing_records = [
         record for record in records if record.outcome is not Outcome.ABANDONED and record.entry.partitions
     ]
@@ -231,7 +231,7 @@ def _generations(
 
 
 def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[LeftByAge]:
-    """Divide what readers have left by age."""
+    """Group the locations that readers have left by age."""
     due_locations = {path.location for path in vacuum.deleted} if vacuum else frozenset()
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
         locations = [

@@ -1,4 +1,4 @@
-"""What the pictures of the page show: sizes, counts and writes over time, what replaced what, files, what is left."""
+"""The pictures of the page: sizes, counts and writes over time, generations, file sizes, and what readers have left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_A_TABLE: Final = "The table of versions has the figures."
 
 
 def pictures(page: TableFacts) -> str:
-    """Return all pictures of a page, each with what it shows."""
+    """Return all pictures of a page, each with its title and subtitle."""
     if not page.version:
         return '<p class="tw-note">There is nothing to draw: this library has not written the table yet.</p>'
     figures = (_sizes(page), _counts(page), _written_bytes(page), _lives(page), _file_sizes(page), _ages(page))
@@ -46,7 +46,7 @@ def _published_versions(page: TableFacts) -> list[VersionSummary]:
 
 
 def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
-    """Return the first and the last date; the time of day where they are less than two days apart."""
+    """Return the first and the last date, with the time of day if they are less than three days apart."""
     if not versions:
         return ()
     first_at, last_at = versions[0].created_at, versions[-1].created_at
@@ -55,7 +55,7 @@ def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
 
 
 def _times(versions: Sequence[VersionSummary]) -> list[float]:
-    """Return when versions were made: never before the one before them, though a writer's clock was late."""
+    """Return the times of versions in order: a version whose writer's clock was late gets the time before it."""
     return list(accumulate((version.created_at.timestamp() for version in versions), max))
 
 

@@ -1,7 +1,7 @@
-"""What ``report`` returns, as a page of HTML: figures, what is in doubt, pictures, tables. It fetches nothing.
+"""The page that ``report`` returns, as HTML: figures, problems, pictures, tables. It fetches nothing.
 
-Every word of others is text, escaped, and none stands in an attribute. The policy in the head lets the browser use this
-style sheet and this script alone, known by their digests.
+Text of users is escaped and never stands in an attribute. The policy in the head allows the browser only this style
+sheet and this script, by their digests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from table_writer.version import __version__
 
 MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
 MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
-AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that somebody asks about
+AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that need a look
 Keys = Mapping[str, Callable[[Any], float | None]]
 """By heading: what a column is sorted by, where it shows figures."""
 
@@ -80,7 +80,7 @@ AT_WORK: Final[Columns] = {
 
 
 def ago(seconds: float) -> str:
-    """Spell how long something is, in its largest unit.
+    """Spell a span of time in its largest unit.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def ago(seconds: float) -> str:
 
 
 def _document(page: TableFacts) -> str:
-    """Return the whole page. It is ASCII, so that no server and no terminal can misread it."""
+    """Return the whole page, in ASCII, which no server and no terminal can misread."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
@@ -169,7 +169,7 @@ def _top(page: TableFacts) -> str:
 
 
 def short_count(count: int) -> str:
-    """Spell a large number of rows in a word.
+    """Spell a large number of rows in short.
 
     Examples
     --------
@@ -241,7 +241,7 @@ def _section(name: str, title: str, items: Sequence[object], most_items: int, or
 
 
 def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
-    """Return a table whose cells are those of the text; figures carry the number that they are sorted by."""
+    """Return a table with the cells of the text report; figures carry the number that they are sorted by."""
     grid = Grid.of(columns, items)
     figures = {heading for heading in grid.headings if heading in keys or heading in USUAL_FIGURES}
     rows = (
@@ -300,7 +300,7 @@ def _foot(page: TableFacts) -> str:
 
 
 def _replace(target: Path, text: str) -> None:
-    """Write a file beside it, which nobody else can have laid there, and put it in its place; it keeps its mode."""
+    """Write the text to a new file beside the target, and move it there; the target keeps its mode."""
     temporary = target.with_name(f".table_writer-{token_hex(8)}.html")
     try:
         with temporary.open("x", encoding="ascii") as file:
@@ -314,7 +314,7 @@ def _replace(target: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
-    """All that one look at a table shows, with pictures in notebooks, and as a page for a browser.
+    """The facts of one look at a table, with pictures in notebooks, and as a page for a browser.
 
     The facts are those of :class:`~table_writer.page.facts.TableFacts`.
 
@@ -327,7 +327,7 @@ class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
     """
 
     def to_html(self) -> str:
-        """Return the page: one file, ASCII, that fetches nothing; its only script sorts and filters its tables."""
+        """Return the page as one ASCII file that fetches nothing; its only script sorts and filters its tables."""
         return _document(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
