@@ -1,4 +1,4 @@
-"""Arguments of public calls are what their annotations say, or the call ends before its first line, in its own words.
+"""Check the arguments of public calls against their annotations, before the first line of the call.
 
 The annotations are the only place where a parameter's type is said: ``@checked`` on a function, or on a class for all
 its public methods, reads them once, at the first call. What lies inside a type, such as a range, the callee says.
@@ -76,7 +76,7 @@ def require_age(name: str, age: timedelta) -> None:
 
 
 def nearest(name: str, known_names: Iterable[str]) -> str:
-    """Return what somebody may have meant, as the end of a sentence; empty if nothing is near.
+    """Return a question for the nearest known name, as the end of a sentence; empty if none is near.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known_names: Iterable[str]) -> str:
-    """Ask for the nearest known name; for one that does more harm only after a slip of a letter or two, and last.
+    """Return a question for the nearest known names; a harmful one comes last, and only if a letter or two differ.
 
     Names may be spelled as options are.
 
@@ -118,7 +118,7 @@ def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset())
 
 
 class _Arguments:
-    """The arguments that one function takes; values of secret ones are never shown."""
+    """The check of one function's arguments; values of secret ones are never shown."""
 
     def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
         self._function = function
@@ -126,7 +126,7 @@ class _Arguments:
         self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]  # what callers have called
 
     def __call__(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        """Raise what is wrong with a call."""
+        """Raise ``InvalidInputError`` for wrong arguments."""
         for name in keywords:
             if name not in self._parameter_names:
                 hint, names = nearest(name, self._parameter_names) or ".", ", ".join(self._parameter_names) or "none"
@@ -147,7 +147,7 @@ class _Arguments:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        """What each parameter expects; keywords that a TypedDict describes are parameters as others are."""
+        """Return the type of each parameter; keywords that a TypedDict describes count as parameters."""
         hints = get_type_hints(self._function)
         hints.pop("return", None)
         for name, hint in tuple(hints.items()):
@@ -158,7 +158,7 @@ class _Arguments:
 
     @cached_property
     def _parameter_names(self) -> tuple[str, ...]:
-        """The names of all parameters, in their order, without those that stand for several."""
+        """Return the names of all parameters in order, without ``*args``."""
         variadic = {
             parameter.name
             for parameter in self._signature.parameters.values()
@@ -177,7 +177,7 @@ class _Arguments:
                 yield name, value
 
     def _unbound(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> InvalidInputError:
-        """Say why arguments make no call: one is missing, or there are too many by position."""
+        """Return the error for arguments that cannot be bound: one is missing, or too many are given by position."""
         parameters = [
             parameter for parameter in self._signature.parameters.values() if parameter.name in self._parameter_names
         ]
@@ -200,7 +200,7 @@ class _Arguments:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A value that is not what is expected, and where it stands in the call."""
+    """A value that is not of the expected type, and its place in the call."""
 
     where: str
     value: object
@@ -222,7 +222,7 @@ class _Fault:
 
 
 def _fault(where: str, value: object, hint: Any) -> _Fault | None:
-    """Return what is wrong with a value, or with the first wrong one inside of it."""
+    """Return the fault of a value, or the first fault inside of it; ``None`` if there is none."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
         faults = [_fault(where, value, alternative) for alternative in alternatives]
@@ -249,7 +249,7 @@ def _fault(where: str, value: object, hint: Any) -> _Fault | None:
 
 
 def _is_of_type(value: object, kind: Any, inside: tuple[Any, ...]) -> bool:
-    """Whether a value is of a type without parts: True is no number, NaN neither, half a surrogate pair no text."""
+    """Return whether a value is of a plain type: True and NaN are no numbers, half a surrogate pair is no text."""
     if kind in (Any, object):
         return True
     if kind is Literal:
@@ -265,7 +265,7 @@ def _is_of_type(value: object, kind: Any, inside: tuple[Any, ...]) -> bool:
 
 
 def _is_of_connect(value: object, kind: Any) -> bool:
-    """Whether a value is of Spark Connect's class of that name: its SparkSession is no subclass of the classic one."""
+    """Return whether a value is of Spark Connect's class of the same name, which is no subclass of the classic one."""
     ancestors = type(value).__mro__
     of_connect = (each.__name__ for each in ancestors if each.__module__.startswith("pyspark.sql.connect."))
     return kind.__module__.startswith("pyspark.sql.") and kind.__name__ in of_connect
@@ -276,7 +276,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _words(hint: Any) -> str:
-    """Say what is expected."""
+    """Describe an expected type in words."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
         *first, last = (_words(alternative) for alternative in alternatives)
@@ -301,7 +301,7 @@ def _class_text(kind: type) -> str:
 
 
 def _of(inside: tuple[Any, ...]) -> str:
-    """Say what is in a list or a dict."""
+    """Describe the items of a list or a dict."""
     kinds = [alternative for alternative in inside if alternative not in (Any, object)]
     return f", each item {_words(kinds[0])}" if kinds and kinds[0] is not str else " of texts" if kinds else ""
 

@@ -40,7 +40,7 @@ EmptyAction = Literal["error", "ignore", "replace"]
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableWriterConfig:
-    """How a :class:`~table_writer.TableWriter` works. What is ``None`` comes from the Spark session's own settings.
+    """The settings of a :class:`~table_writer.TableWriter`. Those that are ``None`` come from the Spark session.
 
     Parameters
     ----------
@@ -157,12 +157,12 @@ class TableWriterConfig:
 
     @property
     def most_figures(self) -> int:
-        """Of how many columns, counted in each partition, one write gives the metastore statistics."""
+        """Return for how many columns, counted in each partition, one write gives the metastore statistics."""
         return {"auto": MOST_FIGURES, "on": sys.maxsize, "off": 0}[self.column_statistics]
 
     @property
     def metastore_setting(self) -> Mapping[str, str]:
-        """Hadoop's setting for :attr:`metastore_uris`, if they are given."""
+        """Return Hadoop's setting for :attr:`metastore_uris`; empty if they are not given."""
         return {"hive.metastore.uris": ",".join(self.metastore_uris)} if self.metastore_uris else {}
 
     def __post_init__(self) -> None:
@@ -352,7 +352,7 @@ class WriteOptions:
         object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that say nothing in a mode: whoever gives them expects something else."""
+        """Refuse options that have no effect in a mode: the caller expects something else."""
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
         if self.carry != "copy" and mode is not WriteMode.APPEND:

@@ -85,7 +85,7 @@ NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems t
 
 @checked
 class Maintenance:
-    """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
+    """Maintenance of tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
     Each call takes the table as ``database.table``. With ``dry_run`` it checks everything, changes nothing, and returns
     what it would do.
@@ -182,7 +182,7 @@ class Maintenance:
         )
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
-        """Say which partitions are others after one version than after an earlier one, by the log alone.
+        """List the partitions that differ between two versions, by the log alone.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class Maintenance:
         )
 
     def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
-        """Look at a table once, and return all that shows: versions, partitions, sizes, checks, what is in doubt.
+        """Look at a table once, and return its versions, partitions, sizes, checks and problems as a page.
 
         Reads only: log and metastore, and what a dry run of :meth:`vacuum` lists. Entries that cannot be read are named
         and do not keep it from saying what the others say. It shows itself in notebooks, with pictures; ``save`` makes
@@ -620,7 +620,7 @@ class Maintenance:
     def _missing_note(
         self, opened: OpenTable, republished: Republished, chosen_values: Collection[PartitionValues] | None
     ) -> str:
-        """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
+        """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
         if chosen_values is not None:
             republished = restore_partitions(opened, None, dry_run=True)
         restorable = () if chosen_values is None else republished.partitions
@@ -640,7 +640,7 @@ class Maintenance:
     def doctor(
         self, table: str, *, spark_conf: Mapping[str, str] | None = None, scratch_table: bool = False
     ) -> DoctorReport:
-        """Examine metastore, store, bucket, table and settings; say what to change. Changes nothing that stays.
+        """Examine metastore, store, bucket, table and settings, and say what to change. Nothing that it makes stays.
 
         Parameters
         ----------
@@ -660,7 +660,7 @@ class Maintenance:
         return DoctorReport(table=str(opened.table.name), findings=findings)
 
     def examine_store(self, store: str) -> DoctorReport:
-        """Try a store before its first write: does it do all that writes depend on? Leaves nothing behind.
+        """Try a store before its first write: can it do all that writes depend on? Nothing is left behind.
 
         Of conditional puts that race one wins; listings are complete, in order, and begin after any key; uploads are
         hidden until another client completes them; what is copied or read on condition is that very object. It puts
@@ -791,5 +791,5 @@ class Maintenance:
 
 
 def _values_at(placements: Mapping[PartitionValues, Placement], placement: Placement) -> list[PartitionValues]:
-    """Return the partitions that are where ``placement`` says."""
+    """Return the partitions with this placement."""
     return [values for values, found in placements.items() if found is placement]

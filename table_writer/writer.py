@@ -548,12 +548,12 @@ class TableWriter:
         return version
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
-        """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""
+        """List the partitions that two versions differ in: :meth:`Maintenance.changes` with the session's settings."""
         return self.maintenance.changes(str(self._services.table_name(table)), from_version, to_version)
 
     @property
     def maintenance(self) -> Maintenance:
-        """The calls that need no Spark, with the session's settings: history, rollback, restore, vacuum and others."""
+        """Return the calls that need no Spark, with the session's settings: history, rollback, vacuum and others."""
         return Maintenance(services=self._services)
 
     def staged(self, table: str) -> StagedReport:

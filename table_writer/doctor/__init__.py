@@ -1,4 +1,4 @@
-"""Looks at everything a table's writes depend on, and says what to change. Nothing of the table is changed.
+"""Check all that a table's writes depend on, and say what to change. Nothing of the table is changed.
 
 If a check fails, the others still run.
 """
@@ -65,11 +65,11 @@ ADVICE: Final[Mapping[type[TableWriterError], str]] = {
 def examine(
     opened: OpenTable, spark_conf: Mapping[str, str] | None = None, *, scratch_table: bool = False
 ) -> tuple[Finding, ...]:
-    """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
+    """Run every check, and return the findings, worst first. Spark's settings need ``spark_conf``.
 
-    Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
-    others only read, unless ``scratch_table`` lets one make a table and drop it again. A check that cannot be made is
-    an error among the findings: nothing of this library is raised.
+    Three checks of the store put and delete objects of their own, below a key that nobody else uses. All others only
+    read, unless ``scratch_table`` lets one make a table and drop it again. A check that cannot be made
+    is an error among the findings: no error of this library is raised.
     """
     subject = Subject(opened, spark_conf, scratch_table)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}

@@ -1,4 +1,4 @@
-"""Checks of the store, by trying: each with objects and uploads of its own, which are gone afterwards."""
+"""Checks of store, bucket and metastore; those that try the store delete their objects and uploads afterwards."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ AZURE_RULES: Final = note(
 
 
 def conditional_put(subject: Subject) -> Iterable[Finding]:
-    """Let conditional puts race: one must win."""
+    """Let conditional puts race: exactly one must win."""
     store = subject.opened.store
     with _own_directory(subject) as directory:
         try:
@@ -122,7 +122,7 @@ def permissions(subject: Subject) -> Iterable[Finding]:
 
 
 def clock(subject: Subject) -> Iterable[Finding]:
-    """Compare the store's clock with this machine's. Ages never depend on it, but signatures and people do."""
+    """Compare the store's clock with this machine's. No age depends on it, but signatures do."""
     store = subject.opened.store
     with _own_directory(subject) as directory:
         store.put(f"{directory}clock", b"tick")
@@ -183,7 +183,7 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
 
 
 def lifecycle_findings(rules: Collection[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
-    """Judge the rules that meet a table's root, whose longest write took so long."""
+    """Judge the rules that meet a table's root, by the duration of its longest write."""
     findings = [*_expiring(rules, root_key), *_aborting(rules, longest)]
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:
@@ -283,7 +283,7 @@ def _rule_name(rule: LifecycleRule) -> str:
 
 
 def compare_and_set(subject: Subject) -> Iterable[Finding]:
-    """Say which metastore answers, and whether it protects unpartitioned tables."""
+    """Name the metastore and its version, and say whether it protects unpartitioned tables."""
     uri, version = subject.opened.metastore.uri, subject.version()
     partitioned = bool(subject.opened.table.partition_columns)
     if uri.startswith(GLUE_SCHEME):
@@ -334,7 +334,7 @@ def sight(subject: Subject) -> Iterable[Finding]:
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
-    """Remind of what several addresses must have in common."""
+    """Remind that several addresses must belong to one database."""
     configured = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
     uris = tuple(configured) if isinstance(configured, tuple) else tuple(filter(None, re.split(r"[,\s]+", configured)))
     if len(uris) > 1:
@@ -374,7 +374,7 @@ def switch_time(subject: Subject) -> Iterable[Finding]:
 
 
 def characters(subject: Subject) -> Iterable[Finding]:
-    """Look for partitions whose values the metastore's database has lost, and try others if that is allowed."""
+    """Look for partitions whose values the metastore's database has lost, and try odd values if that is allowed."""
     opened = subject.opened
     try:
         subject.partitions()

@@ -107,7 +107,7 @@ def _bound_bytes(subject: Subject) -> int:
 
 
 def _room(subject: Subject) -> tuple[str, int]:
-    """Return which setting gives Python workers their memory, and how many MiB."""
+    """Return the setting that gives Python workers their memory, and its MiB."""
     of_python = size_bytes(subject, PYTHON_LIMIT, default=None, unit=MIB)
     if of_python:
         return PYTHON_LIMIT, of_python // MIB
@@ -144,7 +144,7 @@ def buffer_size(subject: Subject) -> Iterable[Finding]:
 
 
 def unix_socket(subject: Subject) -> Iterable[Finding]:
-    """Recommend the faster way from the JVM to Python, where it was measured to be one."""
+    """Recommend the Unix socket between the JVM and Python, where it was measured to be faster."""
     name = "spark.python.unix.domain.socket.enabled"
     spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty: not known
     if flag(subject, name, default=False):
@@ -157,7 +157,7 @@ def unix_socket(subject: Subject) -> Iterable[Finding]:
 
 
 def socket_timeout(subject: Subject) -> Iterable[Finding]:
-    """Say which timeout counts, where people set the one that does not."""
+    """Name the timeout that counts, if another one is set that does not."""
     name = "hive.metastore.client.socket.timeout"
     given_timeout = setting(subject, f"spark.hadoop.{name}")
     call = subject.opened.config.metastore_timeout_seconds
@@ -203,7 +203,7 @@ def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:
 
 
 def committer(subject: Subject) -> Iterable[Finding]:
-    """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
+    """Say what it costs if Spark's own writer, which writes this table, has to rename its files."""
     table, root = subject.opened.table, subject.opened.layout.root
     jar_settings = [setting(subject, name) for name in SAYING_JARS]
     missing_jar = "" if any(word in text for text in jar_settings for word in OF_THE_JAR) else CLOUD_JAR

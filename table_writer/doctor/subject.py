@@ -1,4 +1,4 @@
-"""The table that the checks examine, with what has been read of it so far."""
+"""The table that the checks examine, with all that was read of it so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Read = TypeVar("Read")
 
 @dataclass
 class Subject:
-    """The table that is examined. What was read once is kept, a failure too: no check waits for it again."""
+    """The table that is examined. Results of reads are kept, failures too, so that no check waits again."""
 
     opened: OpenTable
     spark_conf: Mapping[str, str] | None = field(default=None, repr=False)  # holds credentials
@@ -32,7 +32,7 @@ class Subject:
 
     @property
     def hadoop(self) -> Mapping[str, str]:
-        """Hadoop's settings, those of the Spark settings on top."""
+        """Return Hadoop's settings, overridden by those of the Spark settings."""
         prefix = "spark.hadoop."
         of_spark = self.spark_conf or {}
         settings = {key.removeprefix(prefix): value for key, value in of_spark.items() if key.startswith(prefix)}
@@ -51,7 +51,7 @@ class Subject:
         return self._once("partitions", lambda: self.opened.metastore.get_all_partitions(self.opened.table))
 
     def forget(self) -> None:
-        """Forget the log and the partitions: somebody may have published between the two."""
+        """Forget log and partitions: somebody may have published between the two reads."""
         for name in ("history", "partitions"):
             self._results.pop(name, None)
 

@@ -1,4 +1,4 @@
-"""Checks of a table's log, owner, partitions and files, and of what waits for a vacuum."""
+"""Checks of a table's log, owner, partitions and files, and of the data that waits for a vacuum."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def location(subject: Subject) -> Iterable[Finding]:
 
 
 def readers(subject: Subject) -> Iterable[Finding]:
-    """Look for what makes readers take other files for the table's rows than those that the metastore points at."""
+    """Look for settings by which readers take other files for rows than those at the metastore's locations."""
     opened, table = subject.opened, subject.opened.table
     reason = why_not_written(table)
     findings = [error(f"{subject.name} {reason}", "every write is refused until then")] if reason else []
@@ -123,7 +123,7 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
 
 
 def checkpoint(subject: Subject) -> Iterable[Finding]:
-    """Compare the checkpoint with the log: one that is far behind costs time; one that is ahead is not used."""
+    """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
     planned_state = opened.log.read_state()
     # after the checkpoint, which may have been renewed since the log was read
@@ -269,7 +269,7 @@ def placement(subject: Subject) -> Iterable[Finding]:
 
 
 def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
-    """Look for partitions that lie in this library's directory and that the log knows nothing of."""
+    """Look for partitions in this library's directory that the log does not know."""
     layout, partitions = subject.opened.layout, subject.partitions()
     claimed_ids = subject.opened.log.read_history().claimed_ids  # read after the partitions: claims come first
     ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in partitions.items()}
@@ -332,7 +332,7 @@ def files(subject: Subject) -> Iterable[Finding]:
 
 
 def small_files(subject: Subject) -> Iterable[Finding]:
-    """Name partitions of many small files, by the metastore's figures: nothing is listed for it."""
+    """Name the partitions with many small files, by the metastore's figures, without a listing."""
     figures = {
         values: [partition.parameters.get(name, "") for name in ("numFiles", "totalSize")]
         for values, partition in sorted(subject.partitions().items())

@@ -1,4 +1,4 @@
-"""Who is told of events, and the one place that tells them."""
+"""Listeners of events: their protocol, their import by name, and the functions that tell them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: ther
 
 
 class EventListener(Protocol):
-    """Told of each call on a table once it is over: in the process and the thread that made it, after readers switched.
+    """A function that is told of each call on a table once it is over, in the process and thread of the call.
 
-    The call returns when all listeners have returned. Calls in several threads tell it at the same time. An
-    ``Exception`` of it is logged and changes nothing. What is none, such as ``KeyboardInterrupt`` and ``SystemExit``,
-    ends a process or a scheduler's task, and may come from a signal while a listener is at work: the call raises it,
-    with a note that says what had become of the call. A listener is not told of what it does itself.
+    Readers have switched by then. The call returns when all listeners have returned. Calls in several threads tell the
+    listener at the same time. An ``Exception`` of a listener is logged and changes nothing. Other exceptions, such as
+    ``KeyboardInterrupt`` and ``SystemExit``, end a process or a scheduler's task, and may come from a signal while a
+    listener is at work: the call raises them, with a note that says how the call had ended. A listener is not told of
+    its own calls.
     """
 
     def __call__(self, event: TableEvent, /) -> None:
-        """Do something with it."""
+        """Take an event."""
 
 
 def require_listeners(listeners: Sequence[object]) -> None:
-    """Refuse what could never be told; ``InvalidInputError`` says what to write instead."""
+    """Refuse objects that cannot be called; ``InvalidInputError`` says what to write instead."""
     for position, listener in enumerate(listeners):
         where, kind = f"listeners[{position}]", type(listener).__name__
         if isinstance(listener, type):
@@ -79,7 +80,7 @@ _resolutions: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writ
 
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
-    """Tell every listener, each with an event of its own. Only what ends the process ends it, such as Ctrl-C."""
+    """Tell every listener, each with a copy of the event. Only what ends the process stops it, such as Ctrl-C."""
     for listener in listeners:
         _tell(listener, event)
 
@@ -115,7 +116,7 @@ def in_short(event: TableEvent) -> str:
 
 
 def note_resolution(make: MakeEvent) -> None:
-    """Note that an entry in doubt was resolved: its event is made and told when the call of this thread is over."""
+    """Note that an entry in doubt was resolved; listeners are told when the call of this thread is over."""
     resolutions = _resolutions.get()
     if resolutions is not None:
         resolutions.append(make)
@@ -123,7 +124,7 @@ def note_resolution(make: MakeEvent) -> None:
 
 @contextmanager
 def collect_resolutions() -> Iterator[list[MakeEvent]]:
-    """Collect within the block what makes the events of entries that were resolved on the way."""
+    """Collect the resolutions that are noted within the block, as functions that make their events."""
     resolutions: list[MakeEvent] = []
     token = _resolutions.set(resolutions)
     try:
@@ -133,7 +134,7 @@ def collect_resolutions() -> Iterator[list[MakeEvent]]:
 
 
 class JsonListener:
-    """Logs each event as one JSON object in one line.
+    """A listener that logs each event as one JSON object in one line.
 
     It logs, and writes no file of its own, so that handlers, rotation and shipping are those that you have: with the
     format ``%(message)s`` a line is an object. Levels are ``ERROR`` for what failed, ``WARNING`` where the outcome is

@@ -1,4 +1,4 @@
-"""The listener that sends lineage: each event as run events of OpenLineage, by its own client.
+"""The listener that sends lineage: it turns each event into run events, for OpenLineage's own client.
 
 Needs ``pip install 'table-writer[openlineage]'``.
 """
@@ -116,7 +116,7 @@ class OpenLineageListener:
             client.emit(run_event)
 
     def run_events(self, event: TableEvent) -> tuple[RunEvent, RunEvent]:
-        """Return what is sent of an event: that the run began, and how it ended."""
+        """Return the two run events of an event: the run began, and it ended."""
         job = Job(
             namespace=self._namespace or os.environ.get(NAMESPACE_VARIABLE) or "default",
             name=self._job(event),
@@ -333,7 +333,7 @@ def _type_parts(text: str) -> list[str]:
 
     Examples
     --------
-    >>> _split("a:decimal(9,2),b:map<string,int>")
+    >>> _type_parts("a:decimal(9,2),b:map<string,int>")
     ['a:decimal(9,2)', 'b:map<string,int>']
     """
     parts, depth = [""], 0

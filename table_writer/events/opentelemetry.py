@@ -129,12 +129,12 @@ class OpenTelemetryListener:
 
 
 def _is_of_entry(event: TableEvent) -> bool:
-    """Whether an entry was resolved; a recovery that failed is a call like any other, of no entry."""
+    """Return whether the event is of an entry that was resolved; a recovery that failed is a call like any other."""
     return event.operation == "recover" and event.of_version is not None
 
 
 def _attributes(event: TableEvent) -> Attributes:
-    """Return what spans and metrics both say, by the names of the semantic conventions where they have one."""
+    """Return the attributes of spans and of metrics, with names of the semantic conventions where there are any."""
     database, _, name = event.table.rpartition(".")
     attributes: Attributes = {
         "db.system.name": "hive",
@@ -150,7 +150,7 @@ def _attributes(event: TableEvent) -> Attributes:
 
 
 def _facts(event: TableEvent) -> Attributes:
-    """Return what only a span says: each call has other values."""
+    """Return the attributes of spans alone: their values differ from call to call."""
     facts: Mapping[str, str | int | None] = {
         "table_writer.outcome": event.outcome,
         "table_writer.write_id": event.write_id or None,

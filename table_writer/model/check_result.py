@@ -1,4 +1,4 @@
-"""What a data-quality check found."""
+"""The result of a data-quality check."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CheckResult:
 
     @property
     def stops(self) -> bool:
-        """Whether nothing may be published because of it."""
+        """Return whether the result forbids the publish."""
         return not self.passed and self.severity == ERROR
 
     def without_examples(self) -> CheckResult:

@@ -1,4 +1,4 @@
-"""What optimizers are told of a partition's columns: figures of each, as text that travels from a task to the log."""
+"""Figures of a partition's columns, for optimizers, as text that travels from a task to the log."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ColumnFigures:
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Return the number of rows, nulls included."""
         return self.nulls + self.values
 
     def plus(self, other: ColumnFigures) -> ColumnFigures:
@@ -94,7 +94,7 @@ class ColumnFigures:
         return replace(merged, distinct=merged.bounded(merged.distinct))
 
     def _distinct_with(self, other: ColumnFigures) -> int | None:
-        """Estimate the distinct values of both: of columns like keys each file has its own, of others the same."""
+        """Estimate the distinct values of both files: each has its own in key-like columns, both the same in others."""
         if self.distinct is None or other.distinct is None:
             return None
         is_key_like = all(
@@ -103,7 +103,7 @@ class ColumnFigures:
         return self.distinct + other.distinct if is_key_like else max(self.distinct, other.distinct)
 
     def bounded(self, distinct: int | None) -> int | None:
-        """Return a number of distinct values, but no more than there can be by the other figures."""
+        """Return a number of distinct values, limited to what the other figures allow."""
         if self.true_values is not None:
             return (self.true_values > 0) + (self.true_values < self.values)
         if distinct is None:
@@ -116,7 +116,7 @@ class ColumnFigures:
         return max(min(distinct, most_distinct), 1 if self.values else 0)
 
     def is_possible(self) -> bool:
-        """Whether a file can have such figures; those that are read may come from a damaged log."""
+        """Return whether a file can have such figures; those that are read may come from a damaged log."""
         counts = (self.nulls, self.values, self.true_values, self.total_bytes, self.longest_bytes, self.distinct)
         if self.kind not in KINDS or any(count is not None and not _is_count(count) for count in counts):
             return False
@@ -140,7 +140,7 @@ def members_of(values: Collection[object]) -> frozenset[bytes] | None:
 
 
 def merged_figures(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
-    """Return the figures of several files; a column that one of them does not tell of, or as another kind, has none."""
+    """Return the figures of several files together, without columns that one of them lacks or has as another kind."""
     merged: dict[str, ColumnFigures] | None = None
     for part in parts:
         if merged is None:
@@ -213,7 +213,7 @@ def _bound(choose: Any, of: ColumnFigures, bound: Any, other: Any) -> Any:
 
 
 def _comparable(kind: str, bound: Any) -> Any:
-    """Return a bound as what can be compared; ``TypeError`` or ``ValueError`` for one that the kind has not."""
+    """Return a bound in a form that can be compared; ``TypeError`` or ``ValueError`` if it is not of the kind."""
     if kind == "decimal":
         number = Decimal(bound) if isinstance(bound, str) else None
         if number is None or not number.is_finite():

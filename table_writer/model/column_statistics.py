@@ -1,4 +1,4 @@
-"""What the footers of a write's files say of its columns, taken together."""
+"""Column statistics of a write, merged from the footers of its files."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class ColumnStatistics:
     high: Bound | None = None
 
     def validate(self) -> None:
-        """Refuse what no footer can say: ``InvalidInputError``.
+        """Raise ``InvalidInputError`` for statistics that no footer can hold.
 
-        That is a count that is none, a bound that Spark has no value for or that is longer than what is kept, bounds of
-        two types, or a low one above the high one.
+        That is a wrong count, a bound that is too long or no value of Spark's, bounds of two types, or a low bound
+        above the high one.
         """
         nulls, bounds = self.null_count, self._bounds()
         is_count = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
@@ -116,7 +116,7 @@ def _is_spark_decimal(number: Decimal) -> bool:
 
 
 class _Kind(NamedTuple):
-    """How bounds of one type are stored; ``fits``: Spark has such a value, and it is short enough to be kept."""
+    """The stored form of bounds of one type; ``fits`` tells whether Spark has such a value and it is short enough."""
 
     write: Callable[[Any], str]
     read: Callable[[str], Bound]
@@ -157,7 +157,7 @@ class MergedStatistics:
 
     @property
     def columns(self) -> dict[str, ColumnStatistics]:
-        """What is known of all parts together, by column."""
+        """Return the statistics of all parts together, by column."""
         return dict(self._columns)
 
     def add(self, statistics: Mapping[str, ColumnStatistics], row_count: int) -> None:

@@ -1,4 +1,4 @@
-"""Entries of a table's log: what one publish is about to change, stored before it changes.
+"""Entries of a table's log: each says what is about to change, and is stored before the change.
 
 An entry is frozen, versioned, and validates itself on load and on save, so that a truncated, foreign or hostile file
 is an error before anything is decided by it. Locations below the table root are stored relative to it.
@@ -38,7 +38,7 @@ MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a
 
 
 class Operation(enum.Enum):
-    """What an entry does."""
+    """The operation of an entry."""
 
     WRITE = "write"  # points partitions at new rows
     COMPACT = "compact"  # points partitions at the same rows in fewer files
@@ -63,23 +63,23 @@ class AddedFile(msgspec.Struct, frozen=True, kw_only=True, rename={"size_bytes":
 
 
 class Figures(Protocol):
-    """Of some files; ``None`` where nobody knows."""
+    """Figures of some files; ``None`` where they are not known."""
 
     @property
     def rows(self) -> int | None:
-        """How many."""
+        """Return the number of rows."""
 
     @property
     def bytes(self) -> int:
-        """As they are stored."""
+        """Return the bytes of the files as they are stored."""
 
     @property
     def raw_bytes(self) -> int | None:
-        """Before compression."""
+        """Return the bytes before compression."""
 
     @property
     def files(self) -> int:
-        """How many."""
+        """Return the number of files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +103,7 @@ class EntryPartition:
 
     @property
     def own_location(self) -> str | None:
-        """Where the entry itself has put files; ``None`` if nowhere."""
+        """Return the location where the entry itself has put files; ``None`` if there is none."""
         return self.source if self.added else self.new_location
 
     def column_figures(self) -> dict[str, ColumnFigures]:
@@ -148,7 +148,7 @@ class Key:
         return self.text != ""
 
     def is_of(self, entry: LogEntry) -> bool:
-        """Whether an entry has this key; one of an older version may be a batch's or a single call's."""
+        """Return whether an entry has this key; that of an older entry may be of a batch or of a single call."""
         return self.text != "" and entry.idempotency_key == self.text and entry.stream in {None, self.stream}
 
 
@@ -220,22 +220,22 @@ class LogEntry:
 
     @property
     def key(self) -> Key:
-        """The idempotency key under which it is to be found."""
+        """Return the idempotency key of the entry."""
         return Key(self.idempotency_key, self.stream or "")
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
-        """The partitions this entry changes."""
+        """Return the partitions that this entry changes."""
         return frozenset(partition.values for partition in self.partitions)
 
     @property
     def is_compaction(self) -> bool:
-        """Whether it is a compaction, or a recovery that does one again: no rows change."""
+        """Return whether this is a compaction, or a recovery that repeats one: no rows change."""
         return self.mode == COMPACT
 
     @property
     def only_adds(self) -> bool:
-        """Whether its own writer's call adds partitions, where none were; a recovery's alters what there is by then."""
+        """Return whether the switch only adds partitions; a recovery alters the partitions that are there by then."""
         is_recovery = self.operation is Operation.RECOVER
         return not is_recovery and all(
             partition.new_location and partition.old_location is None for partition in self.partitions
@@ -243,23 +243,23 @@ class LogEntry:
 
     @property
     def only_drops_late(self) -> bool:
-        """Whether it is a correction that drops what the late call of an abandoned entry has added."""
+        """Return whether this is a correction that drops what the late call of an abandoned entry has added."""
         is_correction = self.operation is Operation.RECOVER and not self.recovered_write_id
         return is_correction and not any(partition.new_location for partition in self.partitions)
 
     @property
     def has_own_files(self) -> bool:
-        """Whether its own write has written what it points readers at."""
+        """Return whether the entry points readers at files of its own write."""
         return self.operation in {Operation.WRITE, Operation.COMPACT}
 
     @property
     def has_figures(self) -> bool:
-        """Whether its claimant gives the metastore figures of columns after the switch."""
+        """Return whether its claimant gives the metastore figures of columns after the switch."""
         return any(partition.figures for partition in self.partitions)
 
     @property
     def named(self) -> dict[str, str]:
-        """What errors name of this entry, by their keywords."""
+        """Return the keywords with which an error names this entry."""
         return {"table": self.table, "write_id": self.write_id}
 
     def validate(self) -> None:
@@ -291,7 +291,7 @@ class LogEntry:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
 
     def to_json(self, root: Location) -> bytes:
-        """Serialise for storage below ``root``; an entry that does not validate is never stored."""
+        """Return the entry as JSON for storage below ``root``; an entry that is not valid is never stored."""
         self.validate()
         by_name = msgspec.to_builtins(self, builtin_types=(datetime,))
         fields = {STORED_NAMES.get(name, name): value for name, value in by_name.items()}
@@ -343,7 +343,7 @@ def _sum_if_known(count: int | None, other: int | None) -> int | None:
 
 
 def _has_valid_files(partition: EntryPartition) -> bool:
-    """Whether files are added, if at all, to a location that stays, under names that cannot leave it."""
+    """Return whether added files, if any, go to a location that stays, under names that cannot leave it."""
     if not partition.added:
         return partition.source is None
     names = [file.name for file in partition.added]

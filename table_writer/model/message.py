@@ -1,4 +1,4 @@
-"""Commit messages: what one task attempt tells the driver about the uploads it left uncompleted."""
+"""Commit messages: a task attempt tells the driver in one about the uploads that it left pending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MESSAGE_FORMAT: Final = 4
 
 
 def names_of_task(write_id: str, task_index: int) -> str:
-    """Return how the names of a task's files begin, and of no other task's: so two tasks never share a key.
+    """Return the beginning of the names of a task's files, which no other task has: two tasks never share a key.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class CommitMessage:
                 )
 
     def to_bytes(self) -> bytes:
-        """Serialise; a message that does not validate is never sent."""
+        """Return the message as bytes; a message that is not valid is never sent."""
         self.validate()
         uploads = [
             (

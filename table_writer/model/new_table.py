@@ -1,4 +1,4 @@
-"""Describes a table that does not exist yet: columns, partitions, format, properties."""
+"""The description of a table that does not exist yet, and the modes of its schema."""
 
 from __future__ import annotations
 
@@ -84,29 +84,29 @@ class NewTable:
 
     @property
     def provider(self) -> str:
-        """What stands after ``USING``."""
+        """Return the provider, as it stands after ``USING``."""
         return self.format.partition(":")[0]
 
     @property
     def file_format(self) -> str:
-        """Hive's file format, empty for tables of Spark's data sources."""
+        """Return Hive's file format; empty for tables of Spark's data sources."""
         return self.format.partition(":")[2].lower()
 
     @property
     def table_properties(self) -> dict[str, str]:
-        """All table properties, a Hive table's compression among them."""
+        """Return all table properties, with a Hive table's compression."""
         hives = {HIVE_COMPRESSION[self.file_format]: self.compression} if self.compression and self.file_format else {}
         return {**self.properties, **hives}
 
     @property
     def table_options(self) -> dict[str, str]:
-        """All options, among them Hive's file format or a data source's compression."""
+        """Return all options, with Hive's file format or a data source's compression."""
         options = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
         return {**self.options, **{key: value for key, value in options.items() if value}}
 
 
 class SchemaMode(enum.Enum):
-    """What happens to columns that only the table has, or only the DataFrame.
+    """The treatment of columns that only the table has, or only the DataFrame.
 
     ==================  =========================  =======================
     mode                only the table has it      only the DataFrame does
@@ -128,5 +128,5 @@ class SchemaMode(enum.Enum):
 
     @property
     def fills(self) -> bool:
-        """Whether what is missing in the DataFrame becomes null."""
+        """Return whether columns that the DataFrame lacks become null."""
         return self is not SchemaMode.STRICT

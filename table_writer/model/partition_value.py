@@ -1,4 +1,4 @@
-"""Which texts of a partition column are one value.
+"""Spellings: find the texts of a partition column that are one value.
 
 The metastore keeps partition values as text, and every tool spells them in its own way. Readers cast the text to the
 column's type, so the texts that a cast turns into one value name one partition for them.
@@ -109,7 +109,7 @@ def canonical(values: PartitionValues, types: Sequence[str], time_zone: str = ""
 
 
 def has_spellings(types: Iterable[str]) -> bool:
-    """Whether two texts of such columns can be one value; of strings none are."""
+    """Return whether two texts of such columns can be one value; two different strings never are."""
     return any(_reader(kind, "") is not None for kind in types)
 
 
@@ -127,7 +127,7 @@ class Spellings:
     def of(
         cls, existing: Iterable[PartitionValues], types: Sequence[str], time_zone: str = "", *, table: str = ""
     ) -> Spellings:
-        """Sort the partitions of a table by their values."""
+        """Group the partitions of a table by their values."""
         names: dict[PartitionValues, tuple[PartitionValues, ...]] = {}
         for values in existing:
             key = canonical(values, types, time_zone)
@@ -135,7 +135,7 @@ class Spellings:
         return cls(tuple(types), time_zone, names, table)
 
     def __contains__(self, values: object) -> bool:
-        """Whether there is a partition of these values, however it is spelled."""
+        """Return whether there is a partition of these values, however it is spelled."""
         return isinstance(values, tuple) and bool(self.spellings_of(values))
 
     def spellings_of(self, values: PartitionValues) -> tuple[PartitionValues, ...]:
@@ -243,7 +243,7 @@ def _from_hex(text: str, *, is_single: bool) -> float:
 
 
 def _single(text: str) -> float:
-    """Round a number to a float, once: not to a double first, which may lie just between two floats."""
+    """Round a number to a float in one step: a double in between may lie just between two floats."""
     value = float(text)
     if isinf(value) or not value:
         return value
@@ -327,7 +327,7 @@ def _local_timestamp(text: str) -> str | None:
 
 
 def _local(text: str) -> tuple[int, str] | None:
-    """Return microseconds since 0001-01-01 by the clock on the wall, and the zone as it is given."""
+    """Return microseconds since 0001-01-01 in local time, and the zone as it is given."""
     match = TIMESTAMP.fullmatch(text.strip(CONTROLS))
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Connections and clients of one process: a process forked from it starts with none, and opens its own.
+"""Keep connections and clients to one process: a process forked from it starts with none, and opens its own.
 
 A connection that two processes share gives each the other's answers; a lock that another thread held at the moment of
 a fork is never given back in the child. So whatever is opened or locked and outlives a call is held by a
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Holds one value, made when a process first asks for it. Usable from several threads; never copied or pickled.
+    """A holder of one value per process, made on first use. Several threads may use it; it is never copied or pickled.
 
     In a forked child the parent's value is let go at once, before any other code of the child runs. ``let_go`` may
     close what the child has copies of; it must neither wait for a lock nor send anything. The value itself is kept from

@@ -1,4 +1,4 @@
-"""A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
+"""The stored form of a staged write: all that another process needs to look at it, publish it or discard it.
 
 It is an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged or
 hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
@@ -52,7 +52,7 @@ SAME_NAMES: Final = (
 
 @dataclass(frozen=True)
 class RecordedScope:
-    """Which partitions a predicate selected when the write was staged: evaluating it again would need Spark.
+    """The partitions that a predicate selected when the write was staged: evaluating it again would need Spark.
 
     It raises ``ConflictError`` when it is asked for a partition that has appeared since.
 
@@ -86,7 +86,7 @@ class RecordedScope:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Partition:
-    """As stored; ``files`` are keys below the write's own directory."""
+    """A partition as it is stored; ``files`` are keys below the write's own directory."""
 
     values: PartitionValues
     rows: int
@@ -98,7 +98,7 @@ class _Partition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Table:
-    """As stored: what decides whether the table is still the one that the write was planned for."""
+    """The stored facts that tell whether the table is still the one that the write was planned for."""
 
     database: str
     name: str
@@ -168,7 +168,7 @@ class StagedRecord:
 
     @property
     def plan(self) -> WritePlan:
-        """What step 1 fixed."""
+        """Return the plan of the write."""
         return self.files.plan
 
     def validate(self) -> None:
@@ -202,7 +202,7 @@ class StagedRecord:
             )
 
     def to_fields(self) -> dict[str, Any]:
-        """Return what is stored of the staged write itself; a record that does not validate is never stored."""
+        """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
         plan, scope, spellings, files = self.plan, self.plan.scope, self.plan.spellings, self.files
         same_fields: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
@@ -280,12 +280,12 @@ class FoundStaged:
 
     @property
     def expires_at(self) -> datetime:
-        """From when on a vacuum deletes it."""
+        """Return the time from which on a vacuum deletes the write."""
         return self.put_at + timedelta(seconds=self.record.expires_after_seconds)
 
     @property
     def is_expired(self) -> bool:
-        """Whether the next vacuum deletes it."""
+        """Return whether the next vacuum deletes the write."""
         return self.age_seconds > self.record.expires_after_seconds
 
 

@@ -1,4 +1,4 @@
-"""What readers take for a table's rows: one rule, for whoever writes, makes, examines or reads a table.
+"""The kinds of tables whose rows are the files at their locations: one rule for writing, making and reading tables.
 
 A location and a SerDe do not say it. An input format may read other files than those that lie there, a format such as
 Delta has a log of its own, and an option of a data source hides files by their names or ages. What is known to be read

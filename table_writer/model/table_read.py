@@ -1,4 +1,4 @@
-"""What the query behind a write has read, or is going to read, of the very table that it is written to."""
+"""Reads of a table by the query of a write to the same table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Files = Mapping[str, tuple[int, int | None]]
 
 
 class ReadOf(enum.Enum):
-    """What a query names when it reads a table's files."""
+    """The object that a query names when it reads a table's files."""
 
     TABLE = "the table: whatever readers of it see"
     VERSION = "an older version of it"
@@ -35,7 +35,7 @@ class TableRead:
 
 
 def same_files(one_listing: Files, other_listing: Files) -> bool:
-    """Whether two listings show the same files; those without rows, of no bytes, don't count.
+    """Return whether two listings show the same files; empty files do not count.
 
     Examples
     --------

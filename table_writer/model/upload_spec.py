@@ -1,4 +1,4 @@
-"""Everything an executor needs to know to upload its share of a write."""
+"""The specification that an executor needs to upload its share of a write."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PerColumn:
-    """Something that is on or off for each column of a file, by the column's path in Parquet: ``tags.list.element``."""
+    """An option that is on or off for each column of a file, by its path in Parquet: ``tags.list.element``."""
 
     usual: bool = True
     others: tuple[tuple[str, bool], ...] = ()
 
     def of(self, path: str) -> bool:
-        """Whether it is on for a column."""
+        """Return whether the option is on for a column."""
         return dict(self.others).get(path, self.usual)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """How Parquet files are written; each option is one of Spark's."""
+    """The options of Parquet files; each is one of Spark's."""
 
     compression: str = "snappy"
     """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
@@ -79,13 +79,13 @@ class ParquetOptions:
 
     @property
     def file_name_suffix(self) -> str:
-        """How a file's name ends: ``.zstd.parquet``."""
+        """Return the end of a file's name: ``.zstd.parquet``."""
         return f"{FILE_NAME_INFIXES[self.compression.lower()]}.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UploadSpec:
-    """All an executor needs: picklable, complete and valid at construction, no secret in its ``repr``.
+    """The specification of a task's upload: picklable, complete and valid at construction, no secret in its ``repr``.
 
     Sizes and numbers are as :class:`~table_writer.TableWriterConfig` and :class:`~table_writer.WriteOptions` describe
     them. A file that nears S3's 10,000 parts is continued in another. A row group holds at most 1,048,576 rows; with a

@@ -173,7 +173,7 @@ def short_count(count: int) -> str:
 
     Examples
     --------
-    >>> short(950), short(1_204_311), short(0)
+    >>> short_count(950), short_count(1_204_311), short_count(0)
     ('950', '1.2 M', '0')
     """
     exponent = max((step for step in range(5) if count >= 1000**step), default=0)

@@ -1,4 +1,4 @@
-"""What listeners are told of a call: gathered while it runs, told once it is over, whatever has become of it."""
+"""Announcements: gather facts about a call while it runs, and tell listeners once it is over, however it ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AskSources = Callable[[], tuple[Source, ...] | None]
 
 
 class Announcement:
-    """What is known so far of one call. Its stopwatch is the call's own."""
+    """The facts that are known so far of one call, and its stopwatch."""
 
     def __init__(
         self, services: Services, operation: EventOperation, table: str, mode: str, sources: AskSources | None = None
@@ -44,29 +44,29 @@ class Announcement:
         self._report: object = None
 
     def follow(self, opened: OpenTable, **facts: Any) -> None:
-        """Say which table was just opened, whose store's requests count from now on, and what else is known."""
+        """Name the table that was just opened; requests to its store count from now on."""
         self.watch.follow(opened.store)
         self.concerns(opened, **facts)
 
     def concerns(self, opened: OpenTable, **facts: Any) -> None:
-        """Say which table it is, and what else is known, by the names of the event's fields."""
+        """Name the table, with more facts by the names of the event's fields."""
         self._opened = opened
         self._facts |= facts
 
     def finished(self, report: Answer, **facts: Any) -> Answer:
-        """Say what the call returns, and what is known beside it."""
+        """Take what the call returns, with more facts, and return it."""
         self._report = report
         self._facts |= facts
         return report
 
     def success_event(self) -> TableEvent | None:
-        """Return the event of a call that has returned; ``None`` if it has nothing to tell of itself."""
+        """Return the event of a call that has returned; ``None`` if there is nothing to tell."""
         if self._report is None:
             return None
         return self._event(**(self._known_facts() | _facts(self._report) | {"sources": self._read_sources()}))
 
     def failure_event(self, error: BaseException) -> TableEvent | None:
-        """Return the event of a call that has raised; if that came after it was done, what it has done counts."""
+        """Return the event of a call that has raised; one that was finished before that has succeeded."""
         if self._report is not None:
             return self.success_event()
         own_error = error if isinstance(error, TableWriterError) else None
@@ -119,10 +119,10 @@ def announced(
     sources: AskSources | None = None,
     dry_run: bool = False,
 ) -> Iterator[Announcement]:
-    """Tell listeners of the call within the block once it is over, and first of the entries that it has resolved.
+    """Tell listeners of the call within the block once it is over, and before it of the entries that it has resolved.
 
-    ``sources`` finds out what its rows are read from, and is asked once the call is over. A dry run is no event, nor is
-    what a forked child of the block's process does.
+    ``sources`` is asked, once the call is over, what its rows are read from. A dry run makes no event,
+    nor does a forked child.
     """
     announcement, process = Announcement(services, operation, table, mode or operation, sources), this_process()
     listeners = services.config.listeners
@@ -141,12 +141,12 @@ def announced(
 
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
-    """Return what the plan of a staged write says, by the names of the event's fields."""
+    """Return the facts of a staged write's plan, by the names of the event's fields."""
     return {"mode": plan.mode.value, "write_id": plan.write_id, "tags": plan.tags, "idempotency_key": plan.key.text}
 
 
 def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:
-    """Make and tell one event after the other; one that cannot be made fails no call."""
+    """Make each event and tell listeners of it; an event that cannot be made fails no call."""
     for make in makers:
         try:
             event = make()
@@ -158,12 +158,12 @@ def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> No
 
 
 def _without_examples(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return what checks found without rows of the data."""
+    """Return the results of checks without rows of the data."""
     return tuple(result.without_examples() for result in results)
 
 
 def _facts(report: object) -> dict[str, Any]:
-    """Return what a call's answer says, by the names of the event's fields."""
+    """Return the facts of a call's report, by the names of the event's fields."""
     return next(facts(report) for kind, facts in FACTS.items() if isinstance(report, kind))
 
 

@@ -1,7 +1,7 @@
-"""Batches of a stream: each is one write, in whatever process Spark calls for it.
+"""Write the batches of a stream: each is one write, in the process from which Spark calls.
 
 A classic session calls from the driver's own process. Spark Connect's server calls from a Python process beside Spark's
-driver: what it calls travels there, together with this package, and opens metastore and store anew.
+driver: the function is sent there, together with this package, and opens metastore and store anew.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class TravellingBatchWriter:
 
 
 def _loader() -> Callable[[bytes, bytes], WriteBatch]:
-    """Return what unpacks a copy; it travels by value, so it needs nothing of this package there."""
+    """Return the function that unpacks a copy; it is sent by value, so it needs nothing of this package there."""
 
     def load(package: bytes, state: bytes) -> Any:
         import atexit  # noqa: PLC0415 - beside the server

@@ -1,4 +1,4 @@
-"""Which files a compaction writes anew, how it reads exactly these, and how it knows that the rows are the same."""
+"""A compaction: choose the small files, read exactly these, and prove that the rows written are the same."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ class SmallFiles:
 
     @property
     def bytes(self) -> int:
-        """Of the small files."""
+        """Return the bytes of the small files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the small files, below the location."""
+        """Return the names of the small files, below the location."""
         prefix = Location.parse(self.partition.location).key
         return frozenset(file.key.removeprefix(prefix) for file in self.files)
 
     @property
     def group_count(self) -> int:
-        """How many files they are to become."""
+        """Return how many files they are to become."""
         return max(1, ceil(self.bytes / self.target_file_bytes))
 
     def as_replaced(self) -> ReplacedLocation:
-        """Return them as the publish compares them with what is there then."""
+        """Return the small files in the form that the publish compares with the files that are there then."""
         objects = (ReplacedObject(key=file.key, size_bytes=file.size_bytes, etag=file.etag) for file in self.files)
         return ReplacedLocation(
             location=self.partition.location, delete_after=datetime.now(UTC), objects=tuple(objects)
@@ -83,11 +83,11 @@ class Compaction:
 
     @property
     def replaced_files(self) -> dict[PartitionValues, ReplacedLocation]:
-        """The files of each partition that are written anew."""
+        """Return the files of each partition that are written anew."""
         return {small_files.partition.values: small_files.as_replaced() for small_files in self.selection}
 
     def _choose(self) -> tuple[SmallFiles, ...]:
-        """List the partitions that are selected; where the metastore's figures say that files are few, nothing is."""
+        """List the files of the selected partitions, but of none where the metastore says that it has few."""
         opened, min_files = self._opened, self._options.min_files
         partitions = opened.metastore.get_all_partitions(opened.table)
         selected = self._scope()(partitions.keys())
@@ -149,11 +149,11 @@ class Compaction:
         return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
 
     def with_fingerprint(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, of which the job that writes them takes the fingerprint, too."""
+        """Return the same rows; the job that writes them computes their fingerprint, too."""
         return rows.observe(self._observation, *fingerprint(rows, partition_schema(self._opened.table)))
 
     def require_same(self, written: DataFrame, files: WrittenFiles) -> None:
-        """Compare what was read with what was written, which is read back."""
+        """Compare the rows that were read with those that were written, which are read back."""
         read = self._observation.get
         (after,) = written.agg(*fingerprint(written, partition_schema(self._opened.table))).collect()
         self._checksum = str(after["hashes"])
@@ -170,7 +170,7 @@ class Compaction:
     def report(
         self, watch: Stopwatch, result: WriteResult | None = None, given_up: Collection[PartitionValues] = ()
     ) -> CompactReport:
-        """Return what was done, or without a result what would be."""
+        """Return the report on what was done, or without a result on what would be."""
         skip_reasons = {**self._skip_reasons, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
         results = {partition.values: partition for partition in result.partitions} if result else {}
         if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
@@ -208,13 +208,13 @@ class Compaction:
 
 
 def _may_have(partition: Partition, min_files: int) -> bool:
-    """Whether a partition may have so many files, by the figures of whoever wrote it last."""
+    """Return whether a partition may have so many files, by the figures of its last writer."""
     count = partition.parameters.get("numFiles", "")
     return not count.isdecimal() or int(count) == 0 or int(count) >= min_files
 
 
 def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
-    """Bring rows together that go to one file: of a whole partition, or of a group of its files where it is large."""
+    """Bring together the rows that go to one file: those of a partition, or of a group of its files if it is large."""
     names = [column.name for column in opened.table.partition_columns]
     group_counts = {
         small_files.partition.values: small_files.group_count
@@ -234,7 +234,7 @@ def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) 
 
 
 def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column, Column]:
-    """Return aggregates that are the same for the same rows in any order, and hardly for others: a number and a sum.
+    """Return two aggregates, the number of rows and a sum of hashes: the same for the same rows in any order.
 
     The partition columns come last. They are text in some frames: what counts is the value of the column's type.
     """
@@ -249,14 +249,14 @@ def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column,
 
 
 def _as_text(name: str, kind: DataType) -> Column:
-    """Spell a partition value in one way: null, the empty text and the name of its directory are one."""
+    """Spell a partition value in one way: null, the empty text and Hive's name for null are one."""
     typed = F.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})")
     text = (typed + F.lit(0.0) if isinstance(kind, FractionalType) else typed).cast("string")  # -0.0 is 0.0
     return F.when((text != NULL_PARTITION) & (text != ""), text)
 
 
 def _hash_of(column: Column, kind: DataType, depth: int = 0) -> Column:
-    """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps. What is deep down is text."""
+    """Hash a value with its nulls and maps, which Spark's own hash leaves out or refuses; deep values as text."""
     if depth > DEEPEST:
         parts = [column.cast("string")]
     elif isinstance(kind, StructType):

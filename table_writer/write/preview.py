@@ -1,4 +1,4 @@
-"""What a write would do: steps 1 and 5 looked at, and nothing written."""
+"""Find out what a write would do: the checks of steps 1 and 5, with nothing written."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from table_writer.plan.types import partition_schema, violation
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
-"""As Spark spells the dates that Arrow's engine can spell: of the years 1 to 9999."""
+"""Dates of the years 1 to 9999, as Spark spells them: those that Arrow's engine can write."""
 
 
 class Preview:
-    """Looks at what a write would do; a mode that does not fit, or bad SQL, is an error at once."""
+    """A look at what a write would do; a mode that does not fit, or bad SQL, is an error at once."""
 
     def __init__(self, opened: OpenTable, df: DataFrame, mode: WriteMode, options: WriteOptions) -> None:
         require_mode(mode, options, opened.table.name, partitioned=bool(opened.table.partition_columns))
@@ -96,7 +96,7 @@ class Preview:
         )
 
     def _first_write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what the first write to a table would note, and what it would be refused for."""
+        """Return the notes of the first write to a table, and the reasons to refuse it."""
         try:
             return self._planner.first_write(), ()
         except InvalidInputError as error:
@@ -137,7 +137,7 @@ class Preview:
     def _rows_and_partitions(
         self, df: DataFrame, rows: Mapping[PartitionValues, int]
     ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
-        """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
+        """Return the row counts, by the metastore's spelling, and the existing partitions that would change."""
         table, metastore = self._opened.table, self._opened.metastore
         names = metastore.get_partition_names(table.name)
         spellings = self._planner.spelled(df, names)
@@ -148,7 +148,7 @@ class Preview:
         return counts, {values: partition for values, partition in partitions_now.items() if values in existing_now}
 
     def _other_carry(self, carried_sizes: Mapping[PartitionValues, Sequence[int]]) -> Iterator[str]:
-        """Say what the other way of an append would cost."""
+        """Say what an append would cost with the other ``carry``."""
         files, total = sum(map(len, carried_sizes.values())), f"{size(sum(map(sum, carried_sizes.values())))}"
         if files and self._options.carry == "in_place":
             yield f"carry='copy' would copy {counted(files, 'file')} ({total}), and show all rows at once"
@@ -191,7 +191,7 @@ class Preview:
         return tuple(planned)
 
     def _is_in_place(self, partition: Partition) -> bool:
-        """Whether files are added where the partition is."""
+        """Return whether files are added at the location that the partition has."""
         is_append = self._mode is WriteMode.APPEND and self._options.carry == "in_place"
         return is_append and not self._opened.layout.is_placeholder(Location.parse(partition.location))
 
@@ -203,14 +203,14 @@ class Preview:
         return "append" if self._mode is WriteMode.APPEND else "replace"
 
     def _sizes(self, partition: Partition) -> list[int]:
-        """Return the sizes of the files that an append brings along; of none where it would be refused."""
+        """Return the sizes of the files that an append copies; none where the append would be refused."""
         if why_not_copied(self._opened.layout, partition):
             return []
         files = files_read_at(self._opened.store, self._opened.layout, Location.parse(partition.location))
         return [file.size_bytes for file in files]
 
     def _uncopied_partitions(self, partitions_now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
-        """Name the partitions that an append would be refused for."""
+        """Name the partitions for which an append would be refused."""
         for values, partition in sorted(partitions_now.items()) if self._mode is WriteMode.APPEND else ():
             if reason := why_not_copied(self._opened.layout, partition):
                 yield (
@@ -219,7 +219,7 @@ class Preview:
                 )
 
     def _conflicts_since(self, based_on: int | None, values: Collection[PartitionValues]) -> Iterator[str]:
-        """Name the versions after that which the rows are based on, with which the write would conflict."""
+        """Name the versions after ``based_on`` that the write would conflict with."""
         if based_on is None:
             return
         log = self._opened.log

@@ -1,4 +1,4 @@
-"""What follows a publish: what a write returns, and the marker that other tools look for."""
+"""End a write after its publish: the result that it returns, and the marker that other tools look for."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from table_writer.publish.append import Carried
 from table_writer.publish.publisher import Published
 
 Refresh = Callable[[str], tuple[str, ...]]
-"""Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
+"""Lets sessions read a table anew after a write, given the ``write_id``; returns notes on what failed."""
 
 NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
 def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tuple[str, ...] = ()) -> WriteResult:
-    """Return the result of a write without rows; ``InvalidInputError`` if the call did not say that this may happen."""
+    """Return the result of a write without rows; ``InvalidInputError`` unless the call allows that."""
     if if_empty == "error":
         replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
         empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
@@ -46,9 +46,9 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tup
 
 
 def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
-    """Return the result of a call that had nothing left to do: the identity of the write that had done it.
+    """Return the result of a call whose work another write had done, with the identity of that write.
 
-    ``write_id`` is given by who publishes a staged write, which another process may have published.
+    ``write_id`` is given for a staged write, which another process may have published.
     """
     is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
     same_write_note = (
@@ -69,7 +69,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 def end_publish(
     opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
-    """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
+    """End a publish: write the marker, let sessions read anew, return the result. Readers have switched already."""
     plan = files.plan
     with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as executor:
         marking = executor.submit(mark_success, opened, files, published)
@@ -94,7 +94,7 @@ def end_publish(
 
 
 def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
-    """Add what the call took until now."""
+    """Add the seconds, requests and calls that were used until now."""
     requests, calls = watch.storage_requests(), watch.metastore_calls()
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
 
@@ -123,7 +123,7 @@ def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionRes
 
 
 def mark_success(opened: OpenTable, files: WrittenFiles, published: Published) -> tuple[str, ...]:
-    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
+    """Write ``_SUCCESS`` if the table wants it. A failure is a note, since readers have switched already."""
     if not opened.marks_success():
         return ()
     names = (key for partition in files.partitions for key in partition.keys)

@@ -1,4 +1,4 @@
-"""Services for the tables of a Spark session: its own settings say where metastore and store are."""
+"""Services for the tables of a Spark session, whose settings name metastore and store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUCKET_KEYS: Final = tuple(f".{suffix}" for suffix in KEYS)
 
 
 class SessionServices(Services):
-    """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
+    """The services for the tables of one Spark session; tests give doubles for the two functions."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class SessionServices(Services):
             ) from error
 
     def _database_location(self, database: str) -> str:
-        """Return where tables of a database are made; empty without such a database, which Spark says by itself."""
+        """Return the location where Spark makes tables of a database; empty if there is no such database."""
         try:
             with without_query_log():
                 return str(self._spark.catalog.getDatabase(f"{SPARK_CATALOG}.{quoted(database)}").locationUri)
@@ -112,7 +112,7 @@ class SessionServices(Services):
             return ""
 
     def open_to_write(self, text: str) -> OpenTable:
-        """Look a table up that is to be written, and open its store.
+        """Look up a table that is to be written, and open its store.
 
         An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
         are not understood.
@@ -123,7 +123,7 @@ class SessionServices(Services):
         return opened
 
     def _renew_keys(self) -> None:
-        """Take keys of S3 that were set in the session since the last call: those of a long-lived one are renewed.
+        """Take the keys of S3 that were set in the session since the last call: a long-lived session renews them.
 
         Executors get them with the next job; a store is opened anew for them.
         """
@@ -135,7 +135,7 @@ class SessionServices(Services):
 
 
 def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> None:
-    """Name what a session does not show, and who can give it: else it would look as if it had no metastore."""
+    """Refuse a session that hides where its metastore is, and name the setting that says it."""
     uris = (session.hadoop.get("hive.metastore.uris", ""),) if session.hadoop.get("hive.metastore.uris") else ()
     if session.unseen and not uris and config.metastore != "glue" and not GlueSettings.are_meant(session.hadoop, uris):
         raise InvalidInputError(
@@ -146,7 +146,7 @@ def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> N
 
 
 def audit_of(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> Audit:
-    """Return what checks may look at; nothing is read before one asks."""
+    """Return what checks may look at; nothing is read before a check asks for it."""
     return Audit(
         spark=spark,
         table=str(opened.table.name),
@@ -172,7 +172,7 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     count = len(schema) - len(opened.table.partition_columns)
 
     def typed_column(position: int, stored: StructField, field: StructField) -> Column | str:
-        """Partition values are text in the names of directories, of which Hive's reader takes none for null."""
+        """Return a column with the table's type; partition values are text, in which Hive's reader knows no null."""
         is_same = (stored.name, stored.dataType, stored.metadata) == (field.name, field.dataType, field.metadata)
         if is_same and position < count:  # as almost each column, of which there may be thousands
             return quoted(stored.name)
@@ -184,15 +184,15 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
 
 
 def _schema(opened: OpenTable, files: WrittenFiles) -> StructType:
-    """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
+    """Return the columns of the files, with those that the table is yet to get, and the partition columns."""
     data = StructType.fromJson(json.loads(files.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
 
 
 def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> int:
-    """Count what readers would see no more.
+    """Count the rows that readers would see no more.
 
-    The metastore knows it of partitions that this library wrote; only the others are read.
+    The metastore has the count of partitions that this library wrote; only the others are read.
     """
     partitions_now = opened.metastore.get_partitions(opened.table, _replaced_partitions(opened, files)).values()
     counts = {partition.values: _known_rows(opened, partition) for partition in partitions_now}
@@ -205,7 +205,7 @@ def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) 
 
 
 def _replaced_partitions(opened: OpenTable, files: WrittenFiles) -> list[PartitionValues]:
-    """Return the partitions whose present rows readers would see no more: of an append none."""
+    """Return the partitions whose present rows readers would see no more; none for an append."""
     plan = files.plan
     if plan.mode is WriteMode.APPEND:
         return []

@@ -1,4 +1,4 @@
-"""Staged writes of one table: found, published, discarded; by any process, without Spark."""
+"""Find, publish and discard the staged writes of one table, in any process, without Spark."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BySpark:
-    """What a session does about the publish of a staged write, which other processes do without."""
+    """What only a Spark session can add to the publish of a staged write."""
 
     prepare: Callable[[StagedRecord], WrittenFiles]  # before anything is claimed: predicates, columns that are added
-    copy_files: CopyFiles  # what an append brings along
+    copy_files: CopyFiles  # the existing files, for an append
     refresh: Refresh
 
 
 class StagedWrites:
-    """Finds, publishes and discards the staged writes of one table."""
+    """The staged writes of one table: find, publish and discard them."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
 
     def find(self, write_id: str) -> FoundStaged:
-        """Return one; ``InvalidInputError`` says why it is not staged any more, or not yet, or cannot be read."""
+        """Return a staged write; ``InvalidInputError`` says why it is not staged any more, not yet, or unreadable."""
         registration = self._staged_registration(write_id)
         return self._read_staged(registration, check_keys(self._opened.store, self._opened.layout, write_id))
 
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
-        """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
+        """Return a staged write that is to be published; the publish finds out if another process was faster.
 
         ``RepeatedError`` says that it was published and nothing is left to do, ``InvalidInputError`` also that it was
         rolled back since. An entry of it that is in doubt is resolved first, but not by a dry run.
@@ -77,7 +77,7 @@ class StagedWrites:
             raise repeated(publication, self._opened.table) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
-        """Return all in the order of their ``write_id``, and why the others cannot be read.
+        """Return all staged writes in the order of their ``write_id``, and the reasons why others cannot be read.
 
         Those that were published meanwhile are left out; one whose publish is in doubt is not.
         """
@@ -104,7 +104,7 @@ class StagedWrites:
         return tuple(staged_writes), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
-        """Store the results of checks with a staged write, and return it as it is then."""
+        """Store the results of checks with a staged write, and return the write with them."""
         self._staged_registration(write_id)
         put_check_results(self._opened.store, self._opened.layout, write_id, results)
         return self.find(write_id)
@@ -120,7 +120,7 @@ class StagedWrites:
             )
 
     def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
-        """Raise what a publish would raise now, as far as can be told without changing anything."""
+        """Raise what a publish would raise now, as far as that is known without a change."""
         try:
             self._publisher(None).examine(record.files)
         except RepeatedError:
@@ -138,7 +138,7 @@ class StagedWrites:
             )
 
     def publish(self, write_id: str, announcement: Announcement, by_spark: BySpark | None = None) -> WriteResult:
-        """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
+        """Do step 5 for a staged write: every publish of a staged write ends here.
 
         ``announcement`` is what listeners are told of it. Without ``by_spark`` this process does what it can. Raises
         ``CheckFailedError`` if the newest result of a check says that the rows are wrong, and what
@@ -177,7 +177,7 @@ class StagedWrites:
         return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
     def discard(self, write_id: str, announcement: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
-        """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
+        """Delete all of a staged write; a claim keeps others from publishing it meanwhile.
 
         ``announcement`` is what listeners are told of it. ``ConflictError`` says that it is published, or about to be.
         """
@@ -192,7 +192,7 @@ class StagedWrites:
         return vacuumed
 
     def _require_kept(self, write_id: str, history: History) -> None:
-        """Refuse to say of a write that it was published when a rollback has taken all of it back."""
+        """Refuse to call a write published if a rollback has taken all of it back."""
         publication = history.publication(write_id)
         if publication is not None and publication.entry.partitions and not is_kept(publication, history.records):
             raise self._refusal(
@@ -212,7 +212,7 @@ class StagedWrites:
             )
 
     def _remove_record(self, write_id: str) -> None:
-        """Delete the record and the results of checks: the record first, since without it nobody asks for results."""
+        """Delete the record and then the results of checks, for which nobody asks without the record."""
         store, layout = self._opened.store, self._opened.layout
         remove_registration(store, [layout.staged_key(write_id)], write_id)
         try:
@@ -223,7 +223,7 @@ class StagedWrites:
             remove_registration(store, checks, write_id)
 
     def _staged_registration(self, write_id: str) -> FoundRegistration:
-        """Return the record of a staged write; refuse all others, and say what became of them."""
+        """Return the registration of a staged write; ``InvalidInputError`` says what became of any other write."""
         if not WRITE_ID.fullmatch(write_id):
             raise self._refusal(write_id, "is not staged: no write has such a name")
         registration = read_registration(self._opened.store, self._opened.layout, write_id)
@@ -261,7 +261,7 @@ class StagedWrites:
 
 
 def _base_version(registration: FoundRegistration) -> int:
-    """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
+    """Return the version at which a write was planned; 0 where that cannot be read."""
     base_version = registration.staged.get("base_version")
     return base_version if isinstance(base_version, int) and base_version > 0 else 0
 

@@ -1,4 +1,4 @@
-"""The order of steps 1 to 5: the only file that knows it."""
+"""Steps 1 to 5 in their order, for writes, staged writes and compactions."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from table_writer.write.staged_writes import BySpark, StagedWrites
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """What a caller asked for: what the write does to the table, and how."""
+    """The request of a caller: the mode of a write and its options."""
 
     mode: WriteMode
     options: WriteOptions
-    stream: str = ""  # whose batch it is
+    stream: str = ""  # the name of the stream that the batch is of
     query_ids: frozenset[str] = frozenset()  # the streaming queries that a batch may be of; none if nobody knows
     checks: tuple[Check, ...] = field(init=False)
 
@@ -67,14 +67,14 @@ class Call:
 
 
 class Steps:
-    """Carries write calls out."""
+    """The write calls of one session, each as its steps in order."""
 
     def __init__(self, spark: SparkSession, services: SessionServices) -> None:
         self._spark = spark
         self._services = services
 
     def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
-        """Do steps 1 to 5. Readers switch in the last line of the inner ``with`` block, or never."""
+        """Do steps 1 to 5. Readers switch in the call of ``publisher.publish``, or never."""
         announcing = self._announced("write", df, table, call)
         with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
             watch = announcement.watch
@@ -130,7 +130,7 @@ class Steps:
             return opened, announcement.finished(record)
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
-        """Write the rows of small files anew, in fewer, and point readers at them: steps 1 to 5 with rows of the table.
+        """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
 
         Raises ``CheckFailedError`` if the rows that were written are not those that were read; nothing is published.
         """
@@ -167,7 +167,7 @@ class Steps:
             return announcement.finished(compaction.report(watch, result, published.given_up))
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
-        """Do step 5 for a staged write, as it is stored now."""
+        """Do step 5 for a staged write, with its record as it is stored now."""
         plan = record.plan
         name, mode = str(plan.table.name), plan.mode.value
         announcing = announced(self._services, "publish", name, mode)
@@ -181,7 +181,7 @@ class Steps:
             return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
 
     def discard(self, record: StagedRecord, opened: OpenTable) -> None:
-        """Delete a staged write; that another process has done so is no error, that it was published is one."""
+        """Delete a staged write; it is an error if it was published, but not if another process has deleted it."""
         write_id, staged_writes = record.plan.write_id, StagedWrites(opened)
         with announced(self._services, "discard", str(opened.table.name), record.plan.mode.value) as announcement:
             announcement.follow(opened, **facts_of_plan(record.plan))
@@ -193,7 +193,7 @@ class Steps:
                 announcement.finished(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
-        """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
+        """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""
         if not checks:
             return CheckResults()
         with watch.step("check"):
@@ -203,10 +203,7 @@ class Steps:
 
     @contextmanager
     def show_progress(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
-        """Show how far a call is, where it takes longer than a second, and errors of queries once: as they are raised.
-
-        PySpark would log each of them before.
-        """
+        """Show how far a call is, if it takes over a second; PySpark logs no error that is raised anyway."""
         open_gateway(self._spark)  # which refuses a session that was stopped
         refuse_replaced()
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
@@ -218,7 +215,7 @@ class Steps:
     def _announced(
         self, operation: EventOperation, df: DataFrame, table: str, call: Call
     ) -> AbstractContextManager[Announcement]:
-        """Tell listeners how a call has ended, and what its rows are read from."""
+        """Tell listeners how the call ended, and what its rows are read from."""
         sources = partial(open_gateway(self._spark).sources, df)
         return announced(self._services, operation, table, call.mode.value, sources=sources)
 
@@ -238,7 +235,7 @@ class Steps:
             return opened, planned
 
     def _open_or_make(self, df: DataFrame, table: str, call: Call, made_table: MadeTable) -> OpenTable:
-        """Open the table; make it first where the call describes a new one."""
+        """Open the table; make it first if it does not exist and the call describes it."""
         name, new_table = self._services.table_name(table), call.options.if_missing
         if new_table is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)
@@ -249,7 +246,7 @@ class Steps:
         return self._services.open_to_write(table)
 
     def _write_files(self, planned: Planned, opened: OpenTable, write: RunningWrite, watch: Stopwatch) -> WrittenFiles:
-        """Do steps 2 and 3: files of all rows, that no table points at."""
+        """Do steps 2 and 3: write files of all rows, which no table points at."""
         plan = planned.plan
         if planned.spec is None:
             with watch.step("upload"), _explain_failures(planned):
@@ -268,7 +265,7 @@ class Steps:
         return files
 
     def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
-        """Do what a staged write needs of Spark before it is claimed: its predicate, and columns that it adds."""
+        """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
         files = self._with_scope(record.files, opened)
         if added:  # a column that was added stays, so what would stop the publish is looked for first
@@ -276,13 +273,13 @@ class Steps:
         return self._with_new_columns(files, added, opened)
 
     def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
-        """Let this session look again, and a streaming query's, which remembers by itself where tables were."""
+        """Let this session read the table anew, and that of a streaming query, which keeps locations of its own."""
         sessions = (self._spark,) if session is self._spark else (self._spark, session)
         return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
 
     @contextmanager
     def _refresh_after_conflict(self, opened: OpenTable, planned: Planned) -> Iterator[None]:
-        """After a conflict let the session forget what it remembers of a table that the query reads: it may be old."""
+        """After a conflict let the session forget what it knows of a table that the query reads: it may be old."""
         try:
             yield
         except ConflictError:
@@ -327,7 +324,7 @@ class Steps:
 
 @contextmanager
 def _explain_failures(planned: Planned) -> Iterator[None]:
-    """Turn the failure of a task on a value that the table does not take into an error that counts such rows."""
+    """Turn a task's failure on a value that the table does not take into an error that counts such rows."""
     try:
         yield
     except SPARK_ERRORS as error:
@@ -356,7 +353,7 @@ def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
 
 
 def _with_recorded_scope(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
-    """Write down which partitions the predicate selects: who publishes may have no Spark."""
+    """Record the partitions that the predicate selects: the process that publishes may have no Spark."""
     plan = files.plan
     if not plan.where:
         return files
