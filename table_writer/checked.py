@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_or
 from table_writer.errors import InvalidInputError, printable
 
 Target = TypeVar("Target", bound=Callable[..., Any])
-LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: a time so far from now is still a time to Python
-LONGEST_SHOWN: Final = 60  # a longer text may be anything
+LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: Python still has a date so far from now
+LONGEST_SHOWN: Final = 60  # a longer text may hold anything
 MAX_SHOWN: Final = 10**18
-SLIP: Final = 0.8  # how much two names have in common of which one is a slip of the pen for the other
+SLIP: Final = 0.8  # the similarity of a name to its misspelling
 HARMFUL: Final = frozenset(
     (
         *("accept_loss", "abort", "adopt", "all", "discard", "force", "overwrite_table", "publish"),
@@ -113,7 +113,7 @@ def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset())
         require(positional, keywords)
         return function(*positional, **keywords)
 
-    # with the globals of the function's own module, by which doctest tells whose function it is
+    # with the globals of the function's own module, by which doctest finds the module of a function
     return wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
 
 
@@ -123,7 +123,9 @@ class _Arguments:
     def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
         self._function = function
         self._secret = secret
-        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]  # what callers have called
+        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[
+            2
+        ]  # the name that callers have used
 
     def __call__(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Raise ``InvalidInputError`` for wrong arguments."""
@@ -182,7 +184,7 @@ class _Arguments:
             parameter for parameter in self._signature.parameters.values() if parameter.name in self._parameter_names
         ]
         by_position = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
+        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the first argument is the object
         given_names = {*by_position[: len(positional) - is_bound], *keywords}
         missing_names = [
             parameter.name

@@ -30,7 +30,7 @@ Engine = Literal["auto", "arrow", "spark"]
 Distribution = Literal["auto", "none", "hash", "rebalance"]
 Carry = Literal["copy", "in_place"]
 TARGET_FILE_BYTES: Final = 128 * MIB  # of a compaction: a block of HDFS, and what Spark reads in one task
-MIN_FILES: Final = 8  # below that a partition is not compacted: each file costs a reader one request
+MIN_FILES: Final = 8  # a partition with fewer is not compacted: each file costs a reader one request
 MetastoreKind = Literal["hive", "glue"]
 ColumnStatisticsChoice = Literal["auto", "on", "off"]
 MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 2.3 about a second
@@ -213,14 +213,16 @@ class TableWriterConfig:
 class SessionSettings:
     """A session's settings as plain data."""
 
-    hadoop: Mapping[str, str] = field(repr=False)  # as Spark would write with, hive-site.xml too; holds credentials
+    hadoop: Mapping[str, str] = field(
+        repr=False
+    )  # the settings with which Spark would write, hive-site.xml too; holds credentials
     spark_version: str = ""  # for example ``4.3.0``; empty without Spark
     application_id: str = ""  # Spark's own name of the application
     hive_client: str = ""  # version of the client with which Spark asks the metastore; empty without Spark
     metastore_token: Callable[[], Token] | None = field(
         default=None, repr=False
     )  # a fresh one; None: Kerberos is asked
-    unseen: str = ""  # what the session keeps to itself, for whoever misses a setting; empty: nothing
+    unseen: str = ""  # the settings that the session does not show; empty if it shows all
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 

@@ -78,7 +78,7 @@ OF_SPARK: Final = (
     "stage",
     "version_of",
 )
-"""What a TableWriter does and this class does not, since it takes Spark."""
+"""Calls of a TableWriter that this class does not have, since they take Spark."""
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 
@@ -122,13 +122,15 @@ class Maintenance:
     ) -> None:
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
-    if not TYPE_CHECKING:  # else every name would pass for one of this class
+    if not TYPE_CHECKING:  # without this condition a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
             if name in OF_SPARK:
                 hint = f", which takes Spark: TableWriter(spark).{name}(…)"
-            raise AttributeError(f"Maintenance has no {name}{hint}", name=name, obj=None)  # Python suggests nothing
+            raise AttributeError(
+                f"Maintenance has no {name}{hint}", name=name, obj=None
+            )  # without obj Python adds no suggestion of its own
 
     def __enter__(self) -> Self:
         return self
@@ -292,9 +294,9 @@ class Maintenance:
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
+        is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
         lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
-        opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
+        opened.require_owner()  # only now: a table created again adopts no log with lost entries
         history = opened.log.read_recent(allow_lost=bool(lost_versions))
         in_doubt = [record.entry.version for record in history.publishes_in_doubt]
         if dry_run:
@@ -492,7 +494,7 @@ class Maintenance:
     def vacuum(
         self, table: str, *, older_than: timedelta | None = None, dry_run: bool = False, force: bool = False
     ) -> VacuumReport:
-        """Delete what readers have left for longer than the retention, and what dead writes have left behind.
+        """Delete replaced data that is past its retention, and the files of dead writes.
 
         Deleted are: replaced data; files of abandoned entries; files, uploads and registrations of writes whose writer
         is dead and that never claimed an entry; uploads of late attempts; log entries on which nothing depends any
@@ -533,7 +535,7 @@ class Maintenance:
         dry_run: bool = False,
         force: bool = False,
     ) -> UploadsReport:
-        """List pending uploads below the table's root, with whose they are; abort those of dead writes if asked.
+        """List pending uploads below the table's root with their owners; abort those of dead writes if asked.
 
         Parameters
         ----------
@@ -724,7 +726,7 @@ class Maintenance:
         )
 
     def staged_write(self, table: str, write_id: str) -> StagedDetail:
-        """Show one staged write: its partitions, its checks, and what the footers of its files say of the columns.
+        """Show one staged write: its partitions, its checks, and the column statistics from the footers of its files.
 
         :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """

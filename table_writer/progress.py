@@ -30,7 +30,7 @@ QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
 TICK_SECONDS: Final = 0.5
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
 State = Literal["running", "done", "failed"]
-Ask = Callable[[], tuple[int, int, str]]  # returns how many are done, how many there are, and of what
+Ask = Callable[[], tuple[int, int, str]]  # returns the number of units done, their total, and their name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,12 +183,12 @@ class WriteProgress:
             return
         try:
             done, total, unit = ask()
-        except Exception:  # a count that nobody gets fails no write
+        except Exception:  # a write does not fail because its progress cannot be counted
             logger.warning("write_id=%s: its tasks cannot be counted", self._progress.write_id, exc_info=True)
             self._ask = None
             return
         with self._lock.get():
-            if self._ask is ask:  # else the answer is of a step that is over
+            if self._ask is ask:  # otherwise the answer is about a step that is over
                 self._progress = replace(self._progress, done=done, total=total, unit=unit)
 
     def _tell(self) -> None:
@@ -197,12 +197,12 @@ class WriteProgress:
         self._has_told = True
         try:
             self._listener(self.snapshot)
-        except Exception:  # whoever shows it, what is written is not to fail for it
+        except Exception:  # a write does not fail because its listener does
             logger.warning("write_id=%s: its progress is not shown any more", self._progress.write_id, exc_info=True)
             self._listener = None
 
 
-NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
+NOBODY: Final = WriteProgress(None)  # its counts are never shown
 _current: ContextVar[WriteProgress] = ContextVar("table_writer_progress", default=NOBODY)
 
 

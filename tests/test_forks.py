@@ -231,9 +231,9 @@ def own_progress(tmp_path: Path) -> tuple[Any, Callable[[], object]]:
 
 @pytest.mark.parametrize("made", [counting_store, memory_store, memory_metastore, nobodys_progress, own_progress])
 def test_a_lock_that_another_thread_held_at_the_fork_stops_no_child(
-    existing_values: Callable[[Path], tuple[Any, Callable[[], object]]], tmp_path: Path
+    made: Callable[[Path], tuple[Any, Callable[[], object]]], tmp_path: Path
 ) -> None:
-    lock, use = existing_values(tmp_path)
+    lock, use = made(tmp_path)
     end = held_by_another_thread(lock.get())
     try:
         in_child(use)
@@ -253,11 +253,11 @@ def test_a_value_that_another_thread_was_making_at_the_fork_is_made_again_in_the
 
     holder = PerProcess(make)
     with ThreadPoolExecutor(1) as pool:
-        existing_values = pool.submit(holder.get)
+        made = pool.submit(holder.get)
         assert begun.wait(60)
         assert in_child(lambda: holder.get() == os.getpid()) == "True"
         over.set()
-        assert existing_values.result() == holder.get() == os.getpid()
+        assert made.result() == holder.get() == os.getpid()
 
 
 @pytest.fixture
@@ -367,10 +367,10 @@ LOCAL_TO_A_CALL = {
 
 def test_every_lock_that_outlives_a_call_is_held_by_a_process() -> None:
     package = Path(table_writer.__file__).parent
-    existing_values = re.compile(r"threading\.(Lock|RLock|Condition|Event|Semaphore)\(")
+    made = re.compile(r"threading\.(Lock|RLock|Condition|Event|Semaphore)\(")
     found = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")
-        if "testing" not in path.parts and existing_values.search(path.read_text())
+        if "testing" not in path.parts and made.search(path.read_text())
     }
     assert found == set(LOCAL_TO_A_CALL)

@@ -20,9 +20,7 @@ logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
-PROGRESS_VARIABLE: Final = (
-    "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
-)
+PROGRESS_VARIABLE: Final = "TABLE_WRITER_PROGRESS"  # of the environment, for programs that set no progress themselves
 CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
@@ -98,7 +96,7 @@ class BarListener:
             raise
 
     def _new_bar(self) -> Any:
-        # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
+        # tqdm draws nothing in a terminal without a size; without the delay it would draw before it has a name
         shape = {} if self._widget else {"ncols": 80, "nrows": 20}
         return _bar_class(widget=self._widget)(total=1, file=self._stream, delay=1e-9, **shape)
 
@@ -115,7 +113,7 @@ class BarListener:
         bar.set_description_str(f"{printable(progress.table)}: {progress.activity}", refresh=False)
         if not self._widget:
             bar.ncols = shutil.get_terminal_size().columns
-        with bar.get_lock():  # its own refresh() would keep the lock of all bars if the terminal failed
+        with bar.get_lock():  # refresh() would keep the lock of all bars if the terminal failed
             bar.display()
         if not running:
             bar.close()
@@ -127,7 +125,7 @@ def _bar_class(*, widget: bool) -> type[Any]:
         from tqdm.notebook import tqdm_notebook as base  # noqa: PLC0415 - warns where there are no ipywidgets
     else:
         from tqdm.std import tqdm as base  # noqa: PLC0415 - most writes are too short to be seen
-    # the lock of all bars may be held for ever in a fork
+    # in a fork the lock of all bars may be held for ever
     lock = {} if this_process() is FIRST_PROCESS else {"_lock": _drawing.get()}
     return type("Bar", (base,), {"monitor_interval": 0, **lock})
 

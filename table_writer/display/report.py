@@ -17,7 +17,7 @@ from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
 SHOWN_ROWS: Final = 12
-MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
+MAX_PADDED_WIDTH: Final = 80  # a longer cell moves only its own row to the right
 USUAL_FIGURES: Final = frozenset(
     {
         *("age", "copied", "copied files", "files", "nulls", "objects", "rows", "rows after", "rows before", "size"),
@@ -54,10 +54,10 @@ class Grid:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    title: str = ""  # stands above it
-    figures: frozenset[str] = USUAL_FIGURES  # headings of columns that stand right
+    title: str = ""  # shown above the table
+    figures: frozenset[str] = USUAL_FIGURES  # headings of right-aligned columns
     states: frozenset[str] = USUAL_STATES  # headings of columns whose words say how something ended
-    shown_count: int = SHOWN_ROWS  # a line counts the other rows
+    shown_count: int = SHOWN_ROWS  # a line below counts the other rows
 
     @classmethod
     def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
@@ -345,7 +345,7 @@ def tone(state: str) -> str:
 
 
 STYLE: Final = (
-    # the host's own words on its theme come first; without any, the reader's preference
+    # the host's theme comes first; without one, the reader's preference
     ".table-writer{color-scheme:light dark}"
     "body[data-jp-theme-light=true] .table-writer,body.vscode-light .table-writer,"
     "[data-theme=light] .table-writer,html[theme=light] .table-writer{color-scheme:light}"
@@ -358,7 +358,7 @@ STYLE: Final = (
     ".table-writer .tw-head{margin:0 0 .5em;font-size:1.05em}"
     ".table-writer .tw-head bdi{font-weight:700}"
     ".table-writer .tw-scroll{overflow-x:auto;margin:.4em 0 .7em}"
-    # three times the class: notebooks style every table there is, by four names
+    # the class three times: notebooks style all tables with selectors of four names
     ".table-writer.table-writer.table-writer table{border-collapse:collapse;margin:0;width:auto;font-size:1em;"
     "table-layout:auto;border:0;display:table}"
     ".table-writer.table-writer.table-writer caption{caption-side:top;text-align:left;font-weight:600;"

@@ -538,7 +538,7 @@ class RestoreReport(Report, rows="partitions", columns=PARTITIONS, lines={"NOT A
         return f": {counted(len(self.partitions), 'partition')} {verb}, {self.present_count} there already"
 
 
-DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
+DOCTOR_COLUMNS: Final[Columns] = {  # two columns of text are left-aligned; a third would be right-aligned
     "status": "status",
     "finding": lambda finding: f"{finding.check}: {finding.message}",
 }
@@ -585,7 +585,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     for outcome, action, group in _groups(versions):
         times: list[Any] = [version.created_at for version in group]
         rows = [version.rows or 0 for version in group]
-        colour = f"C{actions.index(action)}"  # of the style that is in use
+        colour = f"C{actions.index(action)}"  # from the style in use
         face = colour if outcome == LIVE else "none"
         label = action if outcome == LIVE else f"{action}, {outcome}"
         axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
@@ -617,7 +617,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     axes.set(xlabel="written at (UTC)", ylabel="rows")
     axes.set_title(f"{_shortened_name(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
     axes.spines[["top", "right"]].set_visible(False)
-    if is_own and versions:  # beside the labels of both axes; a figure that is the caller's keeps its layout
+    if is_own and versions:  # outside the labels of both axes; the caller's own figure keeps its layout
         plt.gcf().legend(loc="outside right upper", frameon=False)
     elif versions:
         axes.legend(loc="upper left")

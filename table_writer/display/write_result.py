@@ -180,7 +180,7 @@ CHECKS: Final[Columns] = {
     "outcome": verdict,
     "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
     "answered by": "answered_by",
-    "found": "message",  # last: a long one pushes nothing out of sight
+    "found": "message",  # last, so that a long message pushes nothing out of sight
 }
 
 
@@ -188,7 +188,7 @@ def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
     """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
     results_in_order = sorted(
         results, key=lambda result: (result.passed, not result.stops)
-    )  # stable: else in their order
+    )  # stable: otherwise in the order of the call
     checks = Grid.of(CHECKS, results_in_order, title="checks")
     return (checks, *(_examples(result) for result in results_in_order if result.examples))
 

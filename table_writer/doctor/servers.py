@@ -23,7 +23,7 @@ from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedE
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
-ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
+ACTIONS: Final = {  # by request, the action of the policy, and whether it is one of the bucket
     "put an object": ("s3:PutObject", False),
     "get an object": ("s3:GetObject", False),
     "see that an object is not there": ("s3:ListBucket", True),  # without it S3 answers 403 instead of 404
@@ -35,7 +35,7 @@ ACTIONS: Final = {  # what was tried: the policy action, and whether it is the b
     "abort an upload": ("s3:AbortMultipartUpload", False),
 }
 
-AZURE_PERMISSIONS: Final = {  # what was tried: the letter of a SAS token; one role of Entra ID has all of them
+AZURE_PERMISSIONS: Final = {  # by request, the letter of a SAS token; one role of Entra ID allows all of them
     "put an object": "create and write (cw)",
     "get an object": "read (r)",
     "see that an object is not there": "list (l), without which Azure answers 403 instead of 404",
@@ -51,7 +51,7 @@ LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
 WANTED_DAYS: Final = 7
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
-HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; of the later ones Hive 3 lacks it
+HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; Hive 3 lacks it all the same
 LACKING: Final = (3,)
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
@@ -159,7 +159,7 @@ def _own_directory(subject: Subject) -> Iterator[str]:
     try:
         yield directory
     finally:
-        with contextlib.suppress(TableWriterError):  # what is forbidden here was found by the check itself
+        with contextlib.suppress(TableWriterError):  # the check itself has found what is forbidden here
             store.delete([found.key for found in store.list(directory)])
         with contextlib.suppress(TableWriterError):
             for upload in store.list_uploads(directory):
@@ -390,7 +390,7 @@ def characters(subject: Subject) -> Iterable[Finding]:
         yield ok("all partitions have the values that they are listed by; other values are tried by --scratch-table")
         return
     with _own_directory(subject) as directory:
-        opened.store.put(f"{directory}object", b"probe")  # else the metastore would make the directory
+        opened.store.put(f"{directory}object", b"probe")  # without it the metastore would make the directory
         location = str(opened.layout.root.beside(directory))
         try:
             opened.metastore.try_values(opened.table, location, [ODD_VALUE])

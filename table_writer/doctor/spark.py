@@ -146,7 +146,7 @@ def buffer_size(subject: Subject) -> Iterable[Finding]:
 def unix_socket(subject: Subject) -> Iterable[Finding]:
     """Recommend the Unix socket between the JVM and Python, where it was measured to be faster."""
     name = "spark.python.unix.domain.socket.enabled"
-    spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty: not known
+    spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty if it is not known
     if flag(subject, name, default=False):
         yield ok(f"{name}=true")
     elif not spark or spark >= SOCKET_SINCE:

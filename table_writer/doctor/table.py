@@ -24,8 +24,8 @@ from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
-LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
-MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
+LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
+MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
 LISTED_PARTITIONS: Final = 1_000
 
 
@@ -126,7 +126,7 @@ def checkpoint(subject: Subject) -> Iterable[Finding]:
     """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
     planned_state = opened.log.read_state()
-    # after the checkpoint, which may have been renewed since the log was read
+    # read after the checkpoint, which may have been renewed since
     listed_state = opened.log.read_state(listed_after=0)
     if (
         planned_state.checkpoint - planned_state.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
@@ -358,7 +358,7 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
     described = None if history.layout.is_placeholder(location) else history.described(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
-        return ""  # also of copies, which keep their names
+        return ""  # that holds for copies too, which keep their names
     own_objects = [file for file in objects if is_named_by_us(file.key, location, history.layout)]
     if len(own_objects) < len(objects):
         return "mixed"
@@ -441,7 +441,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
                 f"{key} is lost; newer entries tell how that version ended",
                 f"delete {fold}, which knows it, then {recover}" if is_folded else recover,
             )
-    newest_version = min(recent.newest, history.newest)  # others may write meanwhile
+    newest_version = min(recent.newest, history.newest)  # other writers may publish meanwhile
     is_compared = recent.fold is not None and recent.fold.version <= newest_version
     if is_compared and not agree(recent.up_to(newest_version), history.up_to(newest_version)):
         yield error(

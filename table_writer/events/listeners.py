@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 10.0  # the caller waits for listeners: one that takes so long is named in the log
 
 
-MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: there is nothing to tell
+MakeEvent = Callable[[], TableEvent | None]  # called once the call is over; None: there is nothing to tell
 
 
 class EventListener(Protocol):
@@ -66,7 +66,7 @@ def _import_listener(name: str, where: str) -> EventListener:
         listener: EventListener = target() if isinstance(target, type) else target
     except TableWriterError:
         raise
-    except Exception as error:  # a module raises what it likes
+    except Exception as error:  # a module may raise anything
         raise InvalidInputError(
             f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}"
         ) from error

@@ -48,7 +48,7 @@ ROOT_VARIABLE: Final = "OPENLINEAGE_ROOT_PARENT_ID"
 NAMESPACE_VARIABLE: Final = "OPENLINEAGE_NAMESPACE"
 CLOSE_SECONDS: Final = 5.0  # how long the end of the process waits for a transport that sends in the background
 CHECK_NAME: Final = re.compile(r"(?P<kind>\w+)\((?P<column>[^,()]+)")
-STATES: Final = {  # of a run, by what has become of the call
+STATES: Final = {  # of a run, by the outcome of the call
     "published": RunState.COMPLETE,
     "nothing": RunState.COMPLETE,
     "repeated": RunState.COMPLETE,
@@ -59,7 +59,7 @@ STATES: Final = {  # of a run, by what has become of the call
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
 KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | {"gs", "wasb", "wasbs"}  # as those of S3
-OF_STAGED: Final = ("publish", "discard")  # as modes: nothing of this name is staged
+OF_STAGED: Final = ("publish", "discard")  # as modes, for a write_id that is not staged
 OVERWRITES: Final = frozenset({"overwrite_table", "overwrite_partitions", "rollback"})
 
 
@@ -110,7 +110,7 @@ class OpenLineageListener:
     def __call__(self, event: TableEvent, /) -> None:
         """Send the run events of one call."""
         if event.operation == "vacuum" or (event.operation == "recover" and not event.of_write_id):
-            return  # no rows are others, or nobody knows which
+            return  # no rows have changed, or nobody knows which
         client = self._client or self._own_client.get()
         for run_event in self.run_events(event):
             client.emit(run_event)

@@ -20,7 +20,9 @@ with needs_extra("opentelemetry", "OpenTelemetryListener"):
     from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
 SCOPE: Final = "table_writer"
-WRITES: Final = frozenset({"write", "publish", "compact"})  # whose rows count as written; a recovery does one again
+WRITES: Final = frozenset(
+    {"write", "publish", "compact"}
+)  # operations whose rows count as written; a recovery may repeat one
 BOUNDARIES_SECONDS: Final = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200)
 Attributes = dict[str, str | int | float | bool]
 
@@ -95,7 +97,9 @@ class OpenTelemetryListener:
         self._count(event, {**attributes, "table_writer.outcome": event.outcome})
 
     def _trace(self, event: TableEvent, attributes: Attributes) -> None:
-        started_at = event.ended_at if _is_of_entry(event) else event.started_at  # else it would last since the entry
+        started_at = (
+            event.ended_at if _is_of_entry(event) else event.started_at
+        )  # otherwise the span would begin with the entry
         span = self._tracer.start_span(
             f"{event.mode} {event.table}",
             start_time=_nanoseconds(started_at),

@@ -206,15 +206,10 @@ class GlueMetastore:
         name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}
         keys = [{"Name": "value", "Type": "string"}]
-        existing_values = {
-            "Name": name.name,
-            "TableType": "EXTERNAL_TABLE",
-            "StorageDescriptor": storage,
-            "PartitionKeys": keys,
-        }
-        scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=existing_values)
+        made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
+        scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=made)
         of_database = {"DatabaseName": name.database}
-        self._change_once("create_table", scratch, {**of_database, "TableInput": existing_values})
+        self._change_once("create_table", scratch, {**of_database, "TableInput": made})
         try:
             scratch = protocol.require_there(name, self.get_table(name), self.uri)
             self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])

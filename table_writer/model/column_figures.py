@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Literal, get_args
 
 Kind = Literal["integer", "float", "decimal", "date", "timestamp", "boolean", "text", "binary"]
-"""What a column holds. Bounds of a date are days, those of a timestamp microseconds, both since 1970 in UTC."""
+"""The kinds of columns. Bounds of a date are days, those of a timestamp microseconds, both since 1970 in UTC."""
 
 KINDS: Final = get_args(Kind)
 STEPPED: Final = ("integer", "date", "timestamp")  # so many values at the most lie between two bounds

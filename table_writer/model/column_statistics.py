@@ -14,10 +14,10 @@ from table_writer.errors import InvalidInputError
 Bound = int | str | date | datetime | Decimal
 """A smallest or largest value. Floating point has none here: NaN is in no footer."""
 
-LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is not said, so that messages and registrations stay small
+LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is left out, so that messages and registrations stay small
 MAX_INTEGER: Final = 2**63 - 1  # of a bigint
 MAX_DIGITS: Final = 38  # of Spark's decimals, before and after the point together
-TEXTS: Final = ("null_count", "type", "low", "high")  # what is stored of a column
+TEXTS: Final = ("null_count", "type", "low", "high")  # the stored fields of a column
 PLAIN_ORDER: Final = ("byte", "short", "integer", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 COLLATIONS: Final = "__COLLATIONS"  # Spark's metadata key: text is ordered by other rules than by its bytes
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the default of a column that a write lacks, as SQL

@@ -25,11 +25,11 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 ENTRY_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of what older versions would misread: files that are added in place, and compactions
+LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, and compactions
 ADDED_LATER: Final = frozenset(
     {"log_id", "row_bytes", "recovered_write_id", "checks", "stream"}
-)  # older entries lack them
-STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store
+)  # fields that older entries lack
+STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
@@ -42,7 +42,7 @@ class Operation(enum.Enum):
 
     WRITE = "write"  # points partitions at new rows
     COMPACT = "compact"  # points partitions at the same rows in fewer files
-    RECOVER = "recover"  # does again what another entry says: its writer is gone, or a late call has undone it
+    RECOVER = "recover"  # carries out another entry, whose writer is gone or which a late call has undone
     ROLLBACK = "rollback"  # points partitions at rows they had before
     RESTORE = "restore"  # adds partitions that the metastore has lost
     VACUUM = "vacuum"  # deletes locations; no partition changes
@@ -97,9 +97,9 @@ class EntryPartition:
     bytes: int
     raw_bytes: int | None  # before compression
     files: int
-    source: str | None = None  # of an append in place: where the write has put its files, which are copied from there
+    source: str | None = None  # of an append in place: where its files were written, and are copied from
     added: tuple[AddedFile, ...] = ()  # by an append in place; empty for all else
-    figures: str = ""  # of the columns, which the metastore gets after the switch; empty where they are not all known
+    figures: str = ""  # of columns, for the metastore after the switch; empty where not all are known
 
     @property
     def own_location(self) -> str | None:
@@ -195,7 +195,7 @@ class DeletedLocation:
 class LogEntry:
     """One record of a table's log, claimed before the metastore changes."""
 
-    log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
+    log_id: str = ""  # of the log in which it was claimed: entries of another log may lie here by mistake
     table: str
     version: int
     write_id: str
@@ -205,10 +205,12 @@ class LogEntry:
     base_version: int
     publish_timeout_seconds: float  # others leave the entry alone for this long
     recovers: int | None = None  # a recover entry names the version it finishes
-    recovered_write_id: str = ""  # of a recover entry: whose write it does again
+    recovered_write_id: str = ""  # of a recover entry: the write that it repeats
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
-    stream: str | None = None  # whose batch it is; empty: of none; None: an older version wrote it, and nobody knows
+    stream: str | None = (
+        None  # the stream of a batch; empty: no batch; None: written by an older version, and not known
+    )
     tags: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
@@ -316,7 +318,7 @@ class LogEntry:
         """
         subject = f"log entry {version} below {root}"
         try:
-            fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
+            fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have added the mark
             if fields["format"] not in {ENTRY_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
             names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}

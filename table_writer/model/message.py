@@ -126,7 +126,7 @@ class CommitMessage:
             "row_count": self.row_count,
             "requests": self.requests,
             "row_bytes": self.row_bytes,
-            # all names, then all counts, and so on: a sixth smaller once it is compressed than column by column
+            # all names, then all counts, and so on: compressed a sixth smaller than column by column
             "statistics": [list(self.statistics), *([column.get(name) for column in statistics] for name in TEXTS)],
             "uploads": uploads,
             "parts": parts,

@@ -24,8 +24,8 @@ from zoneinfo import ZoneInfo
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 
-BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
-CONTROLS: Final = BLANKS + "\x7f"  # what Spark's UTF8String.trimAll takes away
+BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
+CONTROLS: Final = BLANKS + "\x7f"  # the characters that Spark's UTF8String.trimAll removes
 BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 LONG_DIGITS: Final = 19
 MAX_PRECISION: Final = 38

@@ -63,8 +63,8 @@ class RecordedScope:
     frozenset({('1',)})
     """
 
-    known: frozenset[PartitionValues]  # the partitions that there were
-    chosen: frozenset[PartitionValues]  # those of them that are selected
+    known: frozenset[PartitionValues]  # the partitions that existed
+    chosen: frozenset[PartitionValues]  # the partitions that are selected
     where: str
     table: str
     write_id: str
@@ -138,7 +138,7 @@ class _Stored:
     schema: str
     added_schema: str
     where: str
-    scope: _Scope | None  # of a predicate; the other scopes follow from the mode
+    scope: _Scope | None  # the scope of a predicate; other scopes follow from the mode
     idempotency_key: str
     tags: dict[str, str]
     max_copied_bytes: int | None

@@ -43,7 +43,7 @@ NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
 
 WHOLE_TABLE: Final = "(whole table)"
-"""What people read for the one partition of an unpartitioned table, which has no name."""
+"""The name that reports show for the one partition of an unpartitioned table, which has none."""
 
 MANY_FILES: Final = 50
 SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them

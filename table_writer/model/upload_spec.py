@@ -48,7 +48,7 @@ class ParquetOptions:
 
     compression: str = "snappy"
     """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
-    compression_level: int | None = None  # of the codec; None takes Spark's: 3 for zstd, the codec's own for the others
+    compression_level: int | None = None  # None takes Spark's: 3 for zstd, the codec's own for the others
     timestamp_type: str = "INT96"
     """``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark. Two
     cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
@@ -123,9 +123,9 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
-    batch_rows: int = 0  # that Spark sends in one Arrow batch without weighing them; 0: as its own limits let it
+    batch_rows: int = 0  # rows that Spark sends in one Arrow batch without weighing them; 0: Spark's own limits hold
     max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
-    most_figures: int = 0  # partitions x columns of which a task counts figures for optimizers; it has more: none
+    most_figures: int = 0  # partitions x columns for which a task counts figures; a task with more counts none
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
     """Partitions that must not get a row, with values as Spark spells them: the task that meets one fails."""
 
@@ -175,7 +175,7 @@ CHUNK_BYTES: Final = 16 * MIB
 """Rows are split by partition in chunks of this size: fewer, larger takes; still in a cache's reach."""
 
 FOOTERS_BYTES: Final = 64 * MIB
-"""What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
+"""The limit of what all open files of a task keep: some 1.5 KB for each column of each row group until their end."""
 
 LAST_PAGES_BYTES: Final = 64 * MIB  # what all open files of a task may keep of the page that each has written last
 LAST_PAGE_SHARE: Final = 6

@@ -60,7 +60,7 @@ class WriteMode(enum.Enum):
         return "; ".join(f"{mode.value} ({mode.replaces})" for mode in cls)
 
 
-OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # what the next function makes
+OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as the next function makes it
 
 
 def new_write_id(now: datetime | None = None) -> str:
@@ -195,10 +195,10 @@ class WritePlan:
     layout: TableLayout
     schema: str  # of the data columns, Spark's JSON
     base_version: int
-    checkpoint: int  # up to here nothing was in doubt, and nothing was listed
+    checkpoint: int  # up to this version nothing was in doubt, and nothing was listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
-    log_id: str = ""  # which log the versions are of: a log that was reset counts from 1 again
+    log_id: str = ""  # the log that the versions belong to: a log that was reset counts from 1 again
     named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log
@@ -210,9 +210,9 @@ class WritePlan:
     max_copied_bytes: int | None = None  # of an append; None: no limit
     spellings: Spellings = field(default_factory=Spellings)
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
-    notes: tuple[str, ...] = ()  # what a person should know of the table
+    notes: tuple[str, ...] = ()  # notes on the table for the result
     based_on: int | None = None  # the version that the caller's rows are computed from; then the base version is that
-    reads: tuple[TableRead, ...] = ()  # of this very table, by the query behind the rows; a staged write has none
+    reads: tuple[TableRead, ...] = ()  # reads of this very table by the query behind the rows; a staged write has none
 
     @property
     def data_location(self) -> Location:

@@ -17,7 +17,7 @@ from table_writer.errors import counted
 WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
-TICKS: Final = 10  # numbers of versions below it, at most; half of them on a narrow screen
+TICKS: Final = 10  # version numbers below the generations, at most; half of them on a narrow screen
 MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
     "added": "added",
     "replaced": "replaced",
@@ -86,7 +86,7 @@ def _xy(x: float, y: float) -> str:
 def bars(title: str, data: Sequence[Bar], ends: Sequence[str]) -> str:
     """Draw bars side by side, each with a title that a pointer shows."""
     top = tidy(max((bar.value for bar in data), default=0))
-    width = WIDTH / max(len(data), 12)  # few bars do not become walls
+    width = WIDTH / max(len(data), 12)  # so that few bars are not too wide
     shapes = []
     for number, bar in enumerate(data):
         height = max(HEIGHT * bar.value / top, 1.5 if bar.value else 0)
@@ -161,10 +161,10 @@ def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: 
     shapes = []
     settled_changes = [
         change for change in changes if change[1] != "in doubt"
-    ]  # readers may see it, or what was there before
+    ]  # readers may see an entry in doubt, or the rows before it
     lives = settled_changes[:1] + [
         change for change in settled_changes[1:] if change[1] != "appended"
-    ]  # rows stay where others come beside them
+    ]  # an append keeps the rows that are there
     for number, (version, change) in enumerate(lives):
         next_change = lives[number + 1] if number + 1 < len(lives) else None
         to = 100.0 if next_change is None else at[next_change[0]]

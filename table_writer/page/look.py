@@ -33,7 +33,7 @@ NEWEST_VERSIONS: Final = 1_000  # two requests each
 WORST_FIRST: Final = (FAILED, BEHIND, IN_DOUBT, OK)
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40
-DAYS: Final = (0, 1, 3, 7, 30)  # where ages are divided
+DAYS: Final = (0, 1, 3, 7, 30)  # bounds of the groups by age
 DAY_SECONDS: Final = 86_400
 States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in the log
 
@@ -43,11 +43,11 @@ class _NewestEntries:
     """The newest entries that could be read, and what is known of the others."""
 
     records: tuple[SlotRecord, ...]  # oldest first
-    damaged: Mapping[int, str]  # by version, why its entry or its outcome cannot be read
+    damaged: Mapping[int, str]  # by version, the reason why its entry or outcome cannot be read
     lost: frozenset[int]
-    newest: int  # the version that the page is of
+    newest: int  # the version that the page shows
     older_count: int
-    is_whole: bool  # nothing is left out
+    is_whole: bool  # no version is left out
 
     def history(self, opened: OpenTable) -> History:
         return History(opened.layout, self.records, lost=self.lost | self.damaged.keys())

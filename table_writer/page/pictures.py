@@ -16,12 +16,12 @@ from table_writer.page.facts import TableFacts
 MOST_BARS: Final = 80
 MIB: Final = 1024 * 1024
 FILE_SIZES: Final = (0, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB)
-KINDS: Final = {  # of what a version did: the class of its bar
+KINDS: Final = {  # by mode, the style class of a bar
     "overwrite_partitions": "c1",
     "append": "c2",
     "create_partitions": "c6",
     "overwrite_table": "c4",
-    "compact": "c3",  # as its mark
+    "compact": "c3",  # as its mark among the generations
 }
 OTHER_KIND: Final = "c5"
 IN_A_TABLE: Final = "The table of versions has the figures."
@@ -114,7 +114,7 @@ def _lives(page: TableFacts) -> str:
     if not page.generations:
         return ""
     rows = [(generation.name, generation.changes) for generation in page.generations]
-    first_version = min(changes[0][0] for _, changes in rows)  # what is older has changed other partitions alone
+    first_version = min(changes[0][0] for _, changes in rows)  # older versions have changed only other partitions
     versions = [version for version in page.generation_versions if version >= first_version]
     selection = f", those of {page.changed_count:,} that changed last" if page.changed_count > len(rows) else ""
     version_count = counted(len(versions), "version")

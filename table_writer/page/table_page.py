@@ -338,7 +338,7 @@ class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
         InvalidInputError
             The file cannot be written.
         """
-        target = Path(os.path.realpath(path))  # a link stays one
+        target = Path(os.path.realpath(path))  # a symbolic link is kept
         try:
             if target.exists() and not target.is_file():  # /dev/stdout, a pipe
                 target.write_text(self.to_html(), encoding="ascii")

@@ -104,7 +104,7 @@ class Announcement:
     def _read_sources(self) -> tuple[Source, ...] | None:
         try:
             return self._sources() if self._sources else None
-        except Exception:  # Spark raises what it likes, and the call is over
+        except Exception:  # Spark may raise anything, and the call is over
             logger.warning("what the rows of %s are read from cannot be told", self._called["table"], exc_info=True)
             return None
 
@@ -150,7 +150,7 @@ def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> No
     for make in makers:
         try:
             event = make()
-        except Exception:  # readers see what the call has done, whatever is wrong with its event
+        except Exception:  # the call has taken effect, whatever is wrong with its event
             logger.exception("listeners are not told of a call that is over: its event could not be made")
             continue
         if event is not None:

@@ -50,7 +50,7 @@ def batch_writer(
 
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
-        is_frame = isinstance(batch, DataFrame)  # else the write says what it is
+        is_frame = isinstance(batch, DataFrame)  # the write refuses anything else, by name
         query_ids = open_gateway(batch.sparkSession).query_ids() if is_frame else frozenset[str]()
         tags = {**all_keywords.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
         options = WriteOptions(**all_keywords | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
@@ -80,12 +80,12 @@ class TravellingBatchWriter:
     def __reduce__(self) -> tuple[Callable[[bytes, bytes], WriteBatch], tuple[bytes, bytes]]:
         config = self.services.config
         settings = {**self.services.session.hadoop, **config.hadoop}
-        progress = config.progress if isinstance(config.progress, str) else "log"  # who listens is here
+        progress = config.progress if isinstance(config.progress, str) else "log"  # the listener stays in this process
         if config.listeners:
             logger.warning("listeners stay in this process: batches are written beside the server, which tells nobody")
-        dumps: Any = cloudpickle.dumps  # without annotations
+        dumps: Any = cloudpickle.dumps  # cloudpickle has no annotations
         state = dumps((replace(config, hadoop=settings, progress=progress, listeners=()), self.call))
-        archive = packed()  # none where it came from a zip, which the server has then too
+        archive = packed()  # none if this package came from a zip: the server has that, too
         return _loader(), (archive.read_bytes() if archive else b"", state)
 
 

@@ -30,9 +30,9 @@ from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 from table_writer.storage.object_store import ObjectInfo, many
 
-NEAR_ENOUGH: Final = 0.75  # of the target: a file of this size is not written again
+NEAR_ENOUGH: Final = 0.75  # of the target size: a file of this size is not written again
 GROUP: Final = "__table_writer_group"
-DEEPEST: Final = 6  # types inside of each other: Spark's analyzer gives up at some thirty, Connect's messages sooner
+DEEPEST: Final = 6  # nested types: Spark's analyzer gives up at some thirty, Connect's messages sooner
 SEPARATOR: Final = "\x1f"
 
 
@@ -144,7 +144,7 @@ class Compaction:
             rows, distribution = spread(opened, rows, self.selection)
         layout = WriteOptions(distribution=distribution, sort_by=options.sort_by, tags=options.tags)
         settings = Planner(opened).file_settings(self._spark)
-        # Spark's own writer knows no size to end a file at.
+        # Spark's own writer cannot end a file at a size
         is_ours = engine_of(opened.table, layout, settings) == "arrow"
         return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
 
@@ -173,7 +173,7 @@ class Compaction:
         """Return the report on what was done, or without a result on what would be."""
         skip_reasons = {**self._skip_reasons, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
         results = {partition.values: partition for partition in result.partitions} if result else {}
-        if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
+        if self._checksum:  # it has run: a partition without a result, and not changed by others, had no rows
             empty_values = (
                 {small_files.partition.values for small_files in self.selection} - results.keys() - skip_reasons.keys()
             )
@@ -227,7 +227,9 @@ def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) 
         return rows.repartition(max(group_counts.values(), default=1)), "none"
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NULL_PARTITION)) for name in names]
     counts = {SEPARATOR.join(values): count for values, count in group_counts.items()}
-    counts_column = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")  # one literal, however many there are
+    counts_column = F.from_json(
+        F.lit(json.dumps(counts)), "map<string,int>"
+    )  # one literal for any number of partitions
     count = F.coalesce(counts_column[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
     grouped_rows = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
     return grouped_rows.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"

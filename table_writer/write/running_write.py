@@ -108,7 +108,7 @@ class Claiming:
 
     def __exit__(self, *raised: object) -> None:
         if self.is_ours:  # a forked child that leaves the block leaves all to its parent
-            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # passed on unchanged
 
     @property
     def is_ours(self) -> bool:
@@ -161,7 +161,7 @@ class RunningWrite:
             if self._plan.named_by_caller:
                 self._take_name()
             registered.enter_context(self._registration)
-            if self._plan.named_by_caller:  # looked at once nobody else can begin a write of this name any more
+            if self._plan.named_by_caller:  # now nobody else can begin a write of this name
                 self._require_unused()
             self._exit.push(registered.pop_all())
         self._exit.push(self._discard)
@@ -170,7 +170,7 @@ class RunningWrite:
 
     def __exit__(self, *raised: object) -> None:
         if self.claiming.is_ours:  # a forked child that leaves the block leaves all to its parent
-            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # passed on unchanged
 
     def complete(self, messages: Collection[CommitMessage], spread: Spread | None = None) -> None:
         """Do step 3: complete every file that a message names, and abort every other upload of this write.

@@ -87,9 +87,9 @@ class SessionServices(Services):
             opened = self.opened(require_writable(draft, name, self.metastore.uri))
             opened.require_properties()
             if is_arrows(draft):
-                # the session's codec may be another tomorrow
+                # the session's codec is not checked: it may be another tomorrow
                 file_options(draft, lambda _, default: default, FileSettings(draft, {}), "", "")
-            # a bucket that is not there, or not open to us, fails now
+            # this fails now if the bucket does not exist or refuses us
             if new.location and opened.store.get(opened.layout.owner_key) is None:
                 table_names = (
                     table_name
@@ -174,7 +174,7 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     def typed_column(position: int, stored: StructField, field: StructField) -> Column | str:
         """Return a column with the table's type; partition values are text, in which Hive's reader knows no null."""
         is_same = (stored.name, stored.dataType, stored.metadata) == (field.name, field.dataType, field.metadata)
-        if is_same and position < count:  # as almost each column, of which there may be thousands
+        if is_same and position < count:  # so are almost all columns, and there may be thousands
             return quoted(stored.name)
         column = F.col(quoted(stored.name))
         value = column if position < count else F.when(column != NULL_PARTITION, column)

@@ -40,10 +40,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BySpark:
-    """What only a Spark session can add to the publish of a staged write."""
+    """The work that only a Spark session can do at the publish of a staged write."""
 
-    prepare: Callable[[StagedRecord], WrittenFiles]  # before anything is claimed: predicates, columns that are added
-    copy_files: CopyFiles  # the existing files, for an append
+    prepare: Callable[[StagedRecord], WrittenFiles]  # evaluates predicates and adds columns, before the claim
+    copy_files: CopyFiles  # for an append
     refresh: Refresh
 
 
@@ -183,7 +183,7 @@ class StagedWrites:
         """
         registration = self._staged_registration(write_id)
         if announcement is not None:
-            with suppress(InvalidInputError):  # what cannot be read can be discarded
+            with suppress(InvalidInputError):  # a record that cannot be read can be discarded
                 announcement.concerns(self._opened, **facts_of_plan(registration.record(self._opened.layout).plan))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
         vacuumed = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registration), dry_run=dry_run)

@@ -59,7 +59,9 @@ class Call:
     mode: WriteMode
     options: WriteOptions
     stream: str = ""  # the name of the stream that the batch is of
-    query_ids: frozenset[str] = frozenset()  # the streaming queries that a batch may be of; none if nobody knows
+    query_ids: frozenset[str] = (
+        frozenset()
+    )  # the streaming queries that the batch may belong to; empty if they are not known
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,7 +206,7 @@ class Steps:
     @contextmanager
     def show_progress(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
         """Show how far a call is, if it takes over a second; PySpark logs no error that is raised anyway."""
-        open_gateway(self._spark)  # which refuses a session that was stopped
+        open_gateway(self._spark)  # this refuses a session that was stopped
         refuse_replaced()
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
@@ -268,7 +270,7 @@ class Steps:
         """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
         files = self._with_scope(record.files, opened)
-        if added:  # a column that was added stays, so what would stop the publish is looked for first
+        if added:  # an added column stays, so look first for what would stop the publish
             StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
         return self._with_new_columns(files, added, opened)
 
