@@ -111,7 +111,7 @@ def test_a_child_has_no_copy_of_its_parents_connection(hive: MetastoreOfNames, m
         return {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
 
     ours = {one for one in sockets() if one.startswith("socket:")}
-    (wire,) = [line.wire for line in metastore._connection._lines.existing_values()]
+    (wire,) = [line.wire for line in metastore._connection._lines.own_values()]
     assert wire is not None
     inode = f"socket:[{os.fstat(wire._socket.fileno()).st_ino}]"
     assert inode in ours
@@ -328,7 +328,7 @@ def test_a_child_shows_nothing_of_its_parents_write(capfd: pytest.CaptureFixture
         told.clear()
         drawn.close()  # what its destructor does
         progress.end("failed")
-        return told, drawn.disable, bar._bar.existing_values()
+        return told, drawn.disable, bar._bar.own_values()
 
     progress = WriteProgress(lambda now: told.append(now.state))
     capfd.readouterr()

@@ -91,7 +91,7 @@ class BarListener:
         try:
             self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again
-            for bar in self._bar.existing_values():
+            for bar in self._bar.own_values():
                 _leave_alone(bar)
             raise
 

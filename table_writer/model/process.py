@@ -47,7 +47,7 @@ class PerProcess(Generic[T]):
                     self._values = (self._make(),)
         return self._values[0]
 
-    def existing_values(self) -> tuple[T, ...]:
+    def own_values(self) -> tuple[T, ...]:
         """Return this process's value if there is one yet, in a tuple of one."""
         return self._values
 
