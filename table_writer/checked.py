@@ -1,4 +1,4 @@
-"""Arguments of public calls are what their annotations say, or the call ends before its first line, in its own words.
+"""Check the arguments of public calls against their annotations, before the first line of the call.
 
 The annotations are the only place where a parameter's type is said: ``@checked`` on a function, or on a class for all
 its public methods, reads them once, at the first call. What lies inside a type, such as a range, the callee says.
@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_or
 from table_writer.errors import InvalidInputError, printable
 
 Target = TypeVar("Target", bound=Callable[..., Any])
-LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: a time so far from now is still a time to Python
-LONGEST_SHOWN: Final = 60  # a longer text may be anything
+LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: Python still has a date so far from now
+LONGEST_SHOWN: Final = 60  # a longer text may hold anything
 MAX_SHOWN: Final = 10**18
-SLIP: Final = 0.8  # how much two names have in common of which one is a slip of the pen for the other
+SLIP: Final = 0.8  # the similarity of a name to its misspelling
 HARMFUL: Final = frozenset(
     (
         *("accept_loss", "abort", "adopt", "all", "discard", "force", "overwrite_table", "publish"),
@@ -60,7 +60,9 @@ def checked(target: Target) -> Target:
     """
     if isfunction(target):
         return _checked(target)  # type: ignore[return-value]  # it has the same signature
-    secret = frozenset(one.name for one in fields(target) if not one.repr) if is_dataclass(target) else frozenset()
+    secret = (
+        frozenset(field.name for field in fields(target) if not field.repr) if is_dataclass(target) else frozenset()
+    )
     for name, member in tuple(vars(target).items()):
         if isfunction(member) and (name == "__init__" or not name.startswith("_")):
             setattr(target, name, _checked(member, secret))
@@ -73,20 +75,20 @@ def require_age(name: str, age: timedelta) -> None:
         raise InvalidInputError(f"{name}={age}: expected a span that is not negative, and of 100 years at most")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what somebody may have meant, as the end of a sentence; empty if nothing is near.
+def nearest(name: str, known_names: Iterable[str]) -> str:
+    """Return a question for the nearest known name, as the end of a sentence; empty if none is near.
 
     Examples
     --------
     >>> nearest("retentions", ["root", "retention"])
     '; did you mean retention?'
     """
-    question = did_you_mean(name, known)
+    question = did_you_mean(name, known_names)
     return f"; {question}" if question else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Ask for the nearest known name; for one that does more harm only after a slip of a letter or two, and last.
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
+    """Return a question for the nearest known names; a harmful one comes last, and only if a letter or two differ.
 
     Names may be spelled as options are.
 
@@ -95,43 +97,46 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("restor", ["restore", "report"]), did_you_mean("--before", ["--force"])
     ('did you mean report or restore?', '')
     """
-    plain = {one.lstrip("-").replace("-", "_"): one for one in known}  # two dashes make short options alike
+    # without their dashes: two of them make short options alike
+    plain_names = {name.lstrip("-").replace("-", "_"): name for name in known_names}
     word = name.lstrip("-").replace("-", "_")
-    harmless = get_close_matches(word, [one for one in plain if one not in HARMFUL], n=1)
-    harmful = get_close_matches(word, [one for one in plain if one in HARMFUL], n=1, cutoff=SLIP)
-    found = [plain[one] for one in (*harmless, *harmful)]
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    harmless = get_close_matches(word, [name for name in plain_names if name not in HARMFUL], n=1)
+    harmful = get_close_matches(word, [name for name in plain_names if name in HARMFUL], n=1, cutoff=SLIP)
+    suggestions = [plain_names[name] for name in (*harmless, *harmful)]
+    return f"did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset()) -> Callable[..., Any]:
     require = _Arguments(function, secret)
 
-    def call(*given: Any, **named: Any) -> Any:
-        require(given, named)
-        return function(*given, **named)
+    def call(*positional: Any, **keywords: Any) -> Any:
+        require(positional, keywords)
+        return function(*positional, **keywords)
 
-    # with the globals of the function's own module, by which doctest tells whose function it is
+    # with the globals of the function's own module, by which doctest finds the module of a function
     return wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
 
 
 class _Arguments:
-    """The arguments that one function takes; values of secret ones are never shown."""
+    """The check of one function's arguments; values of secret ones are never shown."""
 
     def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
         self._function = function
         self._secret = secret
-        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]  # what callers have called
+        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[
+            2
+        ]  # the name that callers have used
 
-    def __call__(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        """Raise what is wrong with a call."""
-        for name in named:
-            if name not in self._known:
-                meant, takes = nearest(name, self._known) or ".", ", ".join(self._known) or "none"
-                raise InvalidInputError(f"{self._name} has no parameter {printable(name)}{meant} It takes {takes}")
+    def __call__(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Raise ``InvalidInputError`` for wrong arguments."""
+        for name in keywords:
+            if name not in self._parameter_names:
+                hint, names = nearest(name, self._parameter_names) or ".", ", ".join(self._parameter_names) or "none"
+                raise InvalidInputError(f"{self._name} has no parameter {printable(name)}{hint} It takes {names}")
         try:
-            bound = self._signature.bind(*given, **named)
+            bound = self._signature.bind(*positional, **keywords)
         except TypeError:
-            raise self._unbound(given, named) from None
+            raise self._unbound(positional, keywords) from None
         for name, value in self._values(bound.arguments):
             parameter = name.partition("[")[0]
             fault = _fault(name, value, self._hints[parameter]) if parameter in self._hints else None
@@ -144,7 +149,7 @@ class _Arguments:
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
-        """What each parameter expects; keywords that a TypedDict describes are parameters as others are."""
+        """Return the type of each parameter; keywords that a TypedDict describes count as parameters."""
         hints = get_type_hints(self._function)
         hints.pop("return", None)
         for name, hint in tuple(hints.items()):
@@ -154,10 +159,14 @@ class _Arguments:
         return hints
 
     @cached_property
-    def _known(self) -> tuple[str, ...]:
-        """The names of all parameters, in their order, without those that stand for several."""
-        several = {one.name for one in self._signature.parameters.values() if one.kind is Parameter.VAR_POSITIONAL}
-        return tuple(name for name in self._hints if name not in several)
+    def _parameter_names(self) -> tuple[str, ...]:
+        """Return the names of all parameters in order, without ``*args``."""
+        variadic = {
+            parameter.name
+            for parameter in self._signature.parameters.values()
+            if parameter.kind is Parameter.VAR_POSITIONAL
+        }
+        return tuple(name for name in self._hints if name not in variadic)
 
     def _values(self, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in bound.items():
@@ -165,19 +174,25 @@ class _Arguments:
             if kind is Parameter.VAR_KEYWORD:
                 yield from value.items()
             elif kind is Parameter.VAR_POSITIONAL:
-                yield from ((f"{name}[{position}]", one) for position, one in enumerate(value))
+                yield from ((f"{name}[{position}]", item) for position, item in enumerate(value))
             else:
                 yield name, value
 
-    def _unbound(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> InvalidInputError:
-        """Say why arguments make no call: one is missing, or there are too many by position."""
-        parameters = [one for one in self._signature.parameters.values() if one.name in self._known]
-        by_position = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
-        taken = {*by_position[: len(given) - is_bound], *named}
-        missing = [one.name for one in parameters if one.default is Parameter.empty and one.name not in taken]
-        if missing:
-            words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
+    def _unbound(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> InvalidInputError:
+        """Return the error for arguments that cannot be bound: one is missing, or too many are given by position."""
+        parameters = [
+            parameter for parameter in self._signature.parameters.values() if parameter.name in self._parameter_names
+        ]
+        by_position = [parameter.name for parameter in parameters if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the first argument is the object
+        given_names = {*by_position[: len(positional) - is_bound], *keywords}
+        missing_names = [
+            parameter.name
+            for parameter in parameters
+            if parameter.default is Parameter.empty and parameter.name not in given_names
+        ]
+        if missing_names:
+            words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing_names)
             return InvalidInputError(f"{self._name} needs {words}")
         return InvalidInputError(
             f"{self._name} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others by their"
@@ -187,7 +202,7 @@ class _Arguments:
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """A value that is not what is expected, and where it stands in the call."""
+    """A value that is not of the expected type, and its place in the call."""
 
     where: str
     value: object
@@ -195,64 +210,67 @@ class _Fault:
 
     def text(self, *, is_secret: bool) -> str:
         words = _words(self.hint)
-        shown = None if is_secret else _shown(self.value)
-        if shown is None:
+        value_text = None if is_secret else _value_text(self.value)
+        if value_text is None:
             return f"{self.where}: expected {words}, got {_kind(self.value)}"
         if not isinstance(self.value, str):
-            return f"{self.where}={shown}: expected {words}"
-        wants_several = any((get_origin(one) or one) in SEVERAL for one in _alternatives(self.hint))
-        write = f": write {self.where}=[{shown}]" if wants_several else ""
-        choices = [one for kind in _alternatives(self.hint) if get_origin(kind) is Literal for one in get_args(kind)]
-        return f"{self.where}={shown}: expected {words}{write}{nearest(self.value, map(str, choices))}"
+            return f"{self.where}={value_text}: expected {words}"
+        wants_several = any((get_origin(kind) or kind) in SEVERAL for kind in _alternatives(self.hint))
+        write = f": write {self.where}=[{value_text}]" if wants_several else ""
+        choices = [
+            choice for kind in _alternatives(self.hint) if get_origin(kind) is Literal for choice in get_args(kind)
+        ]
+        return f"{self.where}={value_text}: expected {words}{write}{nearest(self.value, map(str, choices))}"
 
 
 def _fault(where: str, value: object, hint: Any) -> _Fault | None:
-    """Return what is wrong with a value, or with the first wrong one inside of it."""
+    """Return the fault of a value, or the first fault inside of it; ``None`` if there is none."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
-        faults = [_fault(where, value, one) for one in alternatives]
-        inner = [one for one in faults if one is not None and one.where != where]
+        faults = [_fault(where, value, alternative) for alternative in alternatives]
+        inner = [fault for fault in faults if fault is not None and fault.where != where]
         return None if None in faults else inner[0] if inner else _Fault(where, value, hint)
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin in SEVERAL:
-        wanted = Sequence if origin is tuple else origin
-        if isinstance(value, str | bytes | Mapping) or not isinstance(value, wanted):
+        kind = Sequence if origin is tuple else origin
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, kind):
             return _Fault(where, value, hint)
         items = enumerate(value) if isinstance(value, Collection) else ()  # an iterator can be read only once
-        faulty = (_fault(f"{where}[{position}]", one, inside[0]) for position, one in items if inside)
+        faulty = (_fault(f"{where}[{position}]", item, inside[0]) for position, item in items if inside)
         return next((fault for fault in faulty if fault is not None), None)
     if origin is Mapping:
         if not isinstance(value, Mapping):
             return _Fault(where, value, hint)
         pairs = (
             found
-            for key, one in value.items()
-            for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", one, inside[1]))
+            for key, item in value.items()
+            for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", item, inside[1]))
         )
-        return next((one for one in pairs if one is not None), None)
-    return None if _fits(value, origin, inside) else _Fault(where, value, hint)
+        return next((fault for fault in pairs if fault is not None), None)
+    return None if _is_of_type(value, origin, inside) else _Fault(where, value, hint)
 
 
-def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
-    """Whether a value is of a type without parts: True is no number, NaN neither, half a surrogate pair no text."""
-    if wanted in (Any, object):
+def _is_of_type(value: object, kind: Any, inside: tuple[Any, ...]) -> bool:
+    """Return whether a value is of a plain type: True and NaN are no numbers, half a surrogate pair is no text."""
+    if kind in (Any, object):
         return True
-    if wanted is Literal:
-        return any(type(value) is type(one) and value == one for one in inside)
-    if wanted is str:
+    if kind is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in inside)
+    if kind is str:
         return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
-    if wanted in (int, float):
-        kinds = int if wanted is int else int | float
+    if kind in (int, float):
+        kinds = int if kind is int else int | float
         return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    if wanted is Callable or getattr(wanted, "_is_protocol", False):
-        return callable(value) or not (wanted is Callable or "__call__" in vars(wanted))
-    return isinstance(value, wanted) or _is_of_connect(value, wanted)
+    if kind is Callable or getattr(kind, "_is_protocol", False):
+        return callable(value) or not (kind is Callable or "__call__" in vars(kind))
+    return isinstance(value, kind) or _is_of_connect(value, kind)
 
 
-def _is_of_connect(value: object, wanted: Any) -> bool:
-    """Whether a value is of Spark Connect's class of that name: its SparkSession is no subclass of the classic one."""
-    of_connect = (one.__name__ for one in type(value).__mro__ if one.__module__.startswith("pyspark.sql.connect."))
-    return wanted.__module__.startswith("pyspark.sql.") and wanted.__name__ in of_connect
+def _is_of_connect(value: object, kind: Any) -> bool:
+    """Return whether a value is of Spark Connect's class of the same name, which is no subclass of the classic one."""
+    ancestors = type(value).__mro__
+    of_connect = (each.__name__ for each in ancestors if each.__module__.startswith("pyspark.sql.connect."))
+    return kind.__module__.startswith("pyspark.sql.") and kind.__name__ in of_connect
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -260,10 +278,10 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _words(hint: Any) -> str:
-    """Say what is expected."""
+    """Describe an expected type in words."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
-        *first, last = (_words(one) for one in alternatives)
+        *first, last = (_words(alternative) for alternative in alternatives)
         return f"{', '.join(first)}, or {last}"
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin is Literal:
@@ -273,10 +291,10 @@ def _words(hint: Any) -> str:
     if origin is Mapping:
         return f"a dict{_of(inside[1:])}"
     is_callable = getattr(origin, "_is_protocol", False) and "__call__" in vars(origin)
-    return PLAIN[Callable] if is_callable else PLAIN.get(origin) or _named(origin)
+    return PLAIN[Callable] if is_callable else PLAIN.get(origin) or _class_text(origin)
 
 
-def _named(kind: type) -> str:
+def _class_text(kind: type) -> str:
     """Name a class, with its library where that is another one: DataFrames there are of several kinds."""
     library = kind.__module__.partition(".")[0]
     foreign = library not in {__name__.partition(".")[0], "builtins"}
@@ -285,17 +303,18 @@ def _named(kind: type) -> str:
 
 
 def _of(inside: tuple[Any, ...]) -> str:
-    """Say what is in a list or a dict."""
-    known = [one for one in inside if one not in (Any, object)]
-    return f", each item {_words(known[0])}" if known and known[0] is not str else " of texts" if known else ""
+    """Describe the items of a list or a dict."""
+    kinds = [alternative for alternative in inside if alternative not in (Any, object)]
+    return f", each item {_words(kinds[0])}" if kinds and kinds[0] is not str else " of texts" if kinds else ""
 
 
-def _shown(value: object) -> str | None:
+def _value_text(value: object) -> str | None:
     """Spell a value that is short and can be no secret, such as a login in an address; ``None`` for all others."""
     if isinstance(value, str):
         return repr(value) if len(value) <= LONGEST_SHOWN and "@" not in value else None
-    short = isinstance(value, float | timedelta) or value is None or (isinstance(value, int) and abs(value) < MAX_SHOWN)
-    return repr(value) if short and type(value).__module__ in {"builtins", "datetime"} else None
+    is_small = isinstance(value, int) and abs(value) < MAX_SHOWN
+    is_short = is_small or value is None or isinstance(value, float | timedelta)
+    return repr(value) if is_short and type(value).__module__ in {"builtins", "datetime"} else None
 
 
 def _kind(value: object) -> str:

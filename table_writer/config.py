@@ -30,7 +30,7 @@ Engine = Literal["auto", "arrow", "spark"]
 Distribution = Literal["auto", "none", "hash", "rebalance"]
 Carry = Literal["copy", "in_place"]
 TARGET_FILE_BYTES: Final = 128 * MIB  # of a compaction: a block of HDFS, and what Spark reads in one task
-MIN_FILES: Final = 8  # below that a partition is not compacted: each file costs a reader one request
+MIN_FILES: Final = 8  # a partition with fewer is not compacted: each file costs a reader one request
 MetastoreKind = Literal["hive", "glue"]
 ColumnStatisticsChoice = Literal["auto", "on", "off"]
 MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 2.3 about a second
@@ -40,7 +40,7 @@ EmptyAction = Literal["error", "ignore", "replace"]
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableWriterConfig:
-    """How a :class:`~table_writer.TableWriter` works. What is ``None`` comes from the Spark session's own settings.
+    """The settings of a :class:`~table_writer.TableWriter`. Those that are ``None`` come from the Spark session.
 
     Parameters
     ----------
@@ -157,12 +157,12 @@ class TableWriterConfig:
 
     @property
     def most_figures(self) -> int:
-        """Of how many columns, counted in each partition, one write gives the metastore statistics."""
+        """Return for how many columns, counted in each partition, one write gives the metastore statistics."""
         return {"auto": MOST_FIGURES, "on": sys.maxsize, "off": 0}[self.column_statistics]
 
     @property
     def metastore_setting(self) -> Mapping[str, str]:
-        """Hadoop's setting for :attr:`metastore_uris`, if they are given."""
+        """Return Hadoop's setting for :attr:`metastore_uris`; empty if they are not given."""
         return {"hive.metastore.uris": ",".join(self.metastore_uris)} if self.metastore_uris else {}
 
     def __post_init__(self) -> None:
@@ -213,14 +213,16 @@ class TableWriterConfig:
 class SessionSettings:
     """A session's settings as plain data."""
 
-    hadoop: Mapping[str, str] = field(repr=False)  # as Spark would write with, hive-site.xml too; holds credentials
+    hadoop: Mapping[str, str] = field(
+        repr=False
+    )  # the settings with which Spark would write, hive-site.xml too; holds credentials
     spark_version: str = ""  # for example ``4.3.0``; empty without Spark
     application_id: str = ""  # Spark's own name of the application
     hive_client: str = ""  # version of the client with which Spark asks the metastore; empty without Spark
     metastore_token: Callable[[], Token] | None = field(
         default=None, repr=False
     )  # a fresh one; None: Kerberos is asked
-    unseen: str = ""  # what the session keeps to itself, for whoever misses a setting; empty: nothing
+    unseen: str = ""  # the settings that the session does not show; empty if it shows all
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 
@@ -352,7 +354,7 @@ class WriteOptions:
         object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that say nothing in a mode: whoever gives them expects something else."""
+        """Refuse options that have no effect in a mode: the caller expects something else."""
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
         if self.carry != "copy" and mode is not WriteMode.APPEND:

@@ -1,4 +1,4 @@
-"""Every error that table_writer raises, grouped by what the caller does next.
+"""The errors of this library, grouped by what the caller does next.
 
 ::
 
@@ -50,7 +50,7 @@ __all__ = [
 
 
 class TableWriterError(Exception):
-    """Base of all errors of this library.
+    """The base of the errors of this library.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class TableWriterError(Exception):
         self.args = (self.message,)
 
     def __str__(self) -> str:
-        """Message, with table and write where the message does not name them itself."""
+        """Return the message, with table and write if the message does not name them."""
         named = {"table": self.table, "write_id": self.write_id}
         missing = [f"{key}={value}" for key, value in named.items() if value and value not in self.message]
         return f"{self.message} [{', '.join(missing)}]" if missing else self.message
@@ -126,7 +126,7 @@ class SchemaMismatchError(TableWriterError, ValueError, code="schema_mismatch"):
 
 
 class Checked(Protocol):
-    """What an error holds of one check; ``CheckResult`` says what each of these means."""
+    """The facts of one check that an error holds; ``CheckResult`` says what each of them means."""
 
     @property
     def name(self) -> str: ...

@@ -37,9 +37,9 @@ from table_writer.display.versions import (
     partition_states,
     small_files_notes,
     summaries,
-    summarised,
     upload_details,
     vacuum_report,
+    version_summary,
 )
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
@@ -78,14 +78,14 @@ OF_SPARK: Final = (
     "stage",
     "version_of",
 )
-"""What a TableWriter does and this class does not, since it takes Spark."""
+"""Calls of a TableWriter that this class does not have, since they take Spark."""
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 
 
 @checked
 class Maintenance:
-    """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
+    """Maintenance of tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
     Each call takes the table as ``database.table``. With ``dry_run`` it checks everything, changes nothing, and returns
     what it would do.
@@ -122,13 +122,15 @@ class Maintenance:
     ) -> None:
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
-    if not TYPE_CHECKING:  # else every name would pass for one of this class
+    if not TYPE_CHECKING:  # without this condition a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            meant = nearest(name, (one for one in vars(Maintenance) if not one.startswith("_")))
+            hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
             if name in OF_SPARK:
-                meant = f", which takes Spark: TableWriter(spark).{name}(…)"
-            raise AttributeError(f"Maintenance has no {name}{meant}", name=name, obj=None)  # Python suggests nothing
+                hint = f", which takes Spark: TableWriter(spark).{name}(…)"
+            raise AttributeError(
+                f"Maintenance has no {name}{hint}", name=name, obj=None
+            )  # without obj Python adds no suggestion of its own
 
     def __enter__(self) -> Self:
         return self
@@ -155,11 +157,11 @@ class Maintenance:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
         state = opened.log.read_newest(limit) if limit else opened.log.read_state(listed_after=0)
-        newest = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
-        history = opened.log.read_history(replace(state, versions=newest))
+        newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
+        history = opened.log.read_history(replace(state, versions=newest_versions))
         return HistoryReport(
             table=str(opened.table.name),
-            versions=summaries(history, is_whole=newest == state.versions and not state.listed_after),
+            versions=summaries(history, is_whole=newest_versions == state.versions and not state.listed_after),
             notes=small_files_notes(history, opened.table),
         )
 
@@ -176,13 +178,13 @@ class Maintenance:
             )
         return VersionReport(
             table=str(opened.table.name),
-            summary=summarised(record, opened.layout),
+            summary=version_summary(record, opened.layout),
             partitions=partition_details(opened.table, opened.layout, record.switched, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
-        """Say which partitions are others after one version than after an earlier one, by the log alone.
+        """List the partitions that differ between two versions, by the log alone.
 
         Parameters
         ----------
@@ -206,16 +208,16 @@ class Maintenance:
         [('dt=2024-01-01', 'added', 2)]
         """
         opened = self._open(table)
-        changed = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
+        changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
         return ChangesReport(
             table=str(opened.table.name),
             from_version=from_version,
             to_version=to_version,
-            partitions=changed_partitions(opened.table, changed),
+            partitions=changed_partitions(opened.table, changed_rows),
         )
 
     def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
-        """Look at a table once, and return all that shows: versions, partitions, sizes, checks, what is in doubt.
+        """Look at a table once, and return its versions, partitions, sizes, checks and problems as a page.
 
         Reads only: log and metastore, and what a dry run of :meth:`vacuum` lists. Entries that cannot be read are named
         and do not keep it from saying what the others say. It shows itself in notebooks, with pictures; ``save`` makes
@@ -262,8 +264,8 @@ class Maintenance:
         [('dt=2024-01-01', 'published', 2)]
         """
         opened = self._open(table)
-        found = Present(opened, opened.partition_values(partitions))
-        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, found))
+        present_rows = Present(opened, opened.partition_values(partitions))
+        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, present_rows))
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Resolve every publish that was left in doubt, and correct what the metastore applied late.
@@ -286,43 +288,47 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be resolved yet; call again.
         """
-        with announced(self._services, "recover", table, dry_run=dry_run) as told:
+        with announced(self._services, "recover", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
-            told.opened(opened)
+            announcement.follow(opened)
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
-        lost = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
-        opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
-        before = opened.log.read_recent(allow_lost=bool(lost))
-        in_doubt = [record.entry.version for record in before.publishes_in_doubt]
+        is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
+        lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        opened.require_owner()  # only now: a table created again adopts no log with lost entries
+        history = opened.log.read_recent(allow_lost=bool(lost_versions))
+        in_doubt = [record.entry.version for record in history.publishes_in_doubt]
         if dry_run:
-            now = opened.metastore.get_partitions(opened.table, sorted(before.known_values))
-            here = locations(now)
-            placed = opened.log.explained(before, here, allow_lost=bool(lost)).placements(here)
+            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.known_values))
+            locations_now = locations(partitions_now)
+            explained = opened.log.explained(history, locations_now, allow_lost=bool(lost_versions))
+            placements = explained.placements(locations_now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
-                put_right=opened.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
-                missing=opened.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
-                unfinished_vacuums=tuple(one.version for one in interrupted(before)),
-                lost=tuple(sorted(lost)),
+                put_right=opened.partition_names(_values_at(placements, Placement.BEHIND)),
+                missing=opened.partition_names(_values_at(placements, Placement.MISSING)),
+                unfinished_vacuums=tuple(entry.version for entry in interrupted(history)),
+                lost=tuple(sorted(lost_versions)),
                 dry_run=True,
             )
-        done = Correction(opened).resolve_all(opened.table)
-        finished = Vacuum(opened).finish()
+        resolution = Correction(opened).resolve_all(opened.table)
+        finished_vacuums = Vacuum(opened).finish()
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
-        every = (*done.resolved, *done.corrected)
+        recoveries = (*resolution.resolved, *resolution.corrected)
+        moved_values = resolution.taken.union(*(recovery.superseded for recovery in recoveries))
         return RecoverReport(
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
-            superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
-            missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
-            finished_vacuums=finished,
-            unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_recent())),
-            lost=tuple(sorted(lost)),
+            put_right=opened.partition_names(
+                {values for correction in resolution.corrected for values in correction.partitions}
+            ),
+            superseded=opened.partition_names(moved_values),
+            missing=opened.partition_names(_values_at(resolution.placed, Placement.MISSING)),
+            finished_vacuums=finished_vacuums,
+            unfinished_vacuums=tuple(entry.version for entry in interrupted(opened.log.read_recent())),
+            lost=tuple(sorted(lost_versions)),
         )
 
     def tables(self, database: str | Collection[str] | None = None, *, workers: int = WORKERS) -> TablesReport:
@@ -350,8 +356,8 @@ class Maintenance:
         >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
         [('mart.orders', 'ok')]
         """
-        chosen = Round(self._services, choose(self._services.metastore, database=database), workers)
-        return chosen.run("look", lambda services, one: TableVisit(services, one).status(), tables_report)
+        tables = Round(self._services, choose(self._services.metastore, database=database), workers)
+        return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
 
     def vacuum_many(
         self,
@@ -397,14 +403,17 @@ class Maintenance:
         """
         if older_than is not None:
             require_safe("", older_than, SAFE_AGE, force=force)
-        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+        chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
-        def visit(services: Services, one: ChosenTable) -> VacuumReport | None:
-            with announced(services, "vacuum", str(one.name), dry_run=dry_run) as told, told.watch.step("vacuum"):
-                found = TableVisit(services, one, told.opened).vacuum(older_than, force=force, dry_run=dry_run)
-                return told.done(found)
+        def vacuum_table(services: Services, chosen_table: ChosenTable) -> VacuumReport | None:
+            with (
+                announced(services, "vacuum", str(chosen_table.name), dry_run=dry_run) as announcement,
+                announcement.watch.step("vacuum"),
+            ):
+                visit = TableVisit(services, chosen_table, announcement.follow)
+                return announcement.finished(visit.vacuum(older_than, force=force, dry_run=dry_run))
 
-        return chosen.run("vacuum", visit, many_report)
+        return chosen_tables.run("vacuum", vacuum_table, many_report)
 
     def recover_many(
         self,
@@ -423,15 +432,15 @@ class Maintenance:
         >>> [one.report.settled for one in keeper.recover_many(["mart.orders"]).results]
         [{}]
         """
-        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+        chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
         def recover(services: Services, table: str) -> RecoverReport:
             return Maintenance(services=services).recover(table, dry_run=dry_run)
 
-        def visit(services: Services, one: ChosenTable) -> RecoverReport | None:
-            return TableVisit(services, one).recover(recover, dry_run=dry_run)
+        def recover_table(services: Services, chosen_table: ChosenTable) -> RecoverReport | None:
+            return TableVisit(services, chosen_table).recover(recover, dry_run=dry_run)
 
-        return chosen.run("recover", visit, many_report)
+        return chosen_tables.run("recover", recover_table, many_report)
 
     def rollback(
         self,
@@ -466,26 +475,26 @@ class Maintenance:
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
         require_one_name(version, as_of, write_id)
-        with announced(self._services, "rollback", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
             if version is None:
                 version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
-            with told.watch.step("publish"):
-                done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
+            with announcement.watch.step("publish"):
+                republished = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
             report = RollbackReport(
                 table=str(opened.table.name),
                 to_version=version,
-                version=done.version,
-                partitions=partition_details(opened.table, opened.layout, done.partitions),
-                notes=done.notes,
+                version=republished.version,
+                partitions=partition_details(opened.table, opened.layout, republished.partitions),
+                notes=republished.notes,
                 dry_run=dry_run,
             )
-            return told.done(report, write_id=done.write_id)
+            return announcement.finished(report, write_id=republished.write_id)
 
     def vacuum(
         self, table: str, *, older_than: timedelta | None = None, dry_run: bool = False, force: bool = False
     ) -> VacuumReport:
-        """Delete what readers have left for longer than the retention, and what dead writes have left behind.
+        """Delete replaced data that is past its retention, and the files of dead writes.
 
         Deleted are: replaced data; files of abandoned entries; files, uploads and registrations of writes whose writer
         is dead and that never claimed an entry; uploads of late attempts; log entries on which nothing depends any
@@ -510,12 +519,12 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        with announced(self._services, "vacuum", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
             ages = vacuum_ages(opened, older_than, force=force)
-            with told.watch.step("vacuum"):
-                found = Vacuum(opened).run(ages, dry_run=dry_run)
-            return told.done(vacuum_report(opened.table, opened.layout, found, dry_run=dry_run))
+            with announcement.watch.step("vacuum"):
+                vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
+            return announcement.finished(vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run))
 
     def uploads(
         self,
@@ -526,7 +535,7 @@ class Maintenance:
         dry_run: bool = False,
         force: bool = False,
     ) -> UploadsReport:
-        """List pending uploads below the table's root, with whose they are; abort those of dead writes if asked.
+        """List pending uploads below the table's root with their owners; abort those of dead writes if asked.
 
         Parameters
         ----------
@@ -539,12 +548,12 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         require_age("older_than", older_than)
-        with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as told:
-            opened = self._open(table, told)
+        with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as announcement:
+            opened = self._open(table, announcement)
             if abort:
                 require_safe(str(opened.table.name), older_than, SAFE_AGE, force=force)
             seconds = older_than.total_seconds()
-            return told.done(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
+            return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
         traces = look_for_traces(opened.store, opened.layout)
@@ -554,8 +563,8 @@ class Maintenance:
         if not abort:
             return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        found = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
-        swept = vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
+        vacuumed = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
+        swept = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
@@ -572,23 +581,28 @@ class Maintenance:
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
         """
-        with announced(self._services, "restore", table, dry_run=dry_run) as told:
+        with announced(self._services, "restore", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
-            told.opened(opened)
-            return self._restore(opened, opened.partition_values(partitions), told, dry_run=dry_run)
+            announcement.follow(opened)
+            return self._restore(opened, opened.partition_values(partitions), announcement, dry_run=dry_run)
 
     def _restore(
-        self, opened: OpenTable, chosen: Collection[PartitionValues] | None, told: Announcement, *, dry_run: bool
+        self,
+        opened: OpenTable,
+        chosen: Collection[PartitionValues] | None,
+        announcement: Announcement,
+        *,
+        dry_run: bool,
     ) -> RestoreReport:
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
         if is_new:
             opened.require_all_columns()
-        with told.watch.step("publish"):
-            done = restore_partitions(opened, chosen, dry_run=dry_run)
-        notes = done.notes
-        if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
-            notes = (*notes, missing)
+        with announcement.watch.step("publish"):
+            republished = restore_partitions(opened, chosen, dry_run=dry_run)
+        notes = republished.notes
+        if is_new and not dry_run and (missing_note := self._missing_note(opened, republished, chosen)):
+            notes = (*notes, missing_note)
         elif is_new and not dry_run:
             try:
                 adopt_root(opened.store, opened.layout, opened.owner)
@@ -596,34 +610,39 @@ class Maintenance:
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
         report = RestoreReport(
             table=str(opened.table.name),
-            version=done.version,
-            partitions=partition_details(opened.table, opened.layout, done.partitions),
-            not_there={opened.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
-            present_count=done.present_count,
+            version=republished.version,
+            partitions=partition_details(opened.table, opened.layout, republished.partitions),
+            not_there={opened.partition_names([values])[0]: reason for values, reason in republished.not_there.items()},
+            present_count=republished.present_count,
             notes=notes,
             dry_run=dry_run,
         )
-        return told.done(report, write_id=done.write_id)
+        return announcement.finished(report, write_id=republished.write_id)
 
-    def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
-        """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
-        if chosen is not None:
-            done = restore_partitions(opened, None, dry_run=True)
-        added = () if chosen is None else done.partitions
-        missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
-        if not missing:
+    def _missing_note(
+        self, opened: OpenTable, republished: Republished, chosen_values: Collection[PartitionValues] | None
+    ) -> str:
+        """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
+        if chosen_values is not None:
+            republished = restore_partitions(opened, None, dry_run=True)
+        restorable = () if chosen_values is None else republished.partitions
+        missing_names = opened.partition_names(
+            {*republished.not_there, *(partition.values for partition in restorable)}
+        )
+        if not missing_names:
             return ""
-        name, shown = opened.table.name, few(missing)
-        without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
+        name, names = opened.table.name, few(missing_names)
+        other_way = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
         return (
-            f"{counted(len(missing), 'partition')} of the log still missing, and writes are refused until all are back:"
-            f" {shown}. Run `table-writer restore {name}` again{without if opened.table.partition_columns else ''}"
+            f"{counted(len(missing_names), 'partition')} of the log still missing, and writes are refused until all are"
+            f" back: {names}. Run `table-writer restore {name}`"
+            f" again{other_way if opened.table.partition_columns else ''}"
         )
 
     def doctor(
         self, table: str, *, spark_conf: Mapping[str, str] | None = None, scratch_table: bool = False
     ) -> DoctorReport:
-        """Examine metastore, store, bucket, table and settings; say what to change. Changes nothing that stays.
+        """Examine metastore, store, bucket, table and settings, and say what to change. Nothing that it makes stays.
 
         Parameters
         ----------
@@ -643,7 +662,7 @@ class Maintenance:
         return DoctorReport(table=str(opened.table.name), findings=findings)
 
     def examine_store(self, store: str) -> DoctorReport:
-        """Try a store before its first write: does it do all that writes depend on? Leaves nothing behind.
+        """Try a store before its first write: can it do all that writes depend on? Nothing is left behind.
 
         Of conditional puts that race one wins; listings are complete, in order, and begin after any key; uploads are
         hidden until another client completes them; what is copied or read on condition is that very object. It puts
@@ -699,13 +718,15 @@ class Maintenance:
         ()
         """
         opened = self._open(table)
-        found, unreadable = StagedWrites(opened).find_all()
+        staged_writes, unreadable = StagedWrites(opened).find_all()
         return StagedReport(
-            table=str(opened.table.name), staged=tuple(map(staged_summary, reversed(found))), unreadable=unreadable
+            table=str(opened.table.name),
+            staged=tuple(map(staged_summary, reversed(staged_writes))),
+            unreadable=unreadable,
         )
 
     def staged_write(self, table: str, write_id: str) -> StagedDetail:
-        """Show one staged write: its partitions, its checks, and what the footers of its files say of the columns.
+        """Show one staged write: its partitions, its checks, and the column statistics from the footers of its files.
 
         :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """
@@ -733,17 +754,17 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
-        with announced(self._services, "publish", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
-            told.about(opened, write_id=write_id)
+        with announced(self._services, "publish", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
+            announcement.concerns(opened, write_id=write_id)
             if not dry_run:
-                return StagedWrites(opened).publish(write_id, told)
+                return StagedWrites(opened).publish(write_id, announcement)
             try:
-                found = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
-                StagedWrites(opened).examine(found.record)
+                staged = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
+                StagedWrites(opened).examine(staged.record)
             except RepeatedError as repeated:
-                return repeated_result(repeated.entry, told.watch, write_id=write_id)
-        return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
+                return repeated_result(repeated.entry, announcement.watch, write_id=write_id)
+        return staged_detail(staged, notes=(NOTHING_IN_THE_WAY,))
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
         """Delete a staged write, so that nobody can publish it any more.
@@ -755,15 +776,22 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        with announced(self._services, "discard", table, dry_run=dry_run) as told:
-            opened = self._open(table, told)
-            told.about(opened, write_id=write_id)
-            done = StagedWrites(opened).discard(write_id, told, dry_run=dry_run)
-            return told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run))
+        with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
+            announcement.concerns(opened, write_id=write_id)
+            vacuumed = StagedWrites(opened).discard(write_id, announcement, dry_run=dry_run)
+            return announcement.finished(
+                discard_report(opened.table, opened.layout, write_id, vacuumed, dry_run=dry_run)
+            )
 
-    def _open(self, table: str, told: Announcement | None = None) -> OpenTable:
+    def _open(self, table: str, announcement: Announcement | None = None) -> OpenTable:
         opened = self._services.open_table(TableName.parse(table))
-        if told is not None:
-            told.opened(opened)
+        if announcement is not None:
+            announcement.follow(opened)
         opened.require_owner()
         return opened
+
+
+def _values_at(placements: Mapping[PartitionValues, Placement], placement: Placement) -> list[PartitionValues]:
+    """Return the partitions with this placement."""
+    return [values for values, found in placements.items() if found is placement]

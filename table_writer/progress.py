@@ -1,4 +1,4 @@
-"""How far a write is: what it counts, and the one protocol by which listeners are told.
+"""The progress of a write: its counts, and the protocol by which listeners are told of them.
 
 Steps say what they do and count; nobody but a thread of the write's own looks at the counts, twice a second and not
 before the first second is over. So a step costs nothing, a short write shows nothing, and a listener that fails or
@@ -30,12 +30,12 @@ QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
 TICK_SECONDS: Final = 0.5
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
 State = Literal["running", "done", "failed"]
-Ask = Callable[[], tuple[int, int, str]]  # returns how many are done, how many there are, and of what
+Ask = Callable[[], tuple[int, int, str]]  # returns the number of units done, their total, and their name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far one write is.
+    """The progress of one write at one moment.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Progress:
 
     @property
     def activity(self) -> str:
-        """What is done now, or how it ended."""
+        """Return what is done now, or how the write ended."""
         return {"running": self.step, "done": "done", "failed": f"failed in {self.step}"}[self.state]
 
     def __str__(self) -> str:
@@ -81,82 +81,84 @@ class Progress:
 
 
 class ProgressListener(Protocol):
-    """Told how far a write is: about twice a second from its second one on, one call at a time, and once as it ends.
+    """A function that is told how far a write is: twice a second after the first one, and once at the end.
 
     Calls come from a thread of the write; the last one, whose ``state`` is not ``"running"``, from the caller's. Writes
     of less than a second are not told of. What a listener raises is logged once, and it is told no more of that write.
     """
 
     def __call__(self, progress: Progress, /) -> None:
-        """Show it."""
+        """Take the progress."""
 
 
 class WriteProgress:
-    """The counts of one write, and the thread that tells of them; its id may become known later.
+    """The counts of one write, and the thread that tells a listener of them; the id may become known later.
 
-    Without anybody to be told there is no thread.
+    Without a listener there is no thread.
     """
 
-    def __init__(self, told: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = "") -> None:
-        self._told = told
-        self._is_told_of = False
-        self._now = Progress(table=table, mode=mode, write_id=write_id)
+    def __init__(
+        self, listener: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = ""
+    ) -> None:
+        self._listener = listener
+        self._has_told = False
+        self._progress = Progress(table=table, mode=mode, write_id=write_id)
         self._ask: Ask | None = None
-        self._begun = time.monotonic()
+        self._started_seconds = time.monotonic()
         self._lock = PerProcess(threading.Lock)
         self._process = this_process()
-        self._ended = threading.Event()
+        self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table_writer-progress", daemon=True)
 
     @property
-    def now(self) -> Progress:
-        """How far the write is."""
+    def snapshot(self) -> Progress:
+        """Return how far the write is now."""
         with self._lock.get():
-            return replace(self._now, seconds=time.monotonic() - self._begun)
+            return replace(self._progress, seconds=time.monotonic() - self._started_seconds)
 
     def start(self) -> None:
-        """Begin to look at the counts, if somebody is to be told."""
-        if self._told is not None:
+        """Start the thread that tells the listener, if there is one."""
+        if self._listener is not None:
             self._thread.start()
 
     def end(self, state: State) -> None:
-        """Tell how it ended, if it was told of at all. Afterwards no thread runs, unless a listener hangs.
+        """Tell how the write ended, if the listener was told before. Then no thread runs, unless the listener hangs.
 
         A forked child that leaves the write has no such thread, and shows nothing: its parent goes on with both.
         """
         if self._process is not this_process():
             return
-        self._ended.set()
+        self._end.set()
         if self._thread.is_alive():
             self._thread.join(LAST_TICK_SECONDS)
         self._set(state=state)
         if self._thread.is_alive():
-            logger.warning("write_id=%s: who shows its progress does not return", self._now.write_id)
-        elif self._is_told_of:
+            logger.warning("write_id=%s: who shows its progress does not return", self._progress.write_id)
+        elif self._has_told:
             self._tell()
 
     def name(self, write_id: str) -> None:
-        """Say which write it is, once that is known."""
+        """Set the ``write_id``, once it is known."""
         self._set(write_id=write_id)
 
     def begin(self, step: str) -> None:
-        """Say that a step begins."""
+        """Begin a step."""
         self._set(step=step, done=0, total=None, unit="")
 
     def count(self, unit: str, total: int) -> None:
-        """Say how many there are to be done in this step."""
+        """Set the number of units that this step has to do."""
         self._set(done=0, total=total, unit=unit)
 
     def advance(self) -> None:
-        """Say that one more is done. Threads may say so at once."""
+        """Count one more unit as done; several threads may call this at once."""
         with self._lock.get():
-            self._now = replace(self._now, done=self._now.done + 1)
+            self._progress = replace(self._progress, done=self._progress.done + 1)
 
     @contextmanager
     def asking(self, ask: Ask) -> Iterator[None]:
-        """Within this block, find out how far it is by asking, on the thread that tells of it.
+        """Within this block, ask for the counts, on the thread that tells the listener.
 
-        So whoever waits for the work does nothing but wait, and Ctrl-C finds it between no question and its answer.
+        So the thread that waits for the work only waits, and Ctrl-C never interrupts a question.
         """
         self._ask = ask
         try:
@@ -166,11 +168,11 @@ class WriteProgress:
 
     def _set(self, **changes: Any) -> None:
         with self._lock.get():
-            self._now = replace(self._now, **changes)
+            self._progress = replace(self._progress, **changes)
 
     def _run(self) -> None:
         seconds = QUIET_SECONDS
-        while not self._ended.wait(seconds):
+        while not self._end.wait(seconds):
             self._look()
             self._tell()
             seconds = TICK_SECONDS
@@ -181,37 +183,37 @@ class WriteProgress:
             return
         try:
             done, total, unit = ask()
-        except Exception:  # a count that nobody gets fails no write
-            logger.warning("write_id=%s: its tasks cannot be counted", self._now.write_id, exc_info=True)
+        except Exception:  # a write does not fail because its progress cannot be counted
+            logger.warning("write_id=%s: its tasks cannot be counted", self._progress.write_id, exc_info=True)
             self._ask = None
             return
         with self._lock.get():
-            if self._ask is ask:  # else the answer is of a step that is over
-                self._now = replace(self._now, done=done, total=total, unit=unit)
+            if self._ask is ask:  # otherwise the answer is about a step that is over
+                self._progress = replace(self._progress, done=done, total=total, unit=unit)
 
     def _tell(self) -> None:
-        if self._told is None:
+        if self._listener is None:
             return
-        self._is_told_of = True
+        self._has_told = True
         try:
-            self._told(self.now)
-        except Exception:  # whoever shows it, what is written is not to fail for it
-            logger.warning("write_id=%s: its progress is not shown any more", self._now.write_id, exc_info=True)
-            self._told = None
+            self._listener(self.snapshot)
+        except Exception:  # a write does not fail because its listener does
+            logger.warning("write_id=%s: its progress is not shown any more", self._progress.write_id, exc_info=True)
+            self._listener = None
 
 
-NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
+NOBODY: Final = WriteProgress(None)  # its counts are never shown
 _current: ContextVar[WriteProgress] = ContextVar("table_writer_progress", default=NOBODY)
 
 
 def current() -> WriteProgress:
-    """Return the progress of the write that this thread is carrying out; without one, something that nobody sees."""
+    """Return the progress of the write that this thread carries out; without one, a progress that nobody sees."""
     return _current.get()
 
 
 @contextmanager
-def reported(progress: WriteProgress) -> Iterator[None]:
-    """Make it the progress of what this thread does within the block, and end it with the block."""
+def report_progress(progress: WriteProgress) -> Iterator[None]:
+    """Make ``progress`` the current one of this thread within the block, and end it with the block."""
     token = _current.set(progress)
     progress.start()
     try:
@@ -226,7 +228,7 @@ def reported(progress: WriteProgress) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Counts from the moment it is made; other writes of the session that run at the same time are counted along."""
+    """A stopwatch with counts of requests and calls; other writes of the session at the same time are counted too."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
@@ -244,24 +246,24 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time one step, and show that it is this one."""
+        """Time one step, and show it as the current one."""
         current().begin(name)
-        begun, start = datetime.now(UTC), time.perf_counter()
+        started_at, start = datetime.now(UTC), time.perf_counter()
         try:
             yield
         finally:
             seconds = time.perf_counter() - start
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-            self.steps.append(StepTime(name=name, started_at=begun, seconds=seconds))
+            self.steps.append(StepTime(name=name, started_at=started_at, seconds=seconds))
 
     def add_requests(self, counts: Mapping[str, int]) -> None:
         """Add what executors sent, by kind."""
         self._executor_requests.update(counts)
 
     def storage_requests(self) -> Mapping[str, int]:
-        """Requests sent so far, by kind, driver and executors together."""
+        """Return the requests sent so far, by kind, of driver and executors together."""
         return dict(Counter(self._request_counts()) - self._requests_before + self._executor_requests)
 
     def metastore_calls(self) -> Mapping[str, int]:
-        """Calls sent so far, by Thrift method."""
+        """Return the calls sent so far, by Thrift method."""
         return dict(Counter(self._metastore.call_counts()) - self._calls_before)

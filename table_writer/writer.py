@@ -32,7 +32,7 @@ from table_writer.model.write import WriteMode
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
-from table_writer.write.batches import Travelling, batch_writer
+from table_writer.write.batches import TravellingBatchWriter, batch_writer
 from table_writer.write.preview import Preview
 from table_writer.write.session_services import SessionServices
 from table_writer.write.staged_write import StagedWrite
@@ -79,7 +79,7 @@ class TableWriter:
             if hasattr(Maintenance, name):
                 text = f"{name} needs no Spark: call it by writer.maintenance.{name}(…)"
             else:
-                calls = ", ".join(one for one in vars(Maintenance) if not one.startswith("_"))
+                calls = ", ".join(attribute for attribute in vars(Maintenance) if not attribute.startswith("_"))
                 text = f"it writes by {WriteMode.described()}; writer.maintenance has {calls}"
             raise AttributeError(f"TableWriter has no {name}: {text}", name=name, obj=None)  # Python suggests nothing
 
@@ -352,9 +352,9 @@ class TableWriter:
         >>> [(one.name, one.action) for one in TableWriter(spark).plan(df, "mart.orders").partitions]
         [('dt=2024-01-01', 'replace')]
         """
-        chosen, given = write_mode(mode), WriteOptions(**options)
-        with self._steps.watched(table, mode):
-            return Preview(self._services.open_to_write(table), df, chosen, given).report()
+        chosen_mode, chosen_options = write_mode(mode), WriteOptions(**options)
+        with self._steps.show_progress(table, mode):
+            return Preview(self._services.open_to_write(table), df, chosen_mode, chosen_options).report()
 
     def stage(
         self,
@@ -410,8 +410,8 @@ class TableWriter:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
         call = Call(mode=write_mode(mode), options=WriteOptions(**options))
         opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
-        found = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
-        return StagedWrite(self._spark, self._steps, opened, found)
+        staged = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
+        return StagedWrite(self._spark, self._steps, opened, staged)
 
     def staged_write(self, table: str, write_id: str) -> StagedWrite:
         """Return a write that was staged before, by any process.
@@ -461,10 +461,12 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        here = batch_writer(self._steps.write, table, mode, query_name, options)
+        write_here = batch_writer(self._steps.write, table, mode, query_name, options)
         if not is_connect(self._spark):
-            return here
-        return Travelling(here=here, services=self._services, call=(table, mode, query_name, options))
+            return write_here
+        return TravellingBatchWriter(
+            write_here=write_here, services=self._services, call=(table, mode, query_name, options)
+        )
 
     def read(
         self,
@@ -510,8 +512,8 @@ class TableWriter:
         opened = self._services.open_table(self._services.table_name(table))
         opened.require_owner()
         past = Past(opened, version=version, as_of=as_of, write_id=write_id)
-        chosen = past.partitions(partitions)
-        rows = open_gateway(self._spark).past_rows(opened, past.subject, chosen, whole=partitions is None)
+        past_partitions = past.partitions(partitions)
+        rows = open_gateway(self._spark).past_rows(opened, past.subject, past_partitions, whole=partitions is None)
         return rows.alias(version_name(str(opened.table.name), past.version))
 
     def version_of(self, rows: DataFrame, table: str) -> int:
@@ -546,12 +548,12 @@ class TableWriter:
         return version
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
-        """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""
+        """List the partitions that two versions differ in: :meth:`Maintenance.changes` with the session's settings."""
         return self.maintenance.changes(str(self._services.table_name(table)), from_version, to_version)
 
     @property
     def maintenance(self) -> Maintenance:
-        """The calls that need no Spark, with the session's settings: history, rollback, restore, vacuum and others."""
+        """Return the calls that need no Spark, with the session's settings: history, rollback, vacuum and others."""
         return Maintenance(services=self._services)
 
     def staged(self, table: str) -> StagedReport:

@@ -194,7 +194,7 @@ def writer_without_spark() -> TableWriter:
 def staged_without_spark() -> StagedWrite:
     staged = object.__new__(StagedWrite)
     staged._is_over = True
-    staged._found = Reached()
+    staged._staged = Reached()
     return staged
 
 

@@ -12,7 +12,7 @@ import pytest
 from table_writer.complete import MANY_UPLOADS, Completer
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
-from table_writer.progress import WriteProgress, reported
+from table_writer.progress import WriteProgress, report_progress
 from table_writer.storage.object_store import UploadInfo
 from tests.doubles.memory_store import MemoryStore
 
@@ -86,12 +86,12 @@ def test_a_write_without_files_completes() -> None:
 def test_uploads_and_copies_are_counted_by_their_names() -> None:
     store, progress = MemoryStore(), WriteProgress(None)
     completer = Completer(store, threads=2)
-    with reported(progress):
+    with report_progress(progress):
         completer.complete(WRITE_ID, PREFIX, messages(store, 2, 3))
-        assert (progress.now.done, progress.now.total, progress.now.unit) == (6, 6, "uploads")
+        assert (progress.snapshot.done, progress.snapshot.total, progress.snapshot.unit) == (6, 6, "uploads")
         completer.copy({f"{found.key}-copy": found for found in list(store.list(PREFIX))[:4]})
-        assert (progress.now.done, progress.now.total, progress.now.unit) == (4, 4, "copies")
-    assert progress.now.write_id == WRITE_ID
+        assert (progress.snapshot.done, progress.snapshot.total, progress.snapshot.unit) == (4, 4, "copies")
+    assert progress.snapshot.write_id == WRITE_ID
 
 
 def test_copies_of_a_failed_round_stay_and_nothing_more_is_said(caplog: pytest.LogCaptureFixture) -> None:

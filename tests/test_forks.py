@@ -24,7 +24,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Table, TableName
-from table_writer.progress import Progress, WriteProgress, current, reported
+from table_writer.progress import Progress, WriteProgress, current, report_progress
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import S3Settings, StaticKeys
@@ -111,7 +111,7 @@ def test_a_child_has_no_copy_of_its_parents_connection(hive: MetastoreOfNames, m
         return {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
 
     ours = {one for one in sockets() if one.startswith("socket:")}
-    (wire,) = [line.wire for line in metastore._connection._lines.made()]
+    (wire,) = [line.wire for line in metastore._connection._lines.own_values()]
     assert wire is not None
     inode = f"socket:[{os.fstat(wire._socket.fileno()).st_ino}]"
     assert inode in ours
@@ -328,11 +328,11 @@ def test_a_child_shows_nothing_of_its_parents_write(capfd: pytest.CaptureFixture
         told.clear()
         drawn.close()  # what its destructor does
         progress.end("failed")
-        return told, drawn.disable, bar._bar.made()
+        return told, drawn.disable, bar._bar.own_values()
 
     progress = WriteProgress(lambda now: told.append(now.state))
     capfd.readouterr()
-    with reported(progress):
+    with report_progress(progress):
         progress._tell()
         assert in_child(child) == "([], True, ())"
         assert capfd.readouterr().err == ""

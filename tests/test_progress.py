@@ -18,10 +18,10 @@ from table_writer import progress
 from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
 from table_writer.display import listeners
-from table_writer.display.listeners import BarListener, LogListener, listener, showing
+from table_writer.display.listeners import BarListener, LogListener, listener, show_progress
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import PendingUpload
-from table_writer.progress import Progress, Stopwatch, WriteProgress, current, reported
+from table_writer.progress import Progress, Stopwatch, WriteProgress, current, report_progress
 from table_writer.spark import open_gateway
 from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
@@ -84,7 +84,7 @@ def last_line(stream: io.StringIO) -> str:
 
 def test_a_write_of_less_than_a_second_tells_nobody() -> None:
     told = Told()
-    with reported(WriteProgress(told, table="t", mode="append")):
+    with report_progress(WriteProgress(told, table="t", mode="append")):
         current().begin("upload")
         current().count("uploads", 2)
         current().advance()
@@ -92,7 +92,7 @@ def test_a_write_of_less_than_a_second_tells_nobody() -> None:
 
 
 def test_nobody_to_tell_is_no_thread() -> None:
-    with showing("off", table="t", mode="append"):
+    with show_progress("off", table="t", mode="append"):
         assert not [one for one in threading.enumerate() if "progress" in one.name]
 
 
@@ -100,7 +100,7 @@ def test_nobody_to_tell_is_no_thread() -> None:
 def test_each_step_is_told_with_its_counts_and_then_the_end() -> None:
     told = Told()
     watch = Stopwatch(MemoryMetastore())
-    with showing(told, table="mart.orders", mode="append"):
+    with show_progress(told, table="mart.orders", mode="append"):
         told.until(lambda one: one.step == "plan" and one.total is None)
         with watch.step("complete"):
             current().name("w1")
@@ -121,7 +121,7 @@ def test_an_error_and_ctrl_c_end_it_as_failed_and_go_on_their_way(error: BaseExc
     told = Told()
 
     def write() -> None:
-        with showing(told, table="t", mode="append"):
+        with show_progress(told, table="t", mode="append"):
             current().begin("upload")
             told.until(lambda one: one.step == "upload")
             raise error
@@ -140,7 +140,7 @@ def test_a_listener_that_fails_is_logged_once_and_fails_no_write(caplog: pytest.
         called.set()
         raise RuntimeError("no terminal")
 
-    with showing(failing, table="t", mode="append", write_id="w1"):
+    with show_progress(failing, table="t", mode="append", write_id="w1"):
         assert called.wait(30)
     assert [one.getMessage() for one in caplog.records] == ["write_id=w1: its progress is not shown any more"]
 
@@ -156,7 +156,7 @@ def test_a_listener_that_hangs_does_not_hold_the_write(
         called.set()
         free.wait(30)
 
-    with showing(hanging, table="t", mode="append", write_id="w1"):
+    with show_progress(hanging, table="t", mode="append", write_id="w1"):
         assert called.wait(30)
     thread = next(one for one in threading.enumerate() if one.name == "table_writer-progress")
     free.set()
@@ -170,7 +170,7 @@ def test_what_is_asked_for_is_shown_while_the_block_lasts_and_a_failing_question
 ) -> None:
     told = Told()
     answers = iter([(1, 4, "tasks")])
-    with showing(told, table="t", mode="append", write_id="w1"):
+    with show_progress(told, table="t", mode="append", write_id="w1"):
         current().begin("upload")
         with current().asking(lambda: next(answers)):
             told.until(lambda one: (one.done, one.total, one.unit) == (1, 4, "tasks"))
@@ -186,7 +186,7 @@ def test_two_writes_at_once_are_two() -> None:
     both = threading.Barrier(2)
 
     def write(number: int) -> None:
-        with showing(tellers[number], table=f"t{number}", mode="append"):
+        with show_progress(tellers[number], table=f"t{number}", mode="append"):
             current().begin("upload")
             current().count("uploads", 10 + number)
             both.wait(30)
@@ -213,9 +213,9 @@ def test_completions_are_counted() -> None:
         PendingUpload(key=f"t/data/w/{n}", upload_id=str(n), parts=(), size_bytes=1, row_count=1, partition_values=())
         for n in range(5)
     )
-    with reported(WriteProgress(None)):
+    with report_progress(WriteProgress(None)):
         Completer(Store(), threads=2)._complete_here("w", uploads)  # type: ignore[arg-type]
-        assert current().now.done == 5
+        assert current().snapshot.done == 5
 
 
 def test_a_log_tells_at_most_every_some_seconds_and_how_it_ended(caplog: pytest.LogCaptureFixture) -> None:
@@ -312,7 +312,7 @@ def test_a_terminal_that_goes_away_is_drawn_on_no_more_and_fails_no_write(how: s
         finally:
             told(shown)
 
-    with reported(WriteProgress(both, table="t", mode="append", write_id="w1")):
+    with report_progress(WriteProgress(both, table="t", mode="append", write_id="w1")):
         told.until(lambda one: one.step == "plan")
         stream.close() if how == "closed" else setattr(stream, "is_broken", True)
         current().begin("upload")
@@ -430,7 +430,7 @@ def test_the_tasks_of_a_job_are_counted_while_it_runs_and_not_those_of_earlier_o
     told = Releasing(tmp_path / "gate", done=1)
     run_interruptibly(context, context.parallelize(range(5), 5).collect, tag="table_writer-counted")
     job = context.parallelize(range(2), 2).mapPartitions(waiting(str(tmp_path / "gate")))
-    with reported(WriteProgress(told, table="t", mode="append")):
+    with report_progress(WriteProgress(told, table="t", mode="append")):
         current().begin("upload")
         run_interruptibly(context, job.collect, tag="table_writer-counted")
     assert told.until(lambda one: one.done == 1).total == 2
@@ -441,7 +441,7 @@ def test_the_tasks_of_a_job_are_counted_while_it_runs_and_not_those_of_earlier_o
 def test_what_executors_complete_is_counted_in_uploads(lakehouse: Lakehouse, tmp_path: Path) -> None:
     told = Releasing(tmp_path / "gate", done=100 + ITEMS_PER_TASK)
     executors = Executors(open_gateway(lakehouse.spark), None, "counted", lambda counts: None)
-    with reported(WriteProgress(told, table="t", mode="append")):
+    with report_progress(WriteProgress(told, table="t", mode="append")):
         current().begin("complete")
         current().count("uploads", 1000)
         for _ in range(100):

@@ -1,1 +1,1 @@
-"""How results look: plain text everywhere, HTML in notebooks, always escaped, never from the network."""
+"""The reports that calls return, as plain text and as HTML for notebooks: escaped, with nothing from the network."""

@@ -14,29 +14,27 @@ from typing import Any, Final, TextIO
 
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.process import PerProcess, this_process
-from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, reported
+from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, report_progress
 
 logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
-PROGRESS_VARIABLE: Final = (
-    "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
-)
+PROGRESS_VARIABLE: Final = "TABLE_WRITER_PROGRESS"  # of the environment, for programs that set no progress themselves
 CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
 
-def showing(
+def show_progress(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
 ) -> AbstractContextManager[None]:
-    """Show how far a write is, from its second second to the end of the block; its id may become known later.
+    """Show how far a write is, from one second after its begin to the end of the block; its id may come later.
 
-    Where Spark has a bar, it draws it in the same line of a terminal.
+    Spark's own bar would be drawn in the same line of a terminal.
     """
-    told = listener(choice, spark_has_bar=spark_has_bar)
-    return reported(WriteProgress(told, table=table, mode=mode, write_id=write_id))
+    progress_listener = listener(choice, spark_has_bar=spark_has_bar)
+    return report_progress(WriteProgress(progress_listener, table=table, mode=mode, write_id=write_id))
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:
@@ -55,9 +53,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
 
 
 class LogListener:
-    """Tells a log: of each step, every 30 seconds of a long one, and how it ended.
+    """Logs each step of a write, every 30 seconds of a long step, and how the write ended.
 
-    A program that has configured no logging has nowhere to read that: there it tells standard error.
+    In a program that has configured no logging it writes to standard error instead.
     """
 
     def __init__(self, seconds: float = LOG_SECONDS) -> None:
@@ -79,9 +77,9 @@ class LogListener:
 
 
 class BarListener:
-    """Draws one bar, by tqdm: a line of a terminal, or a widget of a notebook that has ipywidgets.
+    """Draws one bar with tqdm: a line of a terminal, or a widget in a notebook that has ipywidgets.
 
-    Without a stream it is standard error as it is when the bar is first drawn.
+    Without a stream the bar goes to what standard error is when it is first drawn.
     """
 
     def __init__(self, *, widget: bool = False, stream: TextIO | None = None) -> None:
@@ -93,12 +91,12 @@ class BarListener:
         try:
             self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again
-            for bar in self._bar.made():
+            for bar in self._bar.own_values():
                 _leave_alone(bar)
             raise
 
     def _new_bar(self) -> Any:
-        # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
+        # tqdm draws nothing in a terminal without a size; without the delay it would draw before it has a name
         shape = {} if self._widget else {"ncols": 80, "nrows": 20}
         return _bar_class(widget=self._widget)(total=1, file=self._stream, delay=1e-9, **shape)
 
@@ -115,7 +113,7 @@ class BarListener:
         bar.set_description_str(f"{printable(progress.table)}: {progress.activity}", refresh=False)
         if not self._widget:
             bar.ncols = shutil.get_terminal_size().columns
-        with bar.get_lock():  # its own refresh() would keep the lock of all bars if the terminal failed
+        with bar.get_lock():  # refresh() would keep the lock of all bars if the terminal failed
             bar.display()
         if not running:
             bar.close()
@@ -127,7 +125,7 @@ def _bar_class(*, widget: bool) -> type[Any]:
         from tqdm.notebook import tqdm_notebook as base  # noqa: PLC0415 - warns where there are no ipywidgets
     else:
         from tqdm.std import tqdm as base  # noqa: PLC0415 - most writes are too short to be seen
-    # the lock of all bars may be held for ever in a fork
+    # in a fork the lock of all bars may be held for ever
     lock = {} if this_process() is FIRST_PROCESS else {"_lock": _drawing.get()}
     return type("Bar", (base,), {"monitor_interval": 0, **lock})
 
@@ -138,14 +136,14 @@ def _leave_alone(bar: Any) -> None:
 
 
 def _in_notebook() -> bool:
-    """Whether output goes to a notebook; asks IPython only where it runs already."""
+    """Return whether output goes to a notebook; IPython is asked only where it runs already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 def _is_terminal(stream: Any) -> bool:
-    """Whether somebody looks at it; a stream that is closed, or none at all, nobody does."""
+    """Return whether a stream is a terminal; one that is closed, or ``None``, is not."""
     try:
         return bool(stream is not None and stream.isatty())
     except ValueError:

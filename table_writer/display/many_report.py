@@ -1,4 +1,4 @@
-"""The reports on many tables: how they are, and what a call has done to each of them."""
+"""The reports on many tables: the state of each table, and what a call has done to each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ OK: Final = "ok"
 IN_DOUBT: Final = "in doubt"
 BEHIND: Final = "behind"
 FAILED: Final = "failed"
-SAY_NOTHING: Final = frozenset({"table", "dry_run", "kept", "missing"})  # attributes of reports on idle tables, too
+FIELDS_OF_IDLE_TABLES: Final = frozenset(
+    {"table", "dry_run", "kept", "missing"}
+)  # a report on an idle table has them, too
 INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 NOT_BEGUN: Final = "interrupted before its turn"
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
-    """Return what programs are told of an error of one table."""
+    """Return the code, the message and the write of one table's error."""
     if isinstance(error, TableWriterError):
         return {"code": error.code, "message": error.message, "write_id": error.write_id}
     if isinstance(error, KeyboardInterrupt):
@@ -31,7 +33,7 @@ def error_facts(error: BaseException) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """How one table is.
+    """The state of one table.
 
     Parameters
     ----------
@@ -61,30 +63,30 @@ class TableStatus:
     error: Mapping[str, str] | None = None
 
 
-def _age(one: TableStatus) -> object:
-    if one.age_seconds is None:
-        return None if one.version is None else "-"
-    hours = one.age_seconds / 3600
+def _age(status: TableStatus) -> object:
+    if status.age_seconds is None:
+        return None if status.version is None else "-"
+    hours = status.age_seconds / 3600
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} d"
 
 
-def _versions(one: TableStatus) -> str:
-    return few(one.in_doubt, most=3) or ("?" if one.health == FAILED else "-")
+def _versions(status: TableStatus) -> str:
+    return few(status.in_doubt, most=3) or ("?" if status.health == FAILED else "-")
 
 
 TABLES_COLUMNS: Final[Columns] = {
     "table": "table",
     "health": "health",
-    "version": lambda one: None if one.version is None else str(one.version),
+    "version": lambda status: None if status.version is None else str(status.version),
     "age": _age,
     "in doubt": _versions,
-    "vacuum frees": lambda one: None if one.free_bytes is None else size(one.free_bytes),
+    "vacuum frees": lambda status: None if status.free_bytes is None else size(status.free_bytes),
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
-    """The tables that this library has written, by name; in the shown table those with something to look at are first.
+    """The tables that this library has written, by name. The shown table begins with those that need a look.
 
     Parameters
     ----------
@@ -99,33 +101,35 @@ class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is in doubt, behind or unknown."""
-        return all(one.health == OK for one in self.tables)
+        """Return whether no table is in doubt, behind or failed."""
+        return all(status.health == OK for status in self.tables)
 
     @property
     def _worst_first(self) -> list[TableStatus]:
-        return sorted(self.tables, key=lambda one: (FAILED, BEHIND, IN_DOUBT, OK).index(one.health))
+        return sorted(self.tables, key=lambda status: (FAILED, BEHIND, IN_DOUBT, OK).index(status.health))
 
     def _headline(self) -> str:
-        healths = [one.health for one in self.tables]
-        counts = ", ".join(f"{healths.count(one)} {one}" for one in (FAILED, BEHIND, IN_DOUBT, OK) if one in healths)
-        free = size(sum(one.free_bytes or 0 for one in self.tables))
-        found = counted(len(self.tables), "table")
-        return f": {found}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
+        healths = [status.health for status in self.tables]
+        counts = ", ".join(
+            f"{healths.count(health)} {health}" for health in (FAILED, BEHIND, IN_DOUBT, OK) if health in healths
+        )
+        free = size(sum(status.free_bytes or 0 for status in self.tables))
+        tables = counted(len(self.tables), "table")
+        return f": {tables}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
 
     def _lines(self) -> Iterator[str]:
-        for one in self._worst_first:
-            if one.error is not None:
-                yield f"FAILED: {_named(one.table, one.error['message'])}"
-            elif one.health != OK:
-                yield f"{one.table}: `table-writer recover {one.table}` resolves what is {one.health}"
+        for status in self._worst_first:
+            if status.error is not None:
+                yield f"FAILED: {_message_with_table(status.table, status.error['message'])}"
+            elif status.health != OK:
+                yield f"{status.table}: `table-writer recover {status.table}` resolves what is {status.health}"
         if self.others_count:
             yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableResult(Generic[OneReport]):
-    """What became of one table: a report, or the error that ended it."""
+    """The result of a call for one table: a report, or the error that ended it."""
 
     table: str
     report: OneReport | None = None
@@ -133,31 +137,31 @@ class TableResult(Generic[OneReport]):
 
     @property
     def outcome(self) -> str:
-        """How it ended in a word: ``"done"``, ``"nothing to do"`` or ``"failed"``."""
+        """Return how the call ended for this table: ``"done"``, ``"nothing to do"`` or ``"failed"``."""
         if self.error is not None:
             return FAILED
         return "done" if self._is_eventful else "nothing to do"
 
     @property
     def _is_eventful(self) -> bool:
-        """Whether the report says more than that nothing had to be done."""
-        named = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
-        return any(getattr(self.report, name) for name in named if name not in SAY_NOTHING)
+        """Return whether the report says more than that nothing had to be done."""
+        names = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
+        return any(getattr(self.report, name) for name in names if name not in FIELDS_OF_IDLE_TABLES)
 
 
-def _what(one: TableResult[Any]) -> str:
-    if one.error is not None or one.report is None:
-        return "" if one.error is None else error_facts(one.error)["code"]
-    said = one.report.to_text().partition("\n")[0].removeprefix(f"{one.report.table}: ")
-    return "-" if one.outcome == "nothing to do" else str(said)
+def _result_text(result: TableResult[Any]) -> str:
+    if result.error is not None or result.report is None:
+        return "" if result.error is None else error_facts(result.error)["code"]
+    headline = result.report.to_text().partition("\n")[0].removeprefix(f"{result.report.table}: ")
+    return "-" if result.outcome == "nothing to do" else str(headline)
 
 
-RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _what}
+RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _result_text}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT_COLUMNS):
-    """What a call on many tables has done to each; one that failed has kept no other from its turn.
+    """The report of a call on many tables. A table that failed has kept no other from its turn.
 
     Parameters
     ----------
@@ -173,62 +177,62 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
     @property
     def failed(self) -> tuple[TableResult[OneReport], ...]:
         """The tables that ended with an error."""
-        return tuple(one for one in self.results if one.error is not None)
+        return tuple(result for result in self.results if result.error is not None)
 
     @property
     def _worst_first(self) -> list[TableResult[OneReport]]:
-        return sorted(self.results, key=lambda one: (FAILED, "done", "nothing to do").index(one.outcome))
+        return sorted(self.results, key=lambda result: (FAILED, "done", "nothing to do").index(result.outcome))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
         return {
             "format": REPORT_FORMAT,
             "table": self.table,
-            "results": [self._plain(one) for one in self.results],
+            "results": [self._result_fields(result) for result in self.results],
             "others_count": self.others_count,
         }
 
     @staticmethod
-    def _plain(one: TableResult[OneReport]) -> dict[str, Any]:
+    def _result_fields(result: TableResult[OneReport]) -> dict[str, Any]:
         return {
-            "table": one.table,
-            "error": None if one.error is None else error_facts(one.error),
-            "report": None if one.report is None else one.report.to_dict(),
+            "table": result.table,
+            "error": None if result.error is None else error_facts(result.error),
+            "report": None if result.report is None else result.report.to_dict(),
         }
 
     def _headline(self) -> str:
-        outcomes = [one.outcome for one in self.results]
-        counts = ", ".join(f"{outcomes.count(one)} {one}" for one in dict.fromkeys(sorted(outcomes)))
+        outcomes = [result.outcome for result in self.results]
+        counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(sorted(outcomes)))
         return f": {counted(len(self.results), 'table')}{f' ({counts})' if counts else ''}"
 
     def _lines(self) -> Iterator[str]:
-        for one in self._worst_first:
-            if one.error is not None:
-                yield f"FAILED: {_named(one.table, error_facts(one.error)['message'])}"
-            elif one.report is not None:
-                for line in one.report._lines():  # noqa: SLF001  # a report, too
+        for result in self._worst_first:
+            if result.error is not None:
+                yield f"FAILED: {_message_with_table(result.table, error_facts(result.error)['message'])}"
+            elif result.report is not None:
+                for line in result.report._lines():  # noqa: SLF001  # a report, too
                     failure = line.removeprefix("FAILED: ")
                     if not line.startswith("kept "):
-                        yield f"{'' if failure == line else 'FAILED: '}{one.table}: {failure}"
+                        yield f"{'' if failure == line else 'FAILED: '}{result.table}: {failure}"
         if self.others_count:
             yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
 
 
 def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:
-    """Return the report on what a call has done to each table."""
+    """Return the report of a call on many tables."""
     return ManyReport(table=label, results=tuple(results), others_count=others_count)
 
 
 def tables_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> TablesReport:
-    """Return the report on how tables are; what could not be looked at is failed."""
+    """Return the report on the state of tables; a table that could not be looked at is ``"failed"``."""
     return TablesReport(table=label, tables=tuple(map(_status, results)), others_count=others_count)
 
 
-def _status(one: TableResult[TableStatus]) -> TableStatus:
-    if one.report is not None:
-        return one.report
-    facts = None if one.error is None else error_facts(one.error)
-    return TableStatus(table=one.table, version=None, age_seconds=None, health=FAILED, error=facts)
+def _status(result: TableResult[TableStatus]) -> TableStatus:
+    if result.report is not None:
+        return result.report
+    facts = None if result.error is None else error_facts(result.error)
+    return TableStatus(table=result.table, version=None, age_seconds=None, health=FAILED, error=facts)
 
 
 class ManyInterruptedError(KeyboardInterrupt):
@@ -239,6 +243,6 @@ class ManyInterruptedError(KeyboardInterrupt):
         self.report = report
 
 
-def _named(table: str, message: str) -> str:
+def _message_with_table(table: str, message: str) -> str:
     """Return a message that names its table."""
     return message if table in message else f"{table}: {printable(message)}"

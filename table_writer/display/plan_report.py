@@ -1,4 +1,4 @@
-"""What ``plan`` returns: what a write would do, and why it would fail as it stands."""
+"""The report that ``plan`` returns: what a write would do, and why it would fail as it stands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PlannedAction = Literal["add", "replace", "append", "empty"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedPartition:
-    """What a write would do to one partition.
+    """One partition, with what a write would do to it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaVerdict:
-    """Whether a DataFrame fits a table, and what would be done for it.
+    """The answer whether a DataFrame fits a table, and the columns that would be changed to make it fit.
 
     Parameters
     ----------
@@ -77,17 +77,17 @@ class SchemaVerdict:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is in the way."""
+        """Return whether the DataFrame fits the table."""
         return not self.problems
 
 
 PLAN_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name or WHOLE_TABLE,
+    "partition": lambda partition: partition.name or WHOLE_TABLE,
     "": "action",
     "rows": "rows",
-    "copied files": lambda one: one.copied_files or "-",
-    "copied": lambda one: size(one.copied_bytes) if one.copied_files else "-",
-    "new location": lambda one: one.location or "(dropped)",
+    "copied files": lambda partition: partition.copied_files or "-",
+    "copied": lambda partition: size(partition.copied_bytes) if partition.copied_files else "-",
+    "new location": lambda partition: partition.location or "(dropped)",
 }
 
 
@@ -98,7 +98,7 @@ class PlanReport(
     columns=PLAN_COLUMNS,
     derived=("ok", "rows", "copied_files", "copied_bytes"),
 ):
-    """What a write would do. Nothing was written, and nothing is promised: others write too.
+    """The report on a write that was only planned. Nothing was written; other writers may change the table first.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class PlanReport(
 
     @property
     def ok(self) -> bool:
-        """Whether the call would be carried out as things stand."""
+        """Return whether the call would be carried out as things stand."""
         return self.schema.fits and not self.problems
 
     def _lines(self) -> Iterator[str]:
@@ -159,11 +159,16 @@ class PlanReport(
         yield from (f"note: {note}" for note in self.notes)
 
     def _headline(self) -> str:
-        named = {"add": self.added, "replace": self.replaced, "append to": self.appended, "empty": self.emptied}
-        parts = [f"{verb} {len(partitions):,}" for verb, partitions in named.items() if partitions]
-        last = "partition" if parts and parts[-1].endswith(" 1") else "partitions"
-        what = f"{', '.join(parts)} {last}, {counted(self.rows, 'row')}" if parts else "change nothing"
-        moved = f", {counted(self.copied_files, 'file')} ({size(self.copied_bytes)}) copied"
-        copied = moved if self.copied_files else ""
+        partitions_by_verb = {
+            "add": self.added,
+            "replace": self.replaced,
+            "append to": self.appended,
+            "empty": self.emptied,
+        }
+        parts = [f"{verb} {len(partitions):,}" for verb, partitions in partitions_by_verb.items() if partitions]
+        noun = "partition" if parts and parts[-1].endswith(" 1") else "partitions"
+        change = f"{', '.join(parts)} {noun}, {counted(self.rows, 'row')}" if parts else "change nothing"
+        copies = f", {counted(self.copied_files, 'file')} ({size(self.copied_bytes)}) copied"
+        copied_text = copies if self.copied_files else ""
         fails = "" if self.ok else "would FAIL; it "
-        return f": {self.mode} on version {self.base_version} {fails}would {what}{copied}"
+        return f": {self.mode} on version {self.base_version} {fails}would {change}{copied_text}"

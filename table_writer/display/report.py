@@ -1,4 +1,4 @@
-"""What all reports have: facts for programs, a summary for people as text and HTML, JSON for both."""
+"""The base of all reports: facts for programs, and a summary for people as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
 SHOWN_ROWS: Final = 12
-MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
+MAX_PADDED_WIDTH: Final = 80  # a longer cell moves only its own row to the right
 USUAL_FIGURES: Final = frozenset(
     {
         *("age", "copied", "copied files", "files", "nulls", "objects", "rows", "rows after", "rows before", "size"),
@@ -33,7 +33,7 @@ SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-# else Jupyter would set what stands between two $ as a formula
+# without these classes Jupyter would set text between two $ as a formula
 IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
 GREEN, RED, AMBER, BLUE = "22,146,84", "222,62,62", "190,122,10", "52,120,220"  # on white and on black at least 3:1
 TONES: Final = {  # the sign, its colour, and the words that say how something ended
@@ -54,46 +54,46 @@ class Grid:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    title: str = ""  # stands above it
-    figures: frozenset[str] = USUAL_FIGURES  # headings of columns that stand right
+    title: str = ""  # shown above the table
+    figures: frozenset[str] = USUAL_FIGURES  # headings of right-aligned columns
     states: frozenset[str] = USUAL_STATES  # headings of columns whose words say how something ended
-    shown_count: int = SHOWN_ROWS  # a line counts the other rows
+    shown_count: int = SHOWN_ROWS  # a line below counts the other rows
 
     @classmethod
     def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
         """Return a table with a row for each item."""
         shows = [attrgetter(column) if isinstance(column, str) else column for column in columns.values()]
-        rows = tuple(tuple(_spelled(show(item)) for show in shows) for item in items)
+        rows = tuple(tuple(_cell_text(show(item)) for show in shows) for item in items)
         return cls(title=title, headings=tuple(columns), rows=rows)
 
     @property
-    def shown(self) -> tuple[tuple[str, ...], ...]:
-        """The first rows."""
+    def shown_rows(self) -> tuple[tuple[str, ...], ...]:
+        """Return the rows that are shown: the first ones."""
         return self.rows[: self.shown_count]
 
     @property
-    def left_out(self) -> tuple[str, ...]:
-        """A line on the other rows, if there are any."""
-        hidden = len(self.rows) - len(self.shown)
+    def hidden_rows_line(self) -> tuple[str, ...]:
+        """Return a line that counts the rows that are not shown; empty if all are."""
+        hidden = len(self.rows) - len(self.shown_rows)
         return (f"… and {hidden:,} more",) if hidden else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What is shown; plain text throughout, escaped where it is rendered."""
+    """The headline, tables and lines of a report; plain text throughout, escaped where it is rendered."""
 
-    headline: str  # what there is to know, in one line
-    subject: str = ""  # how the headline begins, in words of others: the table's name
+    headline: str  # the result in one line
+    subject: str = ""  # the table's name, with which the headline begins
     grids: tuple[Grid, ...] = ()  # those without rows are not shown
     lines: tuple[str, ...] = ()  # below all tables
 
     @property
     def tables(self) -> tuple[Grid, ...]:
-        """All tables that have rows."""
+        """Return the tables that have rows."""
         return tuple(grid for grid in self.grids if grid.rows)
 
     def with_all_rows(self) -> Summary:
-        """Return the same with no row left out."""
+        """Return the same summary with all rows of its tables."""
         return replace(self, grids=tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids))
 
 
@@ -104,14 +104,14 @@ def size(count: float) -> str:
 
 
 def summary_text(summary: Summary) -> str:
-    """Render aligned lines; control characters of hostile names are shown escaped."""
+    """Render a summary as aligned lines; control characters are shown escaped."""
     tables = (line for grid in summary.tables for line in _grid_lines(grid))
     lines = (*tables, *map(printable, summary.lines))
     return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
 
 
-def _spelled(value: object) -> str:
-    """Spell a value: what is not known as ``?``, a number with commas, a time to the second."""
+def _cell_text(value: object) -> str:
+    """Spell a value for people: ``None`` as ``?``, a number with commas, a time to the second."""
     if value is None:
         return "?"
     if isinstance(value, datetime):
@@ -120,38 +120,38 @@ def _spelled(value: object) -> str:
 
 
 def _grid_lines(grid: Grid) -> list[str]:
-    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown)]
+    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown_rows)]
     widths = [min(max(map(_width, column)), MAX_PADDED_WIDTH) for column in zip(*table, strict=True)]
-    right = [heading in grid.figures for heading in grid.headings]
-    aligned = ("  ".join(map(_padded, row, widths, right)).rstrip() for row in table)
-    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.left_out]
+    right_sides = [heading in grid.figures for heading in grid.headings]
+    aligned = ("  ".join(map(_padded, row, widths, right_sides)).rstrip() for row in table)
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.hidden_rows_line]
 
 
-def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
+def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
     blanks = " " * (width - _width(cell))
-    return blanks + cell if right else cell + blanks
+    return blanks + cell if is_right else cell + blanks
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: two for a character of East Asia or a picture, none for an accent of its own."""
+    """Count the columns of a terminal: two for an East Asian character or an emoji, none for a combining accent."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
-def who(one: Any) -> str:
-    """Return the column that says who wrote."""
-    return f"{one.user}@{one.host}"
+def writer_name(row: Any) -> str:
+    """Return the user and the host of a writer."""
+    return f"{row.user}@{row.host}"
 
 
-def size_of(one: Any) -> str:
-    """Return the column of the bytes."""
-    return size(one.bytes)
+def size_of(row: Any) -> str:
+    """Return the bytes of a row, spelled for people."""
+    return size(row.bytes)
 
 
 def columns_of_partitions(action: str = "") -> Columns:
-    """Return the columns of partitions, whose attribute ``action`` says what happened to them."""
-    name: Columns = {"partition": lambda one: one.name or WHOLE_TABLE}
+    """Return the columns of a table of partitions; ``action`` names the attribute that says what happened to each."""
+    name: Columns = {"partition": lambda partition: partition.name or WHOLE_TABLE}
     return {**name, **({"": action} if action else {}), "rows": "rows", "files": "files", "size": size_of}
 
 
@@ -188,7 +188,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
-        return {"format": REPORT_FORMAT, **_plain(self)}
+        return {"format": REPORT_FORMAT, **_plain_value(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
@@ -223,8 +223,10 @@ class Report:
     def _lines(self) -> Iterable[str]:
         """Return what stands below all tables."""
         for form, name in self.LINES.items():
-            shown = getattr(self, name)
-            yield from (form.format(*one) for one in (shown.items() if isinstance(shown, Mapping) else zip(shown)))
+            items = getattr(self, name)
+            yield from (
+                form.format(*fields) for fields in (items.items() if isinstance(items, Mapping) else zip(items))
+            )
 
 
 class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns={}):
@@ -234,37 +236,37 @@ class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns=
 
     @property
     def added(self) -> tuple[Partition, ...]:
-        """Partitions that did not exist before."""
+        """Return the partitions that did not exist before."""
         return self._of("add", "added")
 
     @property
     def replaced(self) -> tuple[Partition, ...]:
-        """Partitions that hold other rows then, and none of the old ones."""
+        """Return the partitions whose old rows are replaced."""
         return self._of("replace", "replaced")
 
     @property
     def appended(self) -> tuple[Partition, ...]:
-        """Partitions that hold their old rows then, and the DataFrame's."""
+        """Return the partitions that keep their old rows and get those of the DataFrame."""
         return self._of("append", "appended")
 
     @property
     def emptied(self) -> tuple[Partition, ...]:
-        """Partitions that are dropped, since the write has no rows for them."""
+        """Return the partitions that are dropped, since the write has no rows for them."""
         return self._of("empty", "emptied")
 
     @property
     def rows(self) -> int:
-        """Rows written."""
+        """Return the number of rows written."""
         return sum(partition.rows for partition in self.partitions)
 
     @property
     def copied_files(self) -> int:
-        """Existing files that an append brings along, inside the store."""
+        """Return the number of existing files that an append copies, inside the store."""
         return sum(partition.copied_files for partition in self.partitions)
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of those files; none of them pass through the client."""
+        """Return the bytes of the copied files; none of them pass through the client."""
         return sum(partition.copied_bytes for partition in self.partitions)
 
     def _of(self, *actions: str) -> tuple[Partition, ...]:
@@ -272,31 +274,31 @@ class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns=
 
 
 def _shortened(summary: Summary) -> Summary:
-    """Leave out all but the first lines: a vacuum of a large table keeps thousands of locations."""
+    """Cut a summary to its first lines: a vacuum of a large table names thousands of locations."""
     hidden = len(summary.lines) - SHOWN_LINES
     if hidden <= 0:
         return summary
     return dataclasses.replace(summary, lines=(*summary.lines[:SHOWN_LINES], f"… and {hidden:,} more lines"))
 
 
-def _plain(value: Any) -> Any:
-    """Return what JSON has: numbers that it would round are text, and so are dates."""
+def _plain_value(value: Any) -> Any:
+    """Return a value as JSON can hold it: decimals and dates become text."""
     if dataclasses.is_dataclass(value):
         names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: _plain_value(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, date):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
 
 
 def summary_html(summary: Summary) -> str:
-    """Render for notebooks: readable in light and dark, no script, no network."""
-    subject, rest = summary.subject, summary.headline.removeprefix(summary.subject)
-    head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(rest)}</p>'
+    """Render a summary for notebooks: it is readable in light and dark, and needs no script and no network."""
+    subject, headline = summary.subject, summary.headline.removeprefix(summary.subject)
+    head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(headline)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
     return f'<div class="table-writer {IGNORED_BY_MATH}"><style>{STYLE}</style>{"".join(parts)}</div>'
 
@@ -310,15 +312,17 @@ def _grid(grid: Grid) -> str:
 
     shows = [state if heading in grid.states else _cell for heading in grid.headings]
     head = _row("th", map(_cell, grid.headings), sides)
-    body = "".join(_row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown)
+    body = "".join(
+        _row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown_rows
+    )
     table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
     scrolling = f'<div class="tw-scroll" tabindex="0">{table}</div>'  # tabindex: the keyboard can scroll it too
-    return scrolling + "".join(map(_line, grid.left_out))
+    return scrolling + "".join(map(_line, grid.hidden_rows_line))
 
 
 def _row(tag: str, cells: Iterable[str], sides: Sequence[str]) -> str:
-    shown = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
-    return f"<tr>{''.join(shown)}</tr>"
+    cells_html = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
+    return f"<tr>{''.join(cells_html)}</tr>"
 
 
 def _cell(text: str) -> str:
@@ -331,17 +335,17 @@ def _line(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Escape the words of others: what control characters and markup would do is seen, and not done."""
+    """Escape text of users: markup and control characters are shown and have no effect."""
     return escape(printable(text))
 
 
 def tone(state: str) -> str:
-    """Return the class of a word that says how something ended; ``plain`` for words of no tone."""
+    """Return the style class of a word that says how something ended; ``plain`` for other words."""
     return next((name for name, (_, _, words) in TONES.items() if state in words), "plain")
 
 
 STYLE: Final = (
-    # the host's own words on its theme come first; without any, the reader's preference
+    # the host's theme comes first; without one, the reader's preference
     ".table-writer{color-scheme:light dark}"
     "body[data-jp-theme-light=true] .table-writer,body.vscode-light .table-writer,"
     "[data-theme=light] .table-writer,html[theme=light] .table-writer{color-scheme:light}"
@@ -354,7 +358,7 @@ STYLE: Final = (
     ".table-writer .tw-head{margin:0 0 .5em;font-size:1.05em}"
     ".table-writer .tw-head bdi{font-weight:700}"
     ".table-writer .tw-scroll{overflow-x:auto;margin:.4em 0 .7em}"
-    # three times the class: notebooks style every table there is, by four names
+    # the class three times: notebooks style all tables with selectors of four names
     ".table-writer.table-writer.table-writer table{border-collapse:collapse;margin:0;width:auto;font-size:1em;"
     "table-layout:auto;border:0;display:table}"
     ".table-writer.table-writer.table-writer caption{caption-side:top;text-align:left;font-weight:600;"

@@ -1,4 +1,4 @@
-"""What the maintenance calls return: facts for programs, a summary for people, JSON for both."""
+"""The reports that the maintenance calls return: facts for programs, a summary for people, JSON for both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from table_writer.display.report import (
     size,
     size_of,
     tags_line,
-    who,
+    writer_name,
 )
 from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import counted, needs_extra, printable
@@ -80,7 +80,7 @@ class PartitionDetail:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedPartition:
-    """One partition that two versions differ in; rows are ``None`` where other tools wrote them, 0 where it is not."""
+    """One partition that differs between two versions; rows are ``None`` if other tools wrote them, 0 without it."""
 
     name: str
     change: str  # added, replaced, appended, dropped
@@ -90,7 +90,7 @@ class ChangedPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionState:
-    """What readers find in one partition now.
+    """One partition as readers find it now.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class DeletedPath:
 
 @dataclass(frozen=True, kw_only=True)
 class UploadDetail:
-    """A pending upload below a table's root, and whose it is.
+    """A pending upload below a table's root, and its owner.
 
     ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
     (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
@@ -152,7 +152,7 @@ class UploadDetail:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing the doctor looked at.
+    """The result of one check of the doctor.
 
     ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
     """
@@ -165,7 +165,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptPath:
-    """A location that a vacuum leaves alone, and why."""
+    """A location that a vacuum keeps, and the reason."""
 
     location: str
     reason: str
@@ -183,23 +183,29 @@ LIVE: Final = "published"
 TAKEN_BACK: Final = "rolled back"
 
 
-def _changes(one: VersionSummary) -> str:
-    named = {
-        "+": one.added_count,
-        "~": one.replaced_count,
-        ">": one.appended_count,
-        "=": one.compacted_count,
-        "-": one.dropped_count,
+def _changes(version: VersionSummary) -> str:
+    counts = {
+        "+": version.added_count,
+        "~": version.replaced_count,
+        ">": version.appended_count,
+        "=": version.compacted_count,
+        "-": version.dropped_count,
     }
-    return " ".join(f"{sign}{count}" for sign, count in named.items() if count) or "-"
+    return " ".join(f"{sign}{count}" for sign, count in counts.items() if count) or "-"
 
 
-def _state(one: VersionSummary) -> str:
-    """Return how a version ended, and whether a rollback has taken it back since."""
-    if one.state != LIVE or not one.rolled_back_count:
-        return one.state
-    changed = one.added_count + one.replaced_count + one.appended_count + one.compacted_count + one.dropped_count
-    return TAKEN_BACK if one.rolled_back_count >= changed else f"partly {TAKEN_BACK}"
+def _state(version: VersionSummary) -> str:
+    """Return the state of a version: its outcome, or that a rollback has taken it back since."""
+    if version.state != LIVE or not version.rolled_back_count:
+        return version.state
+    changed_count = (
+        version.added_count
+        + version.replaced_count
+        + version.appended_count
+        + version.compacted_count
+        + version.dropped_count
+    )
+    return TAKEN_BACK if version.rolled_back_count >= changed_count else f"partly {TAKEN_BACK}"
 
 
 PARTITIONS: Final = columns_of_partitions("change")
@@ -212,16 +218,16 @@ DELETED: Final[Columns] = {
 }
 
 HISTORY_COLUMNS: Final[Columns] = {
-    "version": lambda one: str(one.version),
+    "version": lambda version: str(version.version),
     "state": _state,
     "when (UTC)": "created_at",
-    "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
-    "who": who,
+    "what": lambda version: version.mode if version.settles is None else f"recover {version.settles}",
+    "who": writer_name,
     "partitions": _changes,
     "rows": "rows",
     "size": size_of,
-    "table size": lambda one: None if one.table_bytes is None else size(one.table_bytes),
-    "checks": lambda one: checks_in_short(one.checks),
+    "table size": lambda version: None if version.table_bytes is None else size(version.table_bytes),
+    "checks": lambda version: checks_in_short(version.checks),
 }
 
 
@@ -264,12 +270,14 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
         return f": {counted(len(self.versions), 'version')}"
 
     def _lines(self) -> Iterator[str]:
-        return (f"version {one.version}: {tags_line(one.tags)}" for one in self.versions if one.tags)
+        return (f"version {version.version}: {tags_line(version.tags)}" for version in self.versions if version.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class VersionReport(
-    Report, rows="partitions", columns={**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
+    Report,
+    rows="partitions",
+    columns={**PARTITIONS, "location": lambda partition: partition.new_location or "(dropped)"},
 ):
     """One version, partition by partition."""
 
@@ -279,7 +287,7 @@ class VersionReport(
 
     @property
     def checks(self) -> CheckResults:
-        """What its checks found, without example rows."""
+        """Return the results of the version's checks, without example rows."""
         return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
@@ -289,12 +297,12 @@ class VersionReport(
         return check_grids(self.checks)
 
     def _lines(self) -> Iterator[str]:
-        one = self.summary
-        yield f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC"
-        yield f"by {who(one)} {one.application_id}"
-        yield from (f"{name}={value}" for name, value in one.tags.items())
-        if one.idempotency_key:
-            yield f"idempotency key {one.idempotency_key}"
+        version = self.summary
+        yield f"write_id {version.write_id}, {version.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"by {writer_name(version)} {version.application_id}"
+        yield from (f"{name}={value}" for name, value in version.tags.items())
+        if version.idempotency_key:
+            yield f"idempotency key {version.idempotency_key}"
         yield from (f"deletes {location}" for location in self.deletes)
 
 
@@ -302,7 +310,7 @@ class VersionReport(
 class RecoverReport(
     Report, rows="_outcomes", columns={"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
 ):
-    """What was in doubt, and how it ended.
+    """The entries that were in doubt, and how each ended.
 
     Parameters
     ----------
@@ -336,16 +344,16 @@ class RecoverReport(
         return sorted(self.settled.items())
 
     def _headline(self) -> str:
-        resolved, corrected, lost = (
+        resolved, corrected, given_up = (
             ("to resolve", "to correct", "to give up as lost")
             if self.dry_run
             else ("resolved", "corrected", "given up as lost")
         )
-        done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
+        is_anything_done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
         versions, partitions = counted(len(self.settled), "version"), counted(len(self.put_right), "partition")
         counts = f"{versions} {resolved}, {partitions} {corrected}"
-        more = f", {counted(len(self.lost), 'version')} {lost}" if self.lost else ""
-        return f": {counts if done else 'nothing is in doubt'}{more}"
+        lost_versions = f", {counted(len(self.lost), 'version')} {given_up}" if self.lost else ""
+        return f": {counts if is_anything_done else 'nothing is in doubt'}{lost_versions}"
 
     def _lines(self) -> Iterator[str]:
         corrected = "to correct" if self.dry_run else "corrected"
@@ -359,7 +367,7 @@ class RecoverReport(
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES):
-    """What a rollback has put back, or would put back; ``version`` is its own entry's."""
+    """The partitions that a rollback has put back, or would put back; ``version`` is that of its own entry."""
 
     to_version: int
     version: int | None
@@ -370,16 +378,16 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
     def _headline(self) -> str:
         if not self.partitions:
             return f": already as it was at version {self.to_version}, nothing to do"
-        what = "would be put back" if self.dry_run else "put back"
-        own = f" (as version {self.version})" if self.version else ""
-        return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
+        verb = "would be put back" if self.dry_run else "put back"
+        own_version = f" (as version {self.version})" if self.version else ""
+        return f": {counted(len(self.partitions), 'partition')} {verb} to version {self.to_version}{own_version}"
 
 
 PRESENT_COLUMNS: Final[Columns] = {
     "partition": "name",
     "state": "state",
-    "version": lambda one: "-" if one.version is None else str(one.version),
-    "published (UTC)": lambda one: one.published_at or "-",
+    "version": lambda partition: "-" if partition.version is None else str(partition.version),
+    "published (UTC)": lambda partition: partition.published_at or "-",
     "rows": "rows",
     "note": "note",
 }
@@ -396,7 +404,7 @@ class PartitionsReport(Report, rows="partitions", columns=PRESENT_COLUMNS):
 
 
 CHANGED_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name,
+    "partition": lambda partition: partition.name,
     "": "change",
     "rows before": "rows_before",
     "rows after": "rows_after",
@@ -405,14 +413,14 @@ CHANGED_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ChangesReport(Report, rows="partitions", columns=CHANGED_COLUMNS):
-    """The partitions that are others after one version than after an earlier one."""
+    """The partitions that differ between two versions."""
 
     from_version: int
     to_version: int
     partitions: tuple[ChangedPartition, ...] = ()
 
     def _headline(self) -> str:
-        kinds = [one.change for one in self.partitions]
+        kinds = [partition.change for partition in self.partitions]
         counts = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
         return f" from version {self.from_version} to {self.to_version}: {', '.join(counts) or 'no partition changed'}"
 
@@ -429,7 +437,7 @@ class VacuumReport(
     },
     derived=("bytes_freed",),
 ):
-    """What a vacuum has deleted, or would delete.
+    """The report on what a vacuum has deleted, or would delete.
 
     Parameters
     ----------
@@ -464,16 +472,16 @@ class VacuumReport(
 
     @property
     def bytes_freed(self) -> int:
-        """Bytes of all deleted objects."""
+        """Return the bytes of all deleted objects."""
         return sum(path.bytes for path in self.deleted)
 
     def _headline(self) -> str:
-        freed, aborted, trimmed = (
+        free_verb, aborted, trimmed = (
             ("would free", "to abort", "to trim") if self.dry_run else ("freed", "aborted", "trimmed")
         )
         objects = counted(sum(len(path.keys) for path in self.deleted), "object")
         return (
-            f": {freed} {size(self.bytes_freed)} in {objects} of {counted(len(self.deleted), 'location')};"
+            f": {free_verb} {size(self.bytes_freed)} in {objects} of {counted(len(self.deleted), 'location')};"
             f" {counted(len(self.aborted), 'upload')} {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
         )
 
@@ -481,14 +489,14 @@ class VacuumReport(
 UPLOADS_COLUMNS: Final[Columns] = {
     "whose": "owner",
     "key": "key",
-    "write_id": lambda one: one.write_id or "-",
-    "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
+    "write_id": lambda upload: upload.write_id or "-",
+    "age": lambda upload: f"{upload.age_seconds / 3600:.1f} h",
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILURES):
-    """Pending uploads below a table's root; they take space and are in no listing of objects.
+    """Pending uploads below a table's root: they take space, and no listing of objects shows them.
 
     Parameters
     ----------
@@ -510,8 +518,8 @@ class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILU
 
     def _headline(self) -> str:
         files = counted(sum(len(path.keys) for path in self.deleted), "file")
-        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files} of dead writes deleted"
-        return f": {counted(len(self.uploads), 'pending upload')}{done}"
+        changes = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files} of dead writes deleted"
+        return f": {counted(len(self.uploads), 'pending upload')}{changes}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -530,24 +538,24 @@ class RestoreReport(Report, rows="partitions", columns=PARTITIONS, lines={"NOT A
         return f": {counted(len(self.partitions), 'partition')} {verb}, {self.present_count} there already"
 
 
-DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
+DOCTOR_COLUMNS: Final[Columns] = {  # two columns of text are left-aligned; a third would be right-aligned
     "status": "status",
-    "finding": lambda one: f"{one.check}: {one.message}",
+    "finding": lambda finding: f"{finding.check}: {finding.message}",
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("healthy",)):
-    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error.
+    """The doctor's findings, worst first; the table is ``healthy`` if there is neither warning nor error.
 
-    Of a store, ``table`` is the location below which it was tried.
+    In a report on a store, ``table`` is the location below which the store was tried.
     """
 
     findings: tuple[Finding, ...] = ()
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing has to be changed."""
+        """Return whether there is neither warning nor error."""
         return all(finding.status in {"ok", "note"} for finding in self.findings)
 
     def _headline(self) -> str:
@@ -573,22 +581,30 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     if axes is None:
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
-    actions = sorted({_action(one) for one in versions})
-    for how, what, group in _groups(versions):
-        times: list[Any] = [one.created_at for one in group]
-        rows = [one.rows or 0 for one in group]
-        colour = f"C{actions.index(what)}"  # of the style that is in use
-        face = colour if how == LIVE else "none"
-        label = what if how == LIVE else f"{what}, {how}"
+    actions = sorted({_action(version) for version in versions})
+    for outcome, action, group in _groups(versions):
+        times: list[Any] = [version.created_at for version in group]
+        rows = [version.rows or 0 for version in group]
+        colour = f"C{actions.index(action)}"  # from the style in use
+        face = colour if outcome == LIVE else "none"
+        label = action if outcome == LIVE else f"{action}, {outcome}"
         axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
         axes.scatter(
-            times, rows, s=point, marker=MARKERS[how], edgecolors=colour, facecolors=face, label=label, zorder=3
+            times, rows, s=point, marker=MARKERS[outcome], edgecolors=colour, facecolors=face, label=label, zorder=3
         )
-    unknown: list[Any] = [one.created_at for one in versions if one.rows is None]
-    if unknown:
-        axes.scatter(unknown, [0] * len(unknown), marker="$?$", s=60, color="0.5", label="rows not known", zorder=4)
+    uncounted_times: list[Any] = [version.created_at for version in versions if version.rows is None]
+    if uncounted_times:
+        axes.scatter(
+            uncounted_times,
+            [0] * len(uncounted_times),
+            marker="$?$",
+            s=60,
+            color="0.5",
+            label="rows not known",
+            zorder=4,
+        )
     if versions:
-        ends: Any = min(one.created_at for one in versions), max(one.created_at for one in versions)
+        ends: Any = min(version.created_at for version in versions), max(version.created_at for version in versions)
         edge = (ends[1] - ends[0]) * 0.03 or EDGE
         axes.set_xlim(ends[0] - edge, ends[1] + edge)
     _draw_sizes(axes, versions)
@@ -597,11 +613,11 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    axes.set_ylim(0, 1.08 * max((one.rows or 0 for one in versions), default=0) or 1)
+    axes.set_ylim(0, 1.08 * max((version.rows or 0 for version in versions), default=0) or 1)
     axes.set(xlabel="written at (UTC)", ylabel="rows")
-    axes.set_title(f"{_cut(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
+    axes.set_title(f"{_shortened_name(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
     axes.spines[["top", "right"]].set_visible(False)
-    if is_own and versions:  # beside the labels of both axes; a figure that is the caller's keeps its layout
+    if is_own and versions:  # outside the labels of both axes; the caller's own figure keeps its layout
         plt.gcf().legend(loc="outside right upper", frameon=False)
     elif versions:
         axes.legend(loc="upper left")
@@ -609,14 +625,16 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
 
 
 def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
-    """Draw the size of the table after each version, on an axis of its own; a gap where nobody knows it."""
-    ended = sorted((one for one in versions if one.state == LIVE), key=lambda one: one.version)
-    if all(one.table_bytes is None for one in ended):
+    """Draw the size of the table after each version, on an axis of its own, with a gap where it is not known."""
+    published_versions = sorted(
+        (version for version in versions if version.state == LIVE), key=lambda version: version.version
+    )
+    if all(version.table_bytes is None for version in published_versions):
         return
     sizes = axes.twinx()
-    times: list[Any] = [one.created_at for one in ended]
-    known = [math.nan if one.table_bytes is None else one.table_bytes for one in ended]
-    sizes.step(times, known, where="post", color="0.5", linewidth=1, label="table size")
+    times: list[Any] = [version.created_at for version in published_versions]
+    table_sizes = [math.nan if version.table_bytes is None else version.table_bytes for version in published_versions]
+    sizes.step(times, table_sizes, where="post", color="0.5", linewidth=1, label="table size")
     sizes.yaxis.set_major_formatter(lambda value, _: size(max(value, 0)))
     sizes.set(ylabel="table size")
     sizes.set_ylim(bottom=0)
@@ -624,28 +642,28 @@ def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
 
 
 def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
-    """Return how versions ended and what they did, with the versions; what readers have seen first."""
+    """Group versions by how they ended and what they did; published ones first."""
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
-    for one in versions:
-        how = TAKEN_BACK if one.state == LIVE and one.rolled_back_count else one.state
-        groups.setdefault((how, _action(one)), []).append(one)
-    ordered = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
-    return [(*group, groups[group]) for group in ordered]
+    for version in versions:
+        outcome = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
+        groups.setdefault((outcome, _action(version)), []).append(version)
+    keys = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
+    return [(*group, groups[group]) for group in keys]
 
 
-def _action(one: VersionSummary) -> str:
-    """Writes by their mode, which is one of ours unless the entry was forged; all else by what it is."""
-    return _cut(one.mode).replace("$", r"\$") if one.operation == "write" else one.operation
+def _action(version: VersionSummary) -> str:
+    """Return the name of what a version did: the mode of a write, the operation of all else."""
+    return _shortened_name(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
 
 
-def _cut(text: str) -> str:
-    """Keep what fits; the report has the whole of it."""
-    shown = printable(text)
-    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
+def _shortened_name(text: str) -> str:
+    """Return a name that is short enough for the plot."""
+    name = printable(text)
+    return name if len(name) <= SHOWN_CHARACTERS else f"{name[: SHOWN_CHARACTERS - 1]}…"
 
 
 def _numbers(versions: Sequence[VersionSummary]) -> str:
     if not versions:
         return "no version yet"
-    first, last = min(one.version for one in versions), max(one.version for one in versions)
-    return f"version {first}" if first == last else f"versions {first} to {last}"
+    oldest, newest = min(version.version for version in versions), max(version.version for version in versions)
+    return f"version {oldest}" if oldest == newest else f"versions {oldest} to {newest}"

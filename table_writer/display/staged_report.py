@@ -1,4 +1,4 @@
-"""What is shown of staged writes: all of a table, one in detail, one that was discarded."""
+"""The reports on staged writes: all of a table, one in detail, one that was discarded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from table_writer.display.report import Columns, Grid, Report, columns_of_partitions, size, size_of, tags_line, who
+from table_writer.display.report import (
+    Columns,
+    Grid,
+    Report,
+    columns_of_partitions,
+    size,
+    size_of,
+    tags_line,
+    writer_name,
+)
 from table_writer.display.reports import DELETED, DeletedPath
 from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import counted
@@ -63,7 +72,7 @@ class StagedSummary:
 
     @property
     def state(self) -> str:
-        """``"staged"`` or ``"expired"``."""
+        """Return ``"staged"`` or ``"expired"``."""
         return "expired" if self.is_expired else "staged"
 
 
@@ -84,17 +93,17 @@ STAGED_COLUMNS: Final[Columns] = {
     "what": "mode",
     "staged at": "created_at",
     "expires (UTC)": "expires_at",
-    "who": who,
+    "who": writer_name,
     "partitions": "partitions_count",
     "rows": "rows",
     "size": size_of,
-    "checks": lambda one: checks_in_short(one.checks),
+    "checks": lambda staged: checks_in_short(staged.checks),
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
-    """The staged writes of a table, newest first; ``unreadable`` says why the others cannot be shown or published.
+    """The staged writes of a table, newest first; ``unreadable`` gives the reasons for those that cannot be read.
 
     Examples
     --------
@@ -109,13 +118,13 @@ class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
         return f": {counted(len(self.staged), 'staged write') if self.staged else 'nothing is staged'}"
 
     def _lines(self) -> Iterator[str]:
-        yield from (f"CANNOT BE READ {write_id}: {why}" for write_id, why in self.unreadable.items())
-        yield from (f"{one.write_id}: {tags_line(one.tags)}" for one in self.staged if one.tags)
+        yield from (f"CANNOT BE READ {write_id}: {reason}" for write_id, reason in self.unreadable.items())
+        yield from (f"{staged.write_id}: {tags_line(staged.tags)}" for staged in self.staged if staged.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
-    """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
+    """One staged write: its partitions, its checks, and the column statistics from the footers of its files.
 
     Parameters
     ----------
@@ -136,33 +145,31 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
 
     @property
     def checks(self) -> CheckResults:
-        """Newest result of each check."""
+        """Return the newest result of each check."""
         return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
-        one = self.summary
-        return (
-            f": {one.mode} {one.state}, {counted(one.rows, 'row')} in {counted(one.files, 'file')}, {size(one.bytes)},"
-            f" {counted(one.partitions_count, 'partition')}"
-        )
+        write = self.summary
+        volume = f"{counted(write.rows, 'row')} in {counted(write.files, 'file')}, {size(write.bytes)}"
+        return f": {write.mode} {write.state}, {volume}, {counted(write.partitions_count, 'partition')}"
 
     def _grids(self) -> tuple[Grid, ...]:
         return (*check_grids(self.checks), Grid.of(STATISTICS, self.statistics.items(), title="columns"))
 
     def _lines(self) -> Iterator[str]:
-        one = self.summary
-        yield f"write_id {one.write_id}, staged {one.created_at:%Y-%m-%d %H:%M:%S} UTC by {who(one)}"
-        yield f"{'expired' if one.is_expired else 'expires'} {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-        if one.tags:
-            yield tags_line(one.tags)
-        if one.idempotency_key:
-            yield f"idempotency key {one.idempotency_key}"
+        write = self.summary
+        yield f"write_id {write.write_id}, staged {write.created_at:%Y-%m-%d %H:%M:%S} UTC by {writer_name(write)}"
+        yield f"{'expired' if write.is_expired else 'expires'} {write.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        if write.tags:
+            yield tags_line(write.tags)
+        if write.idempotency_key:
+            yield f"idempotency key {write.idempotency_key}"
         yield from (f"note: {note}" for note in self.notes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DiscardReport(Report, rows="deleted", columns=DELETED):
-    """What discarding a staged write has removed, or would remove.
+    """The report on what a discard has deleted, or would delete.
 
     Parameters
     ----------
@@ -198,61 +205,68 @@ class DiscardReport(Report, rows="deleted", columns=DELETED):
             yield f"given up by version {self.version} of the log"
 
 
-def staged_summary(found: FoundStaged) -> StagedSummary:
+def staged_summary(staged: FoundStaged) -> StagedSummary:
     """Describe a staged write in one line."""
-    files, plan, writer = found.record.files, found.record.plan, found.record.writer
+    files, plan, writer = staged.record.files, staged.record.plan, staged.record.writer
     return StagedSummary(
         write_id=plan.write_id,
         mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
         created_at=plan.created_at,
-        expires_at=found.expires_at,
-        is_expired=found.is_expired,
+        expires_at=staged.expires_at,
+        is_expired=staged.is_expired,
         user=writer.get("user", "?"),
         host=writer.get("host", "?"),
         rows=files.row_count,
         partitions_count=len(files.partitions),
-        files=sum(len(one.keys) for one in files.partitions),
-        bytes=sum(one.bytes for one in files.partitions),
+        files=sum(len(partition.keys) for partition in files.partitions),
+        bytes=sum(partition.bytes for partition in files.partitions),
         checks=files.checks,
         tags=dict(plan.tags),
         idempotency_key=plan.key.text,
     )
 
 
-def staged_partitions(found: FoundStaged) -> tuple[StagedPartitionDetail, ...]:
-    """Describe its partitions, in the order of their values."""
-    table = found.record.plan.table
+def staged_partitions(staged: FoundStaged) -> tuple[StagedPartitionDetail, ...]:
+    """Describe the partitions of a staged write, in the order of their values."""
+    table = staged.record.plan.table
     return tuple(
         StagedPartitionDetail(
-            name=shown_name(table, one.values) if table.partition_columns else "",
-            values=one.values,
-            rows=one.rows,
-            files=len(one.keys),
-            bytes=one.bytes,
+            name=shown_name(table, partition.values) if table.partition_columns else "",
+            values=partition.values,
+            rows=partition.rows,
+            files=len(partition.keys),
+            bytes=partition.bytes,
         )
-        for one in found.record.files.partitions
+        for partition in staged.record.files.partitions
     )
 
 
-def staged_detail(found: FoundStaged, *, notes: Sequence[str] = ()) -> StagedDetail:
+def staged_detail(staged: FoundStaged, *, notes: Sequence[str] = ()) -> StagedDetail:
     """Describe a staged write with its partitions, checks and columns."""
     return StagedDetail(
-        table=str(found.record.plan.table.name),
-        summary=staged_summary(found),
-        partitions=staged_partitions(found),
-        statistics=found.record.files.statistics,
-        notes=(*found.record.plan.notes, *notes),
+        table=str(staged.record.plan.table.name),
+        summary=staged_summary(staged),
+        partitions=staged_partitions(staged),
+        statistics=staged.record.files.statistics,
+        notes=(*staged.record.plan.notes, *notes),
     )
 
 
-def discard_report(table: Table, layout: TableLayout, write_id: str, done: Vacuumed, *, dry_run: bool) -> DiscardReport:
+def discard_report(
+    table: Table, layout: TableLayout, write_id: str, vacuumed: Vacuumed, *, dry_run: bool
+) -> DiscardReport:
     """Describe what a discard has deleted, or would delete."""
     return DiscardReport(
         table=str(table.name),
         write_id=write_id,
-        version=done.version,
-        aborted=sum(len(one.uploads) for one in done.dead_writes),
-        deleted=tuple(DeletedPath.of(layout.data(one.write_id), one.reason, one.objects) for one in done.dead_writes),
-        failures=(*done.failures, *(f"{one.location} stays for its retention: {one.reason}" for one in done.kept)),
+        version=vacuumed.version,
+        aborted=sum(len(write.uploads) for write in vacuumed.dead_writes),
+        deleted=tuple(
+            DeletedPath.of(layout.data(write.write_id), write.reason, write.objects) for write in vacuumed.dead_writes
+        ),
+        failures=(
+            *vacuumed.failures,
+            *(f"{path.location} stays for its retention: {path.reason}" for path in vacuumed.kept),
+        ),
         dry_run=dry_run,
     )

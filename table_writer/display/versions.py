@@ -1,4 +1,4 @@
-"""Entries, partitions and uploads of a log as the reports show them. Pure."""
+"""Turn entries, partitions and uploads of a log into facts of reports. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ SHOWN_PARTITIONS: Final = 5
 
 
 def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]:
-    """Return the versions of a log, or its newest ones, newest first; the size of the table takes all of them."""
-    back, sizes = _rolled_back(history), _sizes(history) if is_whole else {}
-    numbered = {record.entry.version: record for record in reversed(history.records)}
+    """Return the versions of a log, newest first; only a whole log tells the size of the table."""
+    rolled_back_counts, sizes = _rolled_back_counts(history), _table_sizes(history) if is_whole else {}
+    records = {record.entry.version: record for record in reversed(history.records)}
     return tuple(
-        summarised(record, history.layout, back.get(one, 0), sizes.get(one)) for one, record in numbered.items()
+        version_summary(record, history.layout, rolled_back_counts.get(version, 0), sizes.get(version))
+        for version, record in records.items()
     )
 
 
-def summarised(
+def version_summary(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
     entry, partitions = record.entry, record.switched
@@ -73,70 +74,93 @@ def summarised(
     )
 
 
-def _rolled_back(history: History) -> Counter[int]:
-    """Count, by version, the partitions that a rollback has taken back; one of the rollback itself can return them."""
-    abandoned = {one.entry.version: one.entry for one in history.records if one.outcome is Outcome.ABANDONED}
-    seen: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}  # who named it, and what was gone after that
+def _rolled_back_counts(history: History) -> Counter[int]:
+    """Count the partitions of each version that a rollback has taken back.
+
+    A rollback of that rollback can return them.
+    """
+    abandoned = {
+        record.entry.version: record.entry for record in history.records if record.outcome is Outcome.ABANDONED
+    }
+    changes_by_values: dict[
+        PartitionValues, list[tuple[int, frozenset[int]]]
+    ] = {}  # version, and the versions that were taken back by then
     for record in history.published:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
-        to = carried_out.rollback_to
+        to_version = carried_out.rollback_to
         for values in record.entry.partition_values - record.superseded:
-            named = seen.setdefault(values, [])
-            gone = named[-1][1] if named else frozenset()
-            if to is not None:
-                then = next((one for number, one in reversed(named) if number <= to), frozenset[int]())
-                gone = then | {number for number, _ in named if number > to}
-            named.append((version, gone))
-    return Counter(version for named in seen.values() for version in named[-1][1])
+            changes = changes_by_values.setdefault(values, [])
+            versions_taken_back = changes[-1][1] if changes else frozenset()
+            if to_version is not None:
+                taken_back_then = next(
+                    (taken_back for number, taken_back in reversed(changes) if number <= to_version), frozenset[int]()
+                )
+                versions_taken_back = taken_back_then | {number for number, _ in changes if number > to_version}
+            changes.append((version, versions_taken_back))
+    return Counter(version for changes in changes_by_values.values() for version in changes[-1][1])
 
 
-def _sizes(history: History) -> dict[int, int | None]:
-    """Return the size of the table after each version, as far as the log knows all of its partitions."""
-    objects = {one.location: one.objects for record in history.records for one in record.entry.replaced}
-    ours = {key for record in history.published for one in record.entry.partitions for key in one.targets()}
-    now: dict[PartitionValues, int | None] = {}  # at first what other tools, or entries that are gone, had left there
+def _table_sizes(history: History) -> dict[int, int | None]:
+    """Return the size of the table after each version; ``None`` where the log does not know all partitions."""
+    objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
+    own_keys = {
+        key for record in history.published for partition in record.entry.partitions for key in partition.targets()
+    }
+    bytes_by_values: dict[
+        PartitionValues, int | None
+    ] = {}  # at first the bytes that other tools, or trimmed entries, have left
     for record in history.published:
-        for one in (one for one in record.entry.partitions if one.values not in now):
-            replaced = objects.get(one.old_location or "", ())
-            listed = sum(found.size_bytes for found in replaced if found.key not in ours)
-            is_there = one.old_location and not history.layout.is_placeholder(Location.parse(one.old_location))
-            now[one.values] = (listed or None) if is_there else 0
-    total, unknown = sum(one or 0 for one in now.values()), sum(one is None for one in now.values())
-    found: dict[int, int | None] = {}
-    counted: set[str] = set()
+        for partition in (
+            partition for partition in record.entry.partitions if partition.values not in bytes_by_values
+        ):
+            replaced = objects.get(partition.old_location or "", ())
+            listed = sum(sizes.size_bytes for sizes in replaced if sizes.key not in own_keys)
+            had_files = partition.old_location and not history.layout.is_placeholder(
+                Location.parse(partition.old_location)
+            )
+            bytes_by_values[partition.values] = (listed or None) if had_files else 0
+    total, unknown_count = (
+        sum(bytes_now or 0 for bytes_now in bytes_by_values.values()),
+        sum(bytes_now is None for bytes_now in bytes_by_values.values()),
+    )
+    sizes: dict[int, int | None] = {}
+    counted_keys: set[str] = set()
     for record in history.records:
         is_live = record.outcome is Outcome.PUBLISHED
-        for one in record.entry.partitions if is_live else ():
-            if one.values not in record.superseded:
-                before = now.get(one.values, 0)
-                if one.added:  # beside what is there; a recovery does it again
-                    new = one.bytes * (not counted.issuperset(one.targets()))
-                    counted.update(one.targets())
-                    now[one.values] = None if before is None else before + new
-                    total += new * (before is not None)
+        for partition in record.entry.partitions if is_live else ():
+            if partition.values not in record.superseded:
+                bytes_before = bytes_by_values.get(partition.values, 0)
+                if partition.added:  # its rows come beside the existing ones; a recovery may repeat them
+                    new_bytes = partition.bytes * (not counted_keys.issuperset(partition.targets()))
+                    counted_keys.update(partition.targets())
+                    bytes_by_values[partition.values] = None if bytes_before is None else bytes_before + new_bytes
+                    total += new_bytes * (bytes_before is not None)
                     continue
-                total += one.bytes - (before or 0)
-                unknown -= before is None
-                now[one.values] = one.bytes
-        found[record.entry.version] = None if unknown else total
-    return found
+                total += partition.bytes - (bytes_before or 0)
+                unknown_count -= bytes_before is None
+                bytes_by_values[partition.values] = partition.bytes
+        sizes[record.entry.version] = None if unknown_count else total
+    return sizes
 
 
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
-    """Name the partitions that hold many small files, as far as the log tells."""
-    held = sorted(history.held_now().items())
-    small = [values for values, one in held if are_small_files(one.files, one.bytes)]
-    shown = ", ".join(shown_name(table, values) for values in small[:SHOWN_PARTITIONS])
-    more = f" and {len(small) - SHOWN_PARTITIONS} more" if len(small) > SHOWN_PARTITIONS else ""
-    hint = f'many small files in {shown}{more}: TableWriter(spark).compact("{table.name}") writes fewer'
-    return (hint,) if small else ()
+    """Return a note that names the partitions with many small files, by the log; none without such partitions."""
+    partitions = [
+        values
+        for values, held_rows in sorted(history.held_now().items())
+        if are_small_files(held_rows.files, held_rows.bytes)
+    ]
+    names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])
+    others = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
+    hint = f'many small files in {names}{others}: TableWriter(spark).compact("{table.name}") writes fewer'
+    return (hint,) if partitions else ()
 
 
 def partition_details(
     table: Table, layout: TableLayout, partitions: Sequence[EntryPartition], entry: LogEntry | None = None
 ) -> tuple[PartitionDetail, ...]:
-    """Return the partitions of an entry, or those of which no entry was claimed."""
+    """Return the facts of the partitions of an entry, or of an entry that was not claimed."""
     return tuple(
         PartitionDetail(
             name=shown_name(table, partition.values),
@@ -154,7 +178,7 @@ def partition_details(
 def upload_details(
     uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
 ) -> tuple[UploadDetail, ...]:
-    """Return which write, if any, each pending upload belongs to."""
+    """Return each pending upload with the write, if any, that it belongs to."""
     return tuple(
         UploadDetail(
             key=upload.key,
@@ -167,29 +191,29 @@ def upload_details(
     )
 
 
-def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
-    replaced = (
-        DeletedPath.of(one.left.location, f"replaced by version {one.left.left_by}", one.objects)
-        for one in found.locations
+def vacuum_report(table: Table, layout: TableLayout, vacuumed: Vacuumed, *, dry_run: bool) -> VacuumReport:
+    replaced_paths = (
+        DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
+        for location in vacuumed.locations
     )
-    dead = (
+    dead_writes = (
         DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
-        for write in found.dead_writes
+        for write in vacuumed.dead_writes
     )
-    uploads = (*(upload for write in found.dead_writes for upload in write.uploads), *found.leftover_uploads)
+    uploads = (*(upload for write in vacuumed.dead_writes for upload in write.uploads), *vacuumed.leftover_uploads)
     return VacuumReport(
         table=str(table.name),
-        version=found.version,
-        deleted=(*replaced, *dead),
+        version=vacuumed.version,
+        deleted=(*replaced_paths, *dead_writes),
         aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
         removed_registrations=(
-            *(key for write in found.dead_writes for key in write.registered),
-            *found.stale_registrations,
+            *(key for write in vacuumed.dead_writes for key in write.registered),
+            *vacuumed.stale_registrations,
         ),
-        trimmed_versions=found.trimmed,
-        kept=tuple(KeptPath(location=str(one.location), reason=one.reason) for one in found.kept),
-        in_doubt=found.in_doubt,
-        failures=found.failures,
+        trimmed_versions=vacuumed.trimmed,
+        kept=tuple(KeptPath(location=str(path.location), reason=path.reason) for path in vacuumed.kept),
+        in_doubt=vacuumed.in_doubt,
+        failures=vacuumed.failures,
         dry_run=dry_run,
     )
 
@@ -200,9 +224,9 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
         return "another tool"
     if write_id in history.ids_in_doubt:
         return "in doubt"
-    registered = traces.registered.get(write_id)
-    if registered is not None:
-        return "dead" if registered.is_dead(older_than_seconds) else "running"
+    registration = traces.registered.get(write_id)
+    if registration is not None:
+        return "dead" if registration.is_dead(older_than_seconds) else "running"
     if write_id in history.claimed_ids:
         return "settled"
     return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
@@ -211,25 +235,25 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
 def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[ChangedPartition, ...]:
     return tuple(
         ChangedPartition(
-            name=shown_name(table, one.values),
-            change=one.change,
-            rows_before=0 if one.before is None else one.before.rows,
-            rows_after=0 if one.after is None else one.after.rows,
+            name=shown_name(table, partition.values),
+            change=partition.change,
+            rows_before=0 if partition.before is None else partition.before.rows,
+            rows_after=0 if partition.after is None else partition.after.rows,
         )
-        for one in changed
+        for partition in changed
     )
 
 
-def partition_states(table: Table, found: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
+def partition_states(table: Table, present_rows: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
     return tuple(
         PartitionState(
-            name=shown_name(table, one.values),
-            state=one.state,
-            version=one.wrote.version if one.wrote else None,
-            write_id=one.write_id,
-            published_at=one.wrote.created_at if one.wrote else None,
-            rows=one.rows,
-            note=one.note,
+            name=shown_name(table, partition.values),
+            state=partition.state,
+            version=partition.wrote.version if partition.wrote else None,
+            write_id=partition.write_id,
+            published_at=partition.wrote.created_at if partition.wrote else None,
+            rows=partition.rows,
+            note=partition.note,
         )
-        for one in found
+        for partition in present_rows
     )

@@ -1,4 +1,4 @@
-"""What a write and a compaction return: what changed for readers, and what it took."""
+"""The results of a write and of a compaction: what changed for readers, and what it cost."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class WriteResult(
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files written."""
+        """Return the bytes of the files written."""
         return sum(partition.bytes for partition in self.partitions)
 
     @property
     def files(self) -> int:
-        """Files written."""
+        """Return the number of files written."""
         return sum(partition.files for partition in self.partitions)
 
     def _headline(self) -> str:
@@ -112,14 +112,16 @@ class WriteResult(
             return f": nothing to write, nothing changed ({self.mode})"
         if self.repeated:
             return f": published before as version {self.version}, nothing changed ({self.mode})"
-        changed = ((self.appended, "appended"), (self.emptied, "emptied"))
-        more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
-        moved = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
-        copied = moved if self.copied_files else ""
+        partitions_by_action = ((self.appended, "appended"), (self.emptied, "emptied"))
+        other_changes = "".join(
+            f", {len(partitions)} {action}" for partitions, action in partitions_by_action if partitions
+        )
+        copies = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
+        copied_text = copies if self.copied_files else ""
+        volume = f"{counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{copied_text}"
         return (
             f" version {self.version}: {counted(len(self.added), 'partition')} added, {len(self.replaced)} replaced"
-            f"{more}, {counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{copied}"
-            f" ({self.mode})"
+            f"{other_changes}, {volume} ({self.mode})"
         )
 
     def _grids(self) -> tuple[Grid, ...]:
@@ -134,7 +136,7 @@ class WriteResult(
 
 
 class CheckResults(tuple[CheckResult, ...]):
-    """Results of checks: a tuple that shows as a table, in text and in notebooks, failed ones first.
+    """The results of checks: a tuple that is shown as a table, in text and in notebooks, failed ones first.
 
     Examples
     --------
@@ -158,19 +160,19 @@ class CheckResults(tuple[CheckResult, ...]):
 
 
 def verdict(result: CheckResult) -> str:
-    """Say how one check ended, and of which severity it is if it failed."""
+    """Say how one check ended; a failed one with its severity."""
     return "passed" if result.passed else f"failed ({result.severity})"
 
 
 def checks_in_short(results: Sequence[CheckResult]) -> str:
-    """Say in some words how all checks of a write ended; ``-`` where there were none."""
+    """Say in a few words how the checks of a write ended; ``-`` if there were none."""
     if not results:
         return "-"
-    failed = [result for result in results if not result.passed]
-    if not failed:
+    failed_results = [result for result in results if not result.passed]
+    if not failed_results:
         return f"{counted(len(results), 'check')} passed"
-    severities = ", ".join(sorted({result.severity for result in failed}))
-    return f"{len(failed):,} of {len(results):,} failed ({severities})"
+    severities = ", ".join(sorted({result.severity for result in failed_results}))
+    return f"{len(failed_results):,} of {len(results):,} failed ({severities})"
 
 
 CHECKS: Final[Columns] = {
@@ -178,15 +180,17 @@ CHECKS: Final[Columns] = {
     "outcome": verdict,
     "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
     "answered by": "answered_by",
-    "found": "message",  # last: a long one pushes nothing out of sight
+    "found": "message",  # last, so that a long message pushes nothing out of sight
 }
 
 
 def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
     """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
-    ordered = sorted(results, key=lambda result: (result.passed, not result.stops))  # stable: else in their order
-    checks = Grid.of(CHECKS, ordered, title="checks")
-    return (checks, *(_examples(result) for result in ordered if result.examples))
+    results_in_order = sorted(
+        results, key=lambda result: (result.passed, not result.stops)
+    )  # stable: otherwise in the order of the call
+    checks = Grid.of(CHECKS, results_in_order, title="checks")
+    return (checks, *(_examples(result) for result in results_in_order if result.examples))
 
 
 def _examples(result: CheckResult) -> Grid:
@@ -202,7 +206,7 @@ def _examples(result: CheckResult) -> Grid:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactedPartition:
-    """What a compaction did to one partition, or would do.
+    """One partition that a compaction has changed, or would change.
 
     Parameters
     ----------
@@ -226,12 +230,12 @@ class CompactedPartition:
 
 
 COMPACT_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name or WHOLE_TABLE,
+    "partition": lambda partition: partition.name or WHOLE_TABLE,
     "rows": "rows",
     "files before": "files_before",
     "files after": "files_after",
-    "size before": lambda one: size(one.bytes_before),
-    "size after": lambda one: size(one.bytes_after) if one.bytes_after else "-",
+    "size before": lambda partition: size(partition.bytes_before),
+    "size after": lambda partition: size(partition.bytes_after) if partition.bytes_after else "-",
 }
 
 
@@ -243,7 +247,7 @@ class CompactReport(
     lines={"left alone: {}: {}": "skipped", "note: {}": "notes"},
     derived=("files_before", "files_after"),
 ):
-    """What a compaction did: the same rows in fewer files.
+    """The result of a compaction: the same rows in fewer files.
 
     Parameters
     ----------
@@ -282,20 +286,20 @@ class CompactReport(
 
     @property
     def files_before(self) -> int:
-        """Of all partitions together."""
-        return sum(one.files_before for one in self.partitions)
+        """Return the number of files that the partitions had before."""
+        return sum(partition.files_before for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
-        """Of all partitions together."""
-        return sum(one.files_after for one in self.partitions)
+        """Return the number of files that the partitions have afterwards."""
+        return sum(partition.files_after for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.partitions:
             return ": nothing to compact" if self.version is None else f": version {self.version} changes nothing"
-        what = f"{counted(len(self.partitions), 'partition')} in {counted(self.files_after, 'file')}"
+        compacted = f"{counted(len(self.partitions), 'partition')} in {counted(self.files_after, 'file')}"
         instead = f"instead of {self.files_before:,}"
         if self.dry_run:
-            return f": would have {what} {instead}"
-        rows = counted(sum(one.rows or 0 for one in self.partitions), "row")
-        return f": version {self.version} has {what} {instead}, the same {rows}"
+            return f": would have {compacted} {instead}"
+        rows = counted(sum(partition.rows or 0 for partition in self.partitions), "row")
+        return f": version {self.version} has {compacted} {instead}, the same {rows}"

@@ -1,4 +1,4 @@
-"""Looks at everything a table's writes depend on, and says what to change. Nothing of the table is changed.
+"""Check all that a table's writes depend on, and say what to change. Nothing of the table is changed.
 
 If a check fails, the others still run.
 """
@@ -38,7 +38,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "dead writes": table.dead_writes,
     "metastore characters": servers.characters,
     "partition locations": table.placement,
-    "forgotten partitions": table.forgotten,
+    "forgotten partitions": table.forgotten_partitions,
     "partition files": table.files,
     "small files": table.small_files,
     "readers": table.readers,
@@ -65,29 +65,31 @@ ADVICE: Final[Mapping[type[TableWriterError], str]] = {
 def examine(
     opened: OpenTable, spark_conf: Mapping[str, str] | None = None, *, scratch_table: bool = False
 ) -> tuple[Finding, ...]:
-    """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
+    """Run every check, and return the findings, worst first. Spark's settings need ``spark_conf``.
 
-    Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
-    others only read, unless ``scratch_table`` lets one make a table and drop it again. A check that cannot be made is
-    an error among the findings: nothing of this library is raised.
+    Three checks of the store put and delete objects of their own, below a key that nobody else uses. All others only
+    read, unless ``scratch_table`` lets one make a table and drop it again. A check that cannot be made
+    is an error among the findings: no error of this library is raised.
     """
     subject = Subject(opened, spark_conf, scratch_table)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}
     failures: list[TableWriterError] = []
     findings: list[Finding] = []
     for name, check in checks.items():
-        found: list[Finding] = []
+        findings_of_check: list[Finding] = []
         try:
-            found += check(subject)
+            findings_of_check += check(subject)
         except TableWriterError as failure:  # the others still run
             text = str(failure)
-            known = text in map(str, failures) or any(text in one.message for one in (*findings, *found))
-            found.append(note("not checked: see the error above") if known else _failed(failure))
+            is_known = text in map(str, failures) or any(
+                text in finding.message for finding in (*findings, *findings_of_check)
+            )
+            findings_of_check.append(note("not checked: see the error above") if is_known else _not_checked(failure))
             failures.append(failure)
-        findings += [replace(one, check=name) for one in found]
+        findings += [replace(finding, check=name) for finding in findings_of_check]
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
 
 
-def _failed(failure: TableWriterError) -> Finding:
+def _not_checked(failure: TableWriterError) -> Finding:
     to_do = next((text for kind, text in ADVICE.items() if isinstance(failure, kind)), "do what the message says")
     return error(f"cannot be checked: {failure}", f"{to_do}, then run doctor again")

@@ -1,4 +1,4 @@
-"""Checks of the store, by trying: each with objects and uploads of its own, which are gone afterwards."""
+"""Checks of store, bucket and metastore; those that try the store delete their objects and uploads afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedE
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
-ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
+ACTIONS: Final = {  # by request, the action of the policy, and whether it is one of the bucket
     "put an object": ("s3:PutObject", False),
     "get an object": ("s3:GetObject", False),
     "see that an object is not there": ("s3:ListBucket", True),  # without it S3 answers 403 instead of 404
@@ -35,7 +35,7 @@ ACTIONS: Final = {  # what was tried: the policy action, and whether it is the b
     "abort an upload": ("s3:AbortMultipartUpload", False),
 }
 
-AZURE_PERMISSIONS: Final = {  # what was tried: the letter of a SAS token; one role of Entra ID has all of them
+AZURE_PERMISSIONS: Final = {  # by request, the letter of a SAS token; one role of Entra ID allows all of them
     "put an object": "create and write (cw)",
     "get an object": "read (r)",
     "see that an object is not there": "list (l), without which Azure answers 403 instead of 404",
@@ -51,7 +51,7 @@ LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
 WANTED_DAYS: Final = 7
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
-HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; of the later ones Hive 3 lacks it
+HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; Hive 3 lacks it all the same
 LACKING: Final = (3,)
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
@@ -79,7 +79,7 @@ AZURE_RULES: Final = note(
 
 
 def conditional_put(subject: Subject) -> Iterable[Finding]:
-    """Let conditional puts race: one must win."""
+    """Let conditional puts race: exactly one must win."""
     store = subject.opened.store
     with _own_directory(subject) as directory:
         try:
@@ -96,33 +96,33 @@ def permissions(subject: Subject) -> Iterable[Finding]:
     findings: list[Finding] = []
     with _own_directory(subject) as directory:
 
-        def tried(what: str, request: Callable[[], Answer]) -> Answer | None:
+        def try_request(what: str, request: Callable[[], Answer]) -> Answer | None:
             try:
                 return request()
             except TableWriterError as failure:
-                left = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
-                findings.append(error(f"cannot {what}: {failure}{left}", _advice(subject, what)))
+                trace_note = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
+                findings.append(error(f"cannot {what}: {failure}{trace_note}", _advice(subject, what)))
                 return None
 
         key = f"{directory}object"
-        tried("put an object", lambda: store.put(key, b"probe"))
-        tried("get an object", lambda: store.get(key))
-        tried("see that an object is not there", lambda: store.get(f"{directory}missing"))
-        tried("list objects", lambda: list(store.list(directory)))
-        tried("delete an object", lambda: store.delete([key]))
-        upload_id = tried("create an upload", lambda: store.create_upload(key))
+        try_request("put an object", lambda: store.put(key, b"probe"))
+        try_request("get an object", lambda: store.get(key))
+        try_request("see that an object is not there", lambda: store.get(f"{directory}missing"))
+        try_request("list objects", lambda: list(store.list(directory)))
+        try_request("delete an object", lambda: store.delete([key]))
+        upload_id = try_request("create an upload", lambda: store.create_upload(key))
         if upload_id is not None:
-            tried("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
-        listed = tried("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
+            try_request("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
+        listed_ids = try_request("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
         if upload_id is not None:
-            if listed is not None and upload_id not in listed:
+            if listed_ids is not None and upload_id not in listed_ids:
                 findings.append(NO_UPLOADS_LISTED)
-            tried("abort an upload", lambda: store.abort_upload(key, upload_id))
+            try_request("abort an upload", lambda: store.abort_upload(key, upload_id))
     return findings or [ok(f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}")]
 
 
 def clock(subject: Subject) -> Iterable[Finding]:
-    """Compare the store's clock with this machine's. Ages never depend on it, but signatures and people do."""
+    """Compare the store's clock with this machine's. No age depends on it, but signatures do."""
     store = subject.opened.store
     with _own_directory(subject) as directory:
         store.put(f"{directory}clock", b"tick")
@@ -159,7 +159,7 @@ def _own_directory(subject: Subject) -> Iterator[str]:
     try:
         yield directory
     finally:
-        with contextlib.suppress(TableWriterError):  # what is forbidden here was found by the check itself
+        with contextlib.suppress(TableWriterError):  # the check itself has found what is forbidden here
             store.delete([found.key for found in store.list(directory)])
         with contextlib.suppress(TableWriterError):
             for upload in store.list_uploads(directory):
@@ -183,18 +183,18 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
 
 
 def lifecycle_findings(rules: Collection[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
-    """Judge the rules that meet a table's root, whose longest write took so long."""
-    found = [*_expiring(rules, root_key), *_aborting(rules, longest)]
+    """Judge the rules that meet a table's root, by the duration of its longest write."""
+    findings = [*_expiring(rules, root_key), *_aborting(rules, longest)]
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:
         days = min(rule.days or 0 for rule in covering)
-        return found or [ok(f"pending uploads are aborted after {counted(days, 'day')}; no rule expires objects")]
+        return findings or [ok(f"pending uploads are aborted after {counted(days, 'day')}; no rule expires objects")]
     rule = (
         f'{{"ID": "abort-uploads", "Status": "Enabled", "Filter": {{"Prefix": "{root_key}"}},'
         f' "AbortIncompleteMultipartUpload": {{"DaysAfterInitiation": {WANTED_DAYS}}}}}'
     )
     return [
-        *found,
+        *findings,
         warning(
             "no rule aborts pending uploads of the whole table: those of dead executors and drivers are paid for until"
             " a vacuum runs",
@@ -208,18 +208,20 @@ def _expiring(rules: Iterable[LifecycleRule], root_key: str) -> Iterator[Finding
         if rule.expiration_days is None and rule.expiration_date is None:
             continue
         days = rule.expiration_days
-        when = f"after {counted(days, 'day')}" if days else f"from {rule.expiration_date} on"
-        advice = f"remove the expiration of rule {_named(rule)}, or give it a prefix that does not meet {root_key!r}"
+        when_deleted = f"after {counted(days, 'day')}" if days else f"from {rule.expiration_date} on"
+        advice = (
+            f"remove the expiration of rule {_rule_name(rule)}, or give it a prefix that does not meet {root_key!r}"
+        )
         if rule.is_limited:
             yield warning(
-                f"rule {_named(rule)} deletes objects with certain tags or sizes {when}; files of this table may be"
-                " among them",
+                f"rule {_rule_name(rule)} deletes objects with certain tags or sizes {when_deleted}; files of this"
+                " table may be among them",
                 advice,
             )
         else:
             yield error(
-                f"rule {_named(rule)} deletes all objects {when}: live rows and the log as well, since a rule knows"
-                " nothing of partitions",
+                f"rule {_rule_name(rule)} deletes all objects {when_deleted}: live rows and the log as well, since a"
+                " rule knows nothing of partitions",
                 advice,
             )
 
@@ -229,8 +231,10 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
         if rule.days is None:
             continue
         age = timedelta(days=rule.days)
-        advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
-        says = f"rule {_named(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
+        advice = (
+            f"set DaysAfterInitiation of rule {_rule_name(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
+        )
+        says = f"rule {_rule_name(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
         took = f"and a write of this table took {longest.total_seconds() / 3600:.1f} h"
         if age < timedelta(days=1):
             yield error(f"{says}: that kills running writes", advice)
@@ -246,10 +250,11 @@ def longest_write(history: History) -> timedelta:
     for record in history.records:
         if record.entry.operation is Operation.WRITE:
             try:
-                planned = datetime.strptime(record.entry.write_id.partition("-")[0], WRITE_ID_TIME).replace(tzinfo=UTC)
+                time_text = record.entry.write_id.partition("-")[0]
+                planned_at = datetime.strptime(time_text, WRITE_ID_TIME).replace(tzinfo=UTC)
             except ValueError:  # an id that the caller gave
                 continue
-            longest = max(longest, record.entry.created_at - planned)
+            longest = max(longest, record.entry.created_at - planned_at)
     return longest
 
 
@@ -273,12 +278,12 @@ def versioning(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def _named(rule: LifecycleRule) -> str:
+def _rule_name(rule: LifecycleRule) -> str:
     return f"{rule.rule_id or '(without an ID)'!r} (prefix {rule.prefix!r})"
 
 
 def compare_and_set(subject: Subject) -> Iterable[Finding]:
-    """Say which metastore answers, and whether it protects unpartitioned tables."""
+    """Name the metastore and its version, and say whether it protects unpartitioned tables."""
     uri, version = subject.opened.metastore.uri, subject.version()
     partitioned = bool(subject.opened.table.partition_columns)
     if uri.startswith(GLUE_SCHEME):
@@ -329,9 +334,9 @@ def sight(subject: Subject) -> Iterable[Finding]:
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
-    """Remind of what several addresses must have in common."""
-    named = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
-    uris = tuple(named) if isinstance(named, tuple) else tuple(filter(None, re.split(r"[,\s]+", named)))
+    """Remind that several addresses must belong to one database."""
+    configured = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
+    uris = tuple(configured) if isinstance(configured, tuple) else tuple(filter(None, re.split(r"[,\s]+", configured)))
     if len(uris) > 1:
         yield note(
             f"{len(uris)} addresses are configured: {', '.join(uris)}. Only one of them was asked",
@@ -353,23 +358,23 @@ def switch_time(subject: Subject) -> Iterable[Finding]:
         return
     count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1
     version = re.match(r"\d+", subject.version())
-    known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
-    seconds = count * (known or SLOWEST_SECONDS_PER_PARTITION)
+    measured_seconds = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
+    seconds = count * (measured_seconds or SLOWEST_SECONDS_PER_PARTITION)
     call, publish = config.metastore_timeout_seconds, config.publish_timeout_seconds
     says = f"{counted(count, 'partition')}: one switch of all of them takes about {seconds:.1f} s"
     if 2 * seconds <= call:
         yield ok(f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
         return
-    wanted = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
+    wanted_seconds = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
     yield warning(
         f"{says}, which is close to or above the timeout of {call:g} s: after it the outcome is unknown",
-        f"set metastore_timeout_seconds={wanted} and publish_timeout_seconds={max(2 * wanted + 5, int(publish))}, or"
-        " write fewer partitions at a time",
+        f"set metastore_timeout_seconds={wanted_seconds} and"
+        f" publish_timeout_seconds={max(2 * wanted_seconds + 5, int(publish))}, or write fewer partitions at a time",
     )
 
 
 def characters(subject: Subject) -> Iterable[Finding]:
-    """Look for partitions whose values the metastore's database has lost, and try others if that is allowed."""
+    """Look for partitions whose values the metastore's database has lost, and try odd values if that is allowed."""
     opened = subject.opened
     try:
         subject.partitions()
@@ -385,7 +390,7 @@ def characters(subject: Subject) -> Iterable[Finding]:
         yield ok("all partitions have the values that they are listed by; other values are tried by --scratch-table")
         return
     with _own_directory(subject) as directory:
-        opened.store.put(f"{directory}object", b"probe")  # else the metastore would make the directory
+        opened.store.put(f"{directory}object", b"probe")  # without it the metastore would make the directory
         location = str(opened.layout.root.beside(directory))
         try:
             opened.metastore.try_values(opened.table, location, [ODD_VALUE])
@@ -394,8 +399,8 @@ def characters(subject: Subject) -> Iterable[Finding]:
             if CAUSE not in failure.message:
                 raise
             yield error(failure.message, STORE_UTF8)
-        for what, values in ALIKE.items():
+        for difference, values in ALIKE.items():
             try:
                 opened.metastore.try_values(opened.table, location, values)
             except (RefusedError, PartitionExistsError) as failure:
-                yield note(f"values that differ only in {what} are one to the metastore, and refused: {failure}")
+                yield note(f"values that differ only in {difference} are one to the metastore, and refused: {failure}")

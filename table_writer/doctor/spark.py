@@ -107,7 +107,7 @@ def _bound_bytes(subject: Subject) -> int:
 
 
 def _room(subject: Subject) -> tuple[str, int]:
-    """Return which setting gives Python workers their memory, and how many MiB."""
+    """Return the setting that gives Python workers their memory, and its MiB."""
     of_python = size_bytes(subject, PYTHON_LIMIT, default=None, unit=MIB)
     if of_python:
         return PYTHON_LIMIT, of_python // MIB
@@ -134,19 +134,19 @@ def part_size(subject: Subject) -> Iterable[Finding]:
 def buffer_size(subject: Subject) -> Iterable[Finding]:
     """Warn of a larger buffer between the JVM and Python: it was measured to be slower."""
     name = "spark.sql.execution.pandas.udf.buffer.size"
-    found = size_bytes(subject, name, default=DEFAULT_BUFFER_BYTES) or DEFAULT_BUFFER_BYTES
-    if found <= DEFAULT_BUFFER_BYTES:
+    buffer_bytes = size_bytes(subject, name, default=DEFAULT_BUFFER_BYTES) or DEFAULT_BUFFER_BYTES
+    if buffer_bytes <= DEFAULT_BUFFER_BYTES:
         yield ok("the buffer between the JVM and Python has Spark's default size or less")
     else:
         yield warning(
-            f"{name} is {found:,} bytes: 4 MB instead of 64 KB made writes slower", f"leave {name} unset (65536)"
+            f"{name} is {buffer_bytes:,} bytes: 4 MB instead of 64 KB made writes slower", f"leave {name} unset (65536)"
         )
 
 
 def unix_socket(subject: Subject) -> Iterable[Finding]:
-    """Recommend the faster way from the JVM to Python, where it was measured to be one."""
+    """Recommend the Unix socket between the JVM and Python, where it was measured to be faster."""
     name = "spark.python.unix.domain.socket.enabled"
-    spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty: not known
+    spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty if it is not known
     if flag(subject, name, default=False):
         yield ok(f"{name}=true")
     elif not spark or spark >= SOCKET_SINCE:
@@ -157,13 +157,13 @@ def unix_socket(subject: Subject) -> Iterable[Finding]:
 
 
 def socket_timeout(subject: Subject) -> Iterable[Finding]:
-    """Say which timeout counts, where people set the one that does not."""
+    """Name the timeout that counts, if another one is set that does not."""
     name = "hive.metastore.client.socket.timeout"
-    given = setting(subject, f"spark.hadoop.{name}")
+    given_timeout = setting(subject, f"spark.hadoop.{name}")
     call = subject.opened.config.metastore_timeout_seconds
-    if given:
+    if given_timeout:
         yield note(
-            f"{name}={given} is Spark's own; calls of this library take {call:g} s at the most",
+            f"{name}={given_timeout} is Spark's own; calls of this library take {call:g} s at the most",
             "to change that, set metastore_timeout_seconds in TableWriterConfig",
         )
     else:
@@ -181,37 +181,37 @@ def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:
 
     True is Hadoop's own default, and does harm only together with a committer of S3A's: then it warns.
     """
-    given = subject.spark_conf or {}
+    spark_conf = subject.spark_conf or {}
     bucket = subject.opened.layout.root.bucket
     names = (f"spark.hadoop.fs.s3a.bucket.{bucket}.{ABORT}", f"spark.hadoop.fs.s3a.{ABORT}")
-    said = any(given.get(name, "").strip().lower() == "true" for name in names)
+    is_set = any(spark_conf.get(name, "").strip().lower() == "true" for name in names)
     values = bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
     committers = values.text("committer.name").lower() in S3A_COMMITTERS
     advice = f"set {names[1]}=false in every job that writes to this bucket with S3A's committers"
-    why = (
+    harm = (
         "a job that S3A's committers commit aborts all pending uploads below its directory, those of this library among"
         " them: a write then fails in step 3"
     )
     if not values.flag(ABORT, default=True):
         yield ok("S3A's committers of this session leave the uploads of others alone")
-    elif said:
-        yield error(f"fs.s3a.{ABORT}=true: {why}", advice)
+    elif is_set:
+        yield error(f"fs.s3a.{ABORT}=true: {harm}", advice)
     elif committers:
-        yield warning(f"S3A's committers are on, and fs.s3a.{ABORT} is true by default: {why}", advice)
+        yield warning(f"S3A's committers are on, and fs.s3a.{ABORT} is true by default: {harm}", advice)
     else:
         yield ok("this session does not use S3A's committers")
 
 
 def committer(subject: Subject) -> Iterable[Finding]:
-    """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
+    """Say what it costs if Spark's own writer, which writes this table, has to rename its files."""
     table, root = subject.opened.table, subject.opened.layout.root
-    said = [setting(subject, name) for name in SAYING_JARS]
-    missing = "" if any(word in one for one in said for word in OF_THE_JAR) else CLOUD_JAR
-    why, advice = why_renamed(root, subject.hadoop, subject.opened.session.missing_jar or missing)
+    jar_settings = [setting(subject, name) for name in SAYING_JARS]
+    missing_jar = "" if any(word in text for text in jar_settings for word in OF_THE_JAR) else CLOUD_JAR
+    reason, advice = why_renamed(root, subject.hadoop, subject.opened.session.missing_jar or missing_jar)
     if is_arrows(table):
         yield ok("this library writes the table's files itself, and renames none")
-    elif why:
-        yield note(f"{table.name} is written by Spark's own writer, which renames its files: {why}", advice)
+    elif reason:
+        yield note(f"{table.name} is written by Spark's own writer, which renames its files: {reason}", advice)
     else:
         yield ok("Spark's own writer, which writes this table, has no renames to tell of")
 

@@ -1,4 +1,4 @@
-"""A store before its first write: all trials, one finding each, without a table and without a metastore."""
+"""Try a store before its first write, without a table and without a metastore: each trial is one finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table that the checks examine, with what has been read of it so far."""
+"""The table that the checks examine, with all that was read of it so far."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Read = TypeVar("Read")
 
 @dataclass
 class Subject:
-    """The table that is examined. What was read once is kept, a failure too: no check waits for it again."""
+    """The table that is examined. Results of reads are kept, failures too, so that no check waits again."""
 
     opened: OpenTable
     spark_conf: Mapping[str, str] | None = field(default=None, repr=False)  # holds credentials
     scratch_table: bool = False
-    _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _results: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -32,11 +32,11 @@ class Subject:
 
     @property
     def hadoop(self) -> Mapping[str, str]:
-        """Hadoop's settings, those of the Spark settings on top."""
+        """Return Hadoop's settings, overridden by those of the Spark settings."""
         prefix = "spark.hadoop."
         of_spark = self.spark_conf or {}
-        given = {key.removeprefix(prefix): value for key, value in of_spark.items() if key.startswith(prefix)}
-        return {**self.opened.session.hadoop, **given}
+        settings = {key.removeprefix(prefix): value for key, value in of_spark.items() if key.startswith(prefix)}
+        return {**self.opened.session.hadoop, **settings}
 
     def version(self) -> str:
         """Return the metastore's version, empty if it does not say."""
@@ -51,27 +51,27 @@ class Subject:
         return self._once("partitions", lambda: self.opened.metastore.get_all_partitions(self.opened.table))
 
     def forget(self) -> None:
-        """Forget the log and the partitions: somebody may have published between the two."""
+        """Forget log and partitions: somebody may have published between the two reads."""
         for name in ("history", "partitions"):
-            self._kept.pop(name, None)
+            self._results.pop(name, None)
 
     def names(self, values: list[PartitionValues]) -> str:
         """Spell partitions as Hive does, the first ones of many."""
         columns = [column.name for column in self.opened.table.partition_columns]
-        shown = ", ".join(partition_name(columns, one) for one in values[:SHOWN_NAMES])
+        names = ", ".join(partition_name(columns, partition_values) for partition_values in values[:SHOWN_NAMES])
         hidden = len(values) - SHOWN_NAMES
-        return f"{shown} and {hidden:,} more" if hidden > 0 else shown
+        return f"{names} and {hidden:,} more" if hidden > 0 else names
 
     def _once(self, name: str, read: Callable[[], Read]) -> Read:
-        if name not in self._kept:
+        if name not in self._results:
             try:
-                self._kept[name] = read()
+                self._results[name] = read()
             except TableWriterError as failure:
-                self._kept[name] = failure
-        kept = self._kept[name]
-        if isinstance(kept, TableWriterError):
-            raise kept
-        return kept  # type: ignore[no-any-return]  # of several types, by name
+                self._results[name] = failure
+        result = self._results[name]
+        if isinstance(result, TableWriterError):
+            raise result
+        return result  # type: ignore[no-any-return]  # of several types, by name
 
 
 def ok(message: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Checks of a table's log, owner, partitions and files, and of what waits for a vacuum."""
+"""Checks of a table's log, owner, partitions and files, and of the data that waits for a vacuum."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
-LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
-MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
+LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
+MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
 LISTED_PARTITIONS: Final = 1_000
 
 
@@ -36,18 +36,18 @@ def owner(subject: Subject) -> Iterable[Finding]:
         yield note(f"{subject.name} was never written by this library")
         return
     try:
-        found = Owner.from_json(stored.body, opened.layout.owner_key)
+        owner_found = Owner.from_json(stored.body, opened.layout.owner_key)
     except InvalidInputError as damaged:
         yield error(damaged.message, f"table-writer adopt {subject.name}")
         return
-    expected = Owner.of(opened.table, opened.metastore.uri)
-    if found.identity == expected.identity:
+    own_owner = Owner.of(opened.table, opened.metastore.uri)
+    if owner_found.identity == own_owner.identity:
         yield ok(f"the files below {opened.layout.root} are this table's")
         return
     yield error(
-        f"the files below {opened.layout.root} belong to {found.database}.{found.name}, created at"
-        f" {found.created_at_seconds} (seen at {found.metastore}), not to {subject.name}, created at"
-        f" {expected.created_at_seconds}: every write is refused",
+        f"the files below {opened.layout.root} belong to {owner_found.database}.{owner_found.name}, created at"
+        f" {owner_found.created_at_seconds} (seen at {owner_found.metastore}), not to {subject.name}, created at"
+        f" {own_owner.created_at_seconds}: every write is refused",
         f"if it is the same data: table-writer adopt {subject.name}. If not, move one of the two tables",
     )
 
@@ -63,53 +63,55 @@ def location(subject: Subject) -> Iterable[Finding]:
 
 
 def readers(subject: Subject) -> Iterable[Finding]:
-    """Look for what makes readers take other files for the table's rows than those that the metastore points at."""
+    """Look for settings by which readers take other files for rows than those at the metastore's locations."""
     opened, table = subject.opened, subject.opened.table
     reason = why_not_written(table)
-    found = [error(f"{subject.name} {reason}", "every write is refused until then")] if reason else []
-    found += [
-        error(f"some readers do not see what is written: {marked}", "do as it says; then run doctor again")
-        for marked in why_marked(opened.store, opened.layout.root)
+    findings = [error(f"{subject.name} {reason}", "every write is refused until then")] if reason else []
+    findings += [
+        error(f"some readers do not see what is written: {reason_marked}", "do as it says; then run doctor again")
+        for reason_marked in why_marked(opened.store, opened.layout.root)
     ]
     if not reason and parameter(table, "projection.enabled") == "true":
-        found.append(
+        findings.append(
             warning(
                 "Athena, and Trino where it is set so, compute where partitions are (projection.enabled): they see no"
                 " row of this library's",
                 "let nobody read the table by partition projection, or set projection.enabled=false",
             )
         )
-    places = {values: Location.parse_any(one.location) for values, one in subject.partitions().items()}
-    others = [
+    places = {values: Location.parse_any(partition.location) for values, partition in subject.partitions().items()}
+    other_places = [
         (values, place)
         for values, place in sorted(places.items())
         if place is not None and place.bucket == opened.layout.root.bucket and not opened.layout.own.contains(place)
     ][:LISTED_PARTITIONS]
-    names = many(lambda one: opened.store.list_directories(one[1].key), others) if table.partition_columns else []
-    sinks = [values for (values, _), directories in zip(others, names, strict=False) if SINK in directories]
+    names = (
+        many(lambda other: opened.store.list_directories(other[1].key), other_places) if table.partition_columns else []
+    )
+    sinks = [values for (values, _), directories in zip(other_places, names, strict=False) if SINK in directories]
     if sinks:
-        found.append(
+        findings.append(
             warning(
                 f"a stream of Spark has written {subject.names(sinks)}, with its own list of files ({SINK}): who reads"
                 " that directory by its path sees what the list says, readers of the table all of its files",
                 "overwrite these partitions with what they are to hold; let the stream write by for_each_batch",
             )
         )
-    yield from found or [ok("all readers look where the metastore points")]
+    yield from findings or [ok("all readers look where the metastore points")]
 
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
-    dead = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
-    running = len(history.in_doubt) - len(dead)
-    for record in dead:
+    dead_records = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
+    running_count = len(history.in_doubt) - len(dead_records)
+    for record in dead_records:
         yield warning(
             f"version {record.entry.version} ({record.entry.mode}, write_id {record.entry.write_id}) has been in doubt"
             f" for {record.age_seconds / 3600:.1f} h, and its claim is over",
             f"table-writer recover {subject.name}",
         )
-    if running:
-        yield note(f"entries that are being published right now: {running}")
+    if running_count:
+        yield note(f"entries that are being published right now: {running_count}")
     count = len(history.records)
     if count > MANY_ENTRIES:
         yield warning(
@@ -121,22 +123,23 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
 
 
 def checkpoint(subject: Subject) -> Iterable[Finding]:
-    """Compare the checkpoint with the log: one that is far behind costs time; one that is ahead is not used."""
+    """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
-    planned = opened.log.read_state()
-    # after the checkpoint, which may have been renewed since the log was read
-    listed = opened.log.read_state(listed_after=0)
+    planned_state = opened.log.read_state()
+    # read after the checkpoint, which may have been renewed since
+    listed_state = opened.log.read_state(listed_after=0)
     if (
-        planned.checkpoint - planned.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
-        or len(planned.in_doubt) > CHECKPOINT_EVERY_VERSIONS
+        planned_state.checkpoint - planned_state.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
+        or len(planned_state.in_doubt) > CHECKPOINT_EVERY_VERSIONS
     ):
         yield warning(
-            f"every plan lists {counted(len(planned.versions), 'entry')}, since {opened.layout.checkpoint_key} is old",
+            f"every plan lists {counted(len(planned_state.versions), 'entry')}, since {opened.layout.checkpoint_key}"
+            " is old",
             f"allow s3:PutObject on it; the next write makes it anew. Entries in doubt hold it back: table-writer"
             f" recover {subject.name}",
         )
     else:
-        yield ok(f"a plan lists {len(planned.versions):,} of {counted(len(listed.versions), 'entry')}")
+        yield ok(f"a plan lists {len(planned_state.versions):,} of {counted(len(listed_state.versions), 'entry')}")
 
 
 def properties(subject: Subject) -> Iterable[Finding]:
@@ -152,10 +155,10 @@ def properties(subject: Subject) -> Iterable[Finding]:
 
 def retention(subject: Subject) -> Iterable[Finding]:
     opened = subject.opened
-    usual = opened.config.retention
+    configured = opened.config.retention
     hours = opened.retention.total_seconds() / 3600
     by_table = opened.hours_property(RETENTION_PROPERTY) is not None
-    of_config = f"{usual.total_seconds() / 3600:g} h"
+    of_config = f"{configured.total_seconds() / 3600:g} h"
     source = (
         f"by the table property; the config says {of_config}" if by_table else "by the config: the table says nothing"
     )
@@ -173,21 +176,22 @@ def retention(subject: Subject) -> Iterable[Finding]:
 def waiting(subject: Subject) -> Iterable[Finding]:
     opened, history = subject.opened, subject.history()
     of_table = opened.hours_property(RETENTION_PROPERTY)
-    asked = None if of_table is None else of_table.total_seconds()
-    usual = opened.retention.total_seconds()
-    used = in_use(history, subject.partitions().values())
-    ages = Ages(replaced_seconds=asked, usual_seconds=usual, dead_write_seconds=usual)
-    ready = due(history, used, ages).locations
-    longest = max((usual, *(one.retention_seconds or 0 for one in ready)))
-    late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
-    everything = size(sum(one.bytes for one in history.left.values()))
+    table_seconds = None if of_table is None else of_table.total_seconds()
+    usual_seconds = opened.retention.total_seconds()
+    places_in_use = in_use(history, subject.partitions().values())
+    ages = Ages(replaced_seconds=table_seconds, usual_seconds=usual_seconds, dead_write_seconds=usual_seconds)
+    due_locations = due(history, places_in_use, ages).locations
+    longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due_locations)))
+    late_ages = replace(ages, replaced_seconds=longest_seconds + LATE_SECONDS)
+    late_locations = due(history, places_in_use, late_ages).locations
+    bytes_waiting = size(sum(location.bytes for location in history.left.values()))
     says = (
-        f"waiting: {counted(len(history.left), 'location')} with at least {everything}, {len(ready):,} of them with"
-        f" {size(sum(one.bytes for one in ready))} to be deleted now"
+        f"waiting: {counted(len(history.left), 'location')} with at least {bytes_waiting}, {len(due_locations):,} of"
+        f" them with {size(sum(location.bytes for location in due_locations))} to be deleted now"
     )
-    if late:
+    if late_locations:
         yield warning(
-            f"{says}, {len(late):,} of them for more than two days: no vacuum runs, or it fails",
+            f"{says}, {len(late_locations):,} of them for more than two days: no vacuum runs, or it fails",
             f"schedule this daily: table-writer vacuum {subject.name}",
         )
     else:
@@ -199,39 +203,46 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
     traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()  # after the traces, as a vacuum does
     seconds = opened.retention.total_seconds()
-    used = in_use(history, subject.partitions().values())
-    dead = traces.dead_writes(opened.store, history, used, seconds)
+    places_in_use = in_use(history, subject.partitions().values())
+    writes = traces.dead_writes(opened.store, history, places_in_use, seconds)
     leftover = traces.leftover_uploads(history, seconds)
-    stale = traces.stale_registrations(history, seconds)
-    foreign = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
+    stale_keys = traces.stale_registrations(history, seconds)
+    foreign_count = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
     uploads = sum(map(len, traces.uploads.values()))
-    gone = {key for write in dead for key in write.registered} | set(stale)
-    left = [one for one in traces.registered.values() if one.key not in gone]
-    staged = sum(one.is_staged for one in left)
-    if dead or leftover or stale:
-        stored = size(sum(found.size_bytes for write in dead for found in write.objects))
-        aborted = sum(len(write.uploads) for write in dead) + len(leftover)
+    registered_keys = {key for write in writes for key in write.registered} | set(stale_keys)
+    live_registrations = [
+        registration for registration in traces.registered.values() if registration.key not in registered_keys
+    ]
+    staged_count = sum(registration.is_staged for registration in live_registrations)
+    if writes or leftover or stale_keys:
+        stored = size(sum(found.size_bytes for write in writes for found in write.objects))
+        aborted = sum(len(write.uploads) for write in writes) + len(leftover)
         yield warning(
-            f"left by {counted(len(dead), 'dead write')}: files with {stored}; of no use any more:"
-            f" {counted(aborted, 'pending upload')} and {counted(len(stale), 'registration')}",
+            f"left by {counted(len(writes), 'dead write')}: files with {stored}; of no use any more:"
+            f" {counted(aborted, 'pending upload')} and {counted(len(stale_keys), 'registration')}",
             f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
-        running = len(left) - staged
-        yield ok(f"none; {counted(running, 'write')} running, {staged:,} staged, {counted(uploads, 'upload')} pending")
-    if foreign:
+        running_count = len(live_registrations) - staged_count
+        yield ok(
+            f"none; {counted(running_count, 'write')} running, {staged_count:,} staged, {counted(uploads, 'upload')}"
+            " pending"
+        )
+    if foreign_count:
         yield note(
-            f"this library leaves {counted(foreign, 'pending upload')} of other tools below {opened.layout.root}",
+            f"this library leaves {counted(foreign_count, 'pending upload')} of other tools below {opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
 
 def placement(subject: Subject) -> Iterable[Finding]:
-    by_placement = _placed(subject)
+    by_placement = _values_by_placement(subject)
     if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
         subject.forget()  # somebody may have published while log and partitions were read
-        by_placement = _placed(subject)
-    behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
+        by_placement = _values_by_placement(subject)
+    behind, moved, missing = (
+        by_placement[placement] for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
+    )
     if behind:
         yield error(
             f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
@@ -249,36 +260,37 @@ def placement(subject: Subject) -> Iterable[Finding]:
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
-        others = len(subject.partitions().keys() - subject.history().current.keys())
-        placed = len(by_placement[Placement.IN_PLACE])
+        unwritten_count = len(subject.partitions().keys() - subject.history().current.keys())
+        placed_count = len(by_placement[Placement.IN_PLACE])
         yield ok(
-            f"where the log has put them: {counted(placed, 'partition')}; never written by this library: {others:,}"
+            f"where the log has put them: {counted(placed_count, 'partition')}; never written by this library:"
+            f" {unwritten_count:,}"
         )
 
 
-def forgotten(subject: Subject) -> Iterable[Finding]:
-    """Look for partitions that lie in this library's directory and that the log knows nothing of."""
-    layout, now = subject.opened.layout, subject.partitions()
-    claimed = subject.opened.log.read_history().claimed_ids  # read after the partitions: claims come first
-    ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in now.items()}
-    unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
-    if unknown:
+def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
+    """Look for partitions in this library's directory that the log does not know."""
+    layout, partitions = subject.opened.layout, subject.partitions()
+    claimed_ids = subject.opened.log.read_history().claimed_ids  # read after the partitions: claims come first
+    ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in partitions.items()}
+    unknown_values = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed_ids)
+    if unknown_values:
         yield error(
-            f"readers look at {counted(len(unknown), 'partition')} below {layout.own} that the log knows nothing of,"
-            f" as if its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead"
-            " write's",
+            f"readers look at {counted(len(unknown_values), 'partition')} below {layout.own} that the log knows"
+            f" nothing of, as if its files were deleted by hand: {subject.names(unknown_values)}. A vacuum may take"
+            " them for a dead write's",
             f"do not vacuum {subject.name}; put the log back, or overwrite these partitions with what they hold now",
         )
     else:
         yield ok("the log knows all partitions below this library's directory")
 
 
-def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
-    history, now = subject.history(), subject.partitions()
+def _values_by_placement(subject: Subject) -> dict[Placement, list[PartitionValues]]:
+    history, partitions = subject.history(), subject.partitions()
     doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
-    by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
+    by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
     for values in sorted(history.current.keys() - doubtful):
-        location = now[values].location if values in now else None
+        location = partitions[values].location if values in partitions else None
         by_placement[history.placement(values, location)].append(values)
     return by_placement
 
@@ -286,48 +298,53 @@ def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
     history = subject.history()
-    ours = []
-    for values in _placed(subject)[Placement.IN_PLACE]:
+    own_values = []
+    for values in _values_by_placement(subject)[Placement.IN_PLACE]:
         location = history.current[values].partition.new_location
         if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
-            ours.append(values)
-    newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    trouble = many(lambda values: _trouble(subject, history, values), newest)
-    mixed, lost = (
-        sorted(values for values, found in zip(newest, trouble, strict=True) if found == one)
-        for one in ("mixed", "lost")
+            own_values.append(values)
+    newest_first = sorted(own_values, key=lambda values: history.current[values].version, reverse=True)
+    newest_values = newest_first[:LISTED_PARTITIONS]
+    troubles = many(lambda values: _trouble(subject, history, values), newest_values)
+    mixed_values, lost_values = (
+        sorted(values for values, found in zip(newest_values, troubles, strict=True) if found == kind)
+        for kind in ("mixed", "lost")
     )
-    if mixed:
+    if mixed_values:
         yield warning(
-            f"another tool has written into {counted(len(mixed), 'partition')} of this library: {subject.names(mixed)}."
-            " The next overwrite replaces its rows, and a rollback to this state is refused",
+            f"another tool has written into {counted(len(mixed_values), 'partition')} of this library:"
+            f" {subject.names(mixed_values)}. The next overwrite replaces its rows, and a rollback to this state is"
+            " refused",
             "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
             f" these rows safe, overwrite the partitions with what they hold now. {subject.name} stays readable",
         )
-    if lost:
+    if lost_values:
         yield error(
-            f"files that readers need are gone from {counted(len(lost), 'partition')}: {subject.names(lost)}",
+            f"files that readers need are gone from {counted(len(lost_values), 'partition')}:"
+            f" {subject.names(lost_values)}",
             f"table-writer history {subject.name}, then table-writer rollback {subject.name} --version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
-    if len(newest) < len(ours):
-        yield note(f"only the {len(newest):,} newest of {counted(len(ours), 'partition')} were listed")
-    elif not (mixed or lost):
-        yield ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")
+    if len(newest_values) < len(own_values):
+        yield note(f"only the {len(newest_values):,} newest of {counted(len(own_values), 'partition')} were listed")
+    elif not (mixed_values or lost_values):
+        yield ok(f"exactly the files that were published: {counted(len(newest_values), 'partition')}")
 
 
 def small_files(subject: Subject) -> Iterable[Finding]:
-    """Name partitions of many small files, by the metastore's figures: nothing is listed for it."""
+    """Name the partitions with many small files, by the metastore's figures, without a listing."""
     figures = {
-        values: [one.parameters.get(name, "") for name in ("numFiles", "totalSize")]
-        for values, one in sorted(subject.partitions().items())
+        values: [partition.parameters.get(name, "") for name in ("numFiles", "totalSize")]
+        for values, partition in sorted(subject.partitions().items())
     }
-    known = {values: map(int, texts) for values, texts in figures.items() if all(map(str.isdecimal, texts))}
-    small = [values for values, (count, size_bytes) in known.items() if are_small_files(count, size_bytes)]
-    if small:
+    counts_and_sizes = {values: map(int, texts) for values, texts in figures.items() if all(map(str.isdecimal, texts))}
+    small_values = [
+        values for values, (count, size_bytes) in counts_and_sizes.items() if are_small_files(count, size_bytes)
+    ]
+    if small_values:
         yield note(
-            f"many small files, which cost a reader one request each, in {counted(len(small), 'partition')}:"
-            f" {subject.names(small)}",
+            f"many small files, which cost a reader one request each, in {counted(len(small_values), 'partition')}:"
+            f" {subject.names(small_values)}",
             f'TableWriter(spark).compact("{subject.name}") writes their rows into fewer',
         )
     else:
@@ -337,30 +354,30 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     location = Location.parse(str(history.current[values].partition.new_location))
-    found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
-    known = None if history.layout.is_placeholder(location) else history.described(values, location)
-    expected = (known.files, known.bytes) if known else None
-    if (len(found), sum(one.size_bytes for one in found)) == expected:
-        return ""  # also of copies, which keep their names
-    named = [one for one in found if is_named_by_us(one.key, location, history.layout)]
-    if len(named) < len(found):
+    objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
+    described = None if history.layout.is_placeholder(location) else history.described(values, location)
+    expected_sums = (described.files, described.bytes) if described else None
+    if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
+        return ""  # that holds for copies too, which keep their names
+    own_objects = [file for file in objects if is_named_by_us(file.key, location, history.layout)]
+    if len(own_objects) < len(objects):
         return "mixed"
-    if expected is None:
-        return "mixed" if named else ""
-    if len(named) < expected[0]:
+    if expected_sums is None:
+        return "mixed" if own_objects else ""
+    if len(own_objects) < expected_sums[0]:
         return "lost"
     return "mixed"  # more files than were published, or other bytes
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
     state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
-    found = [
+    findings = [
         *_of_identity(subject, state),
         *_of_checkpoint(subject, state),
         *_of_entries(subject, state),
         *_of_registrations(subject),
     ]
-    yield from found or [ok("nothing is lost, and all of it can be read")]
+    yield from findings or [ok("nothing is lost, and all of it can be read")]
 
 
 def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
@@ -389,11 +406,11 @@ def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
     key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
-        said = {"version": 0} if stored is None else small_json(stored.body)
-        known = int(said["version"]) >= 0 and said.get("log_id", "") in {"", *state.ids}
+        fields = {"version": 0} if stored is None else small_json(stored.body)
+        is_readable = int(fields["version"]) >= 0 and fields.get("log_id", "") in {"", *state.ids}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        known = False
-    if not known:
+        is_readable = False
+    if not is_readable:
         yield warning(f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}")
 
 
@@ -401,8 +418,8 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
     log = subject.opened.log
     recover = f"table-writer recover {subject.name}"
     if state.lost:
-        back = f"bring them back from older versions of the objects; or {recover} --accept-loss"
-        yield error(log.lost_message(state.lost), back)
+        advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
+        yield error(log.lost_message(state.lost), advice)
 
     def read(version: int) -> SlotRecord | InvalidInputError | None:
         try:
@@ -411,9 +428,9 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
             return unreadable
 
     answers = many(read, sorted(state.versions))
-    for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
+    for unreadable in (answer for answer in answers if isinstance(answer, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
-    history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])
+    history = History(subject.opened.layout, [answer for answer in answers if isinstance(answer, SlotRecord)])
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
     for record in history.publishes_in_doubt:
@@ -424,9 +441,9 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
                 f"{key} is lost; newer entries tell how that version ended",
                 f"delete {fold}, which knows it, then {recover}" if is_folded else recover,
             )
-    newest = min(recent.newest, history.newest)  # others may write meanwhile
-    is_compared = recent.fold is not None and recent.fold.version <= newest
-    if is_compared and not agree(recent.up_to(newest), history.up_to(newest)):
+    newest_version = min(recent.newest, history.newest)  # other writers may publish meanwhile
+    is_compared = recent.fold is not None and recent.fold.version <= newest_version
+    if is_compared and not agree(recent.up_to(newest_version), history.up_to(newest_version)):
         yield error(
             f"{fold} does not say what the entries say: recover and vacuum go by it",
             f"delete it, then run {recover}; the next vacuum makes it again. Please report it",
@@ -435,14 +452,14 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
 
 def _of_registrations(subject: Subject) -> Iterable[Finding]:
     layout = subject.opened.layout
-    for write_id, found in sorted(read_registrations(subject.opened.store, layout).items()):
-        if found.is_staged:
+    for write_id, registration in sorted(read_registrations(subject.opened.store, layout).items()):
+        if registration.is_staged:
             try:
-                found.record(layout)
+                registration.record(layout)
             except InvalidInputError as unreadable:
                 yield error(unreadable.message, f"table-writer discard {subject.name} {write_id}")
-        elif not found.writer:
+        elif not registration.writer:
             yield warning(
-                f"{found.key} cannot be read: only its age tells whether the write is alive",
+                f"{registration.key} cannot be read: only its age tells whether the write is alive",
                 "nothing: its writer, if it is alive, puts it again; if not, a vacuum deletes it",
             )

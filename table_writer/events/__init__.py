@@ -1,8 +1,8 @@
-"""Events: what listeners are told of a call that is over.
+"""Events: listeners are told of each call once it is over.
 
 =================  ====================================================================================
 ``event``          the event, a plain frozen object
-``listeners``      who is told, the one place that tells, and the listener that logs JSON
+``listeners``      the protocol of listeners, how they are told, and the listener that logs JSON
 ``openlineage``    the listener that sends lineage, an extra: ``pip install 'table-writer[openlineage]'``
 ``opentelemetry``  the listener that makes traces and metrics, an extra: ``table-writer[opentelemetry]``
 =================  ====================================================================================

@@ -1,4 +1,4 @@
-"""What listeners are told of a call that is over: plain, frozen, without rows of the data and without secrets."""
+"""The event of a call that is over: plain and frozen, without rows of the data and without secrets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StepTime:
 
     @property
     def ended_at(self) -> datetime:
-        """In UTC."""
+        """Return the time of the end, in UTC."""
         return self.started_at + timedelta(seconds=self.seconds)
 
 
@@ -89,7 +89,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventError:
-    """Why a call has failed.
+    """The error with which a call has failed.
 
     Parameters
     ----------
@@ -210,23 +210,23 @@ class TableEvent:
 
     @property
     def rows(self) -> int | None:
-        """Of all partitions; ``None`` if other tools wrote some of them."""
-        known = [one.rows for one in self.partitions if one.rows is not None]
+        """Return the rows of all partitions; ``None`` if other tools wrote some of them."""
+        known = [partition.rows for partition in self.partitions if partition.rows is not None]
         return sum(known) if len(known) == len(self.partitions) else None
 
     @property
     def files(self) -> int:
-        """Of all partitions."""
-        return sum(one.files for one in self.partitions)
+        """Return the number of files of all partitions."""
+        return sum(partition.files for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
-        """Of all partitions."""
-        return sum(one.bytes for one in self.partitions)
+        """Return the bytes of all partitions."""
+        return sum(partition.bytes for partition in self.partitions)
 
     @property
     def seconds(self) -> float:
-        """From the call to its end; of a recovery since the entry was made."""
+        """Return the seconds from the call to its end; for a recovery those since the entry was made."""
         return (self.ended_at - self.started_at).total_seconds()
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who is told of events, and the one place that tells them."""
+"""Listeners of events: their protocol, their import by name, and the functions that tell them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ logger = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 10.0  # the caller waits for listeners: one that takes so long is named in the log
 
 
-MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: there is nothing to tell
+MakeEvent = Callable[[], TableEvent | None]  # called once the call is over; None: there is nothing to tell
 
 
 class EventListener(Protocol):
-    """Told of each call on a table once it is over: in the process and the thread that made it, after readers switched.
+    """A function that is told of each call on a table once it is over, in the process and thread of the call.
 
-    The call returns when all listeners have returned. Calls in several threads tell it at the same time. An
-    ``Exception`` of it is logged and changes nothing. What is none, such as ``KeyboardInterrupt`` and ``SystemExit``,
-    ends a process or a scheduler's task, and may come from a signal while a listener is at work: the call raises it,
-    with a note that says what had become of the call. A listener is not told of what it does itself.
+    Readers have switched by then. The call returns when all listeners have returned. Calls in several threads tell the
+    listener at the same time. An ``Exception`` of a listener is logged and changes nothing. Other exceptions, such as
+    ``KeyboardInterrupt`` and ``SystemExit``, end a process or a scheduler's task, and may come from a signal while a
+    listener is at work: the call raises them, with a note that says how the call had ended. A listener is not told of
+    its own calls.
     """
 
     def __call__(self, event: TableEvent, /) -> None:
-        """Do something with it."""
+        """Take an event."""
 
 
 def require_listeners(listeners: Sequence[object]) -> None:
-    """Refuse what could never be told; ``InvalidInputError`` says what to write instead."""
-    for position, one in enumerate(listeners):
-        where, kind = f"listeners[{position}]", type(one).__name__
-        if isinstance(one, type):
-            raise InvalidInputError(f"{where} is the class {one.__name__}: make one of it, {one.__name__}()")
-        if iscoroutinefunction(one) or iscoroutinefunction(getattr(one, "__call__", None)):  # noqa: B004 - not whether
+    """Refuse objects that cannot be called; ``InvalidInputError`` says what to write instead."""
+    for position, listener in enumerate(listeners):
+        where, kind = f"listeners[{position}]", type(listener).__name__
+        if isinstance(listener, type):
+            raise InvalidInputError(f"{where} is the class {listener.__name__}: make one of it, {listener.__name__}()")
+        if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004 - not whether
             raise InvalidInputError(f"{where} is a coroutine function, which nobody would await: {kind}")
 
 
@@ -51,42 +52,42 @@ def listeners_named(names: str, *, where: str) -> tuple[EventListener, ...]:
 
     ``InvalidInputError`` says which cannot be had; ``where`` names the setting.
     """
-    return tuple(_named(name.strip(), where) for name in names.split(",") if name.strip())
+    return tuple(_import_listener(name.strip(), where) for name in names.split(",") if name.strip())
 
 
-def _named(name: str, where: str) -> EventListener:
+def _import_listener(name: str, where: str) -> EventListener:
     module, colon, path = name.partition(":")
     if not (module and colon and path):
         raise InvalidInputError(f"{where} names {name!r}: expected module:object, several separated by commas")
     try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        made: EventListener = found() if isinstance(found, type) else found
+        target: Any = import_module(module)
+        for name_part in path.split("."):
+            target = getattr(target, name_part)
+        listener: EventListener = target() if isinstance(target, type) else target
     except TableWriterError:
         raise
-    except Exception as error:  # a module raises what it likes
+    except Exception as error:  # a module may raise anything
         raise InvalidInputError(
             f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}"
         ) from error
-    if not callable(made):
-        raise InvalidInputError(f"{where} names {name}, which is no function: {type(made).__name__}")
-    return made
+    if not callable(listener):
+        raise InvalidInputError(f"{where} names {name}, which is no function: {type(listener).__name__}")
+    return listener
 
 
 _at_work: Final[ContextVar[tuple[EventListener, ...]]] = ContextVar("table_writer_listeners_at_work", default=())
-_resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
+_resolutions: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
 
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
-    """Tell every listener, each with an event of its own. Only what ends the process ends it, such as Ctrl-C."""
-    for one in listeners:
-        _tell(one, event)
+    """Tell every listener, each with a copy of the event. Only what ends the process stops it, such as Ctrl-C."""
+    for listener in listeners:
+        _tell(listener, event)
 
 
 def _tell(listener: EventListener, event: TableEvent) -> None:
     at_work = _at_work.get()
-    token, begun = _at_work.set((*at_work, listener)), time.monotonic()
+    token, started_at = _at_work.set((*at_work, listener)), time.monotonic()
     try:
         if listener not in at_work:
             listener(replace(event))
@@ -97,15 +98,15 @@ def _tell(listener: EventListener, event: TableEvent) -> None:
         raise
     finally:
         _at_work.reset(token)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     if seconds > SLOW_SECONDS:
         logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(listener), seconds)
 
 
 def _name(listener: EventListener) -> str:
     """Name a listener without what it holds, which may be a key, and without asking it, which may fail."""
-    named: Any = listener if isroutine(listener) else type(listener)
-    return f"{named.__module__ or 'builtins'}.{named.__qualname__}"
+    kind: Any = listener if isroutine(listener) else type(listener)
+    return f"{kind.__module__ or 'builtins'}.{kind.__qualname__}"
 
 
 def in_short(event: TableEvent) -> str:
@@ -114,26 +115,26 @@ def in_short(event: TableEvent) -> str:
     return f"{event.operation} of {event.table}: {event.outcome}{version}"
 
 
-def resolved(make: MakeEvent) -> None:
-    """Note that an entry in doubt was resolved: its event is made and told when the call of this thread is over."""
-    noted = _resolved.get()
-    if noted is not None:
-        noted.append(make)
+def note_resolution(make: MakeEvent) -> None:
+    """Note that an entry in doubt was resolved; listeners are told when the call of this thread is over."""
+    resolutions = _resolutions.get()
+    if resolutions is not None:
+        resolutions.append(make)
 
 
 @contextmanager
-def noting_resolved() -> Iterator[list[MakeEvent]]:
-    """Collect within the block what makes the events of entries that were resolved on the way."""
-    noted: list[MakeEvent] = []
-    token = _resolved.set(noted)
+def collect_resolutions() -> Iterator[list[MakeEvent]]:
+    """Collect the resolutions that are noted within the block, as functions that make their events."""
+    resolutions: list[MakeEvent] = []
+    token = _resolutions.set(resolutions)
     try:
-        yield noted
+        yield resolutions
     finally:
-        _resolved.reset(token)
+        _resolutions.reset(token)
 
 
 class JsonListener:
-    """Logs each event as one JSON object in one line.
+    """A listener that logs each event as one JSON object in one line.
 
     It logs, and writes no file of its own, so that handlers, rotation and shipping are those that you have: with the
     format ``%(message)s`` a line is an object. Levels are ``ERROR`` for what failed, ``WARNING`` where the outcome is

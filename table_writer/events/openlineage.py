@@ -1,4 +1,4 @@
-"""The listener that sends lineage: each event as run events of OpenLineage, by its own client.
+"""The listener that sends lineage: it turns each event into run events, for OpenLineage's own client.
 
 Needs ``pip install 'table-writer[openlineage]'``.
 """
@@ -48,7 +48,7 @@ ROOT_VARIABLE: Final = "OPENLINEAGE_ROOT_PARENT_ID"
 NAMESPACE_VARIABLE: Final = "OPENLINEAGE_NAMESPACE"
 CLOSE_SECONDS: Final = 5.0  # how long the end of the process waits for a transport that sends in the background
 CHECK_NAME: Final = re.compile(r"(?P<kind>\w+)\((?P<column>[^,()]+)")
-STATES: Final = {  # of a run, by what has become of the call
+STATES: Final = {  # of a run, by the outcome of the call
     "published": RunState.COMPLETE,
     "nothing": RunState.COMPLETE,
     "repeated": RunState.COMPLETE,
@@ -59,7 +59,7 @@ STATES: Final = {  # of a run, by what has become of the call
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
 KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | {"gs", "wasb", "wasbs"}  # as those of S3
-OF_STAGED: Final = ("publish", "discard")  # as modes: nothing of this name is staged
+OF_STAGED: Final = ("publish", "discard")  # as modes, for a write_id that is not staged
 OVERWRITES: Final = frozenset({"overwrite_table", "overwrite_partitions", "rollback"})
 
 
@@ -100,7 +100,7 @@ class OpenLineageListener:
         job: Callable[[TableEvent], str] | None = None,
     ) -> None:
         self._client = client
-        self._own = PerProcess(_new_client)
+        self._own_client = PerProcess(_new_client)
         self._namespace = namespace
         self._job = job or (lambda event: f"{event.table}.{event.mode}")
 
@@ -110,13 +110,13 @@ class OpenLineageListener:
     def __call__(self, event: TableEvent, /) -> None:
         """Send the run events of one call."""
         if event.operation == "vacuum" or (event.operation == "recover" and not event.of_write_id):
-            return  # no rows are others, or nobody knows which
-        client = self._client or self._own.get()
-        for one in self.run_events(event):
-            client.emit(one)
+            return  # no rows have changed, or nobody knows which
+        client = self._client or self._own_client.get()
+        for run_event in self.run_events(event):
+            client.emit(run_event)
 
     def run_events(self, event: TableEvent) -> tuple[RunEvent, RunEvent]:
-        """Return what is sent of an event: that the run began, and how it ended."""
+        """Return the two run events of an event: the run began, and it ended."""
         job = Job(
             namespace=self._namespace or os.environ.get(NAMESPACE_VARIABLE) or "default",
             name=self._job(event),
@@ -145,9 +145,9 @@ class OpenLineageListener:
             )
 
         facets = dict(_run_facets(event))
-        begun = {name: facet for name, facet in facets.items() if name != "errorMessage"}
+        start_facets = {name: facet for name, facet in facets.items() if name != "errorMessage"}
         return (
-            run_event(RunState.START, event.started_at, begun, []),
+            run_event(RunState.START, event.started_at, start_facets, []),
             run_event(state, event.ended_at, facets, list(_outputs(event))),
         )
 
@@ -198,10 +198,10 @@ def _run_facets(event: TableEvent) -> Iterator[tuple[str, Any]]:
 
 def _named_run(text: str) -> tuple[str, str, str] | None:
     """Read ``namespace/job/run id``; a namespace may have slashes in it. What is none is left out, and logged."""
-    namespace, _, rest = text.rpartition("/")
+    namespace, _, run_text = text.rpartition("/")
     namespace, _, name = namespace.rpartition("/")
     try:
-        run_id = str(UUID(rest))
+        run_id = str(UUID(run_text))
     except ValueError:
         run_id = ""
     if namespace and name and run_id:
@@ -213,10 +213,10 @@ def _named_run(text: str) -> tuple[str, str, str] | None:
 
 def _inputs(event: TableEvent) -> Iterator[InputDataset]:
     for source in event.sources or ():
-        named = _source_name(event, source)
-        if named is not None:
+        dataset = _source_name(event, source)
+        if dataset is not None:
             facets = _symlinks(source.location) if source.table and not source.catalog else {}
-            yield InputDataset(namespace=named[0], name=named[1], facets=facets)
+            yield InputDataset(namespace=dataset[0], name=dataset[1], facets=facets)
 
 
 def _source_name(event: TableEvent, source: Source) -> tuple[str, str] | None:
@@ -299,8 +299,8 @@ def _symlinks(location: str) -> dict[str, Any]:
     place = place_name(location) if location else None
     if place is None:
         return {}
-    where = symlinks_dataset.Identifier(namespace=place[0], name=place[1], type="LOCATION")
-    return {"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[where], producer=PRODUCER)}
+    identifier = symlinks_dataset.Identifier(namespace=place[0], name=place[1], type="LOCATION")
+    return {"symlinks": symlinks_dataset.SymlinksDatasetFacet(identifiers=[identifier], producer=PRODUCER)}
 
 
 def _schema(event: TableEvent) -> schema_dataset.SchemaDatasetFacet:
@@ -311,7 +311,7 @@ def _schema(event: TableEvent) -> schema_dataset.SchemaDatasetFacet:
 def _field(column: Column) -> schema_dataset.SchemaDatasetFacetFields:
     """Return a column with its fields; of an array they are ``_element``, of a map ``key`` and ``value``."""
     outer, _, rest = column.type.partition("<")
-    inner = _split(rest.rstrip()[:-1]) if rest else []
+    inner = _type_parts(rest.rstrip()[:-1]) if rest else []
     kind = outer.strip().lower()
     names = {"array": ("_element",), "map": ("key", "value")}.get(kind, ())
     children: list[Column] = []
@@ -324,16 +324,16 @@ def _field(column: Column) -> schema_dataset.SchemaDatasetFacetFields:
         name=column.name,
         type=kind if children else column.type,
         description=column.comment or None,
-        fields=[_field(one) for one in children],
+        fields=[_field(child) for child in children],
     )
 
 
-def _split(text: str) -> list[str]:
+def _type_parts(text: str) -> list[str]:
     """Split the inside of a type at the commas that are not inside another one.
 
     Examples
     --------
-    >>> _split("a:decimal(9,2),b:map<string,int>")
+    >>> _type_parts("a:decimal(9,2),b:map<string,int>")
     ['a:decimal(9,2)', 'b:map<string,int>']
     """
     parts, depth = [""], 0
@@ -349,7 +349,7 @@ def _split(text: str) -> list[str]:
 def _assertion(check: CheckResult, event: TableEvent) -> data_quality_assertions_dataset.Assertion:
     """Return the result of a check; its column is named where the check names one that the schema has."""
     found = CHECK_NAME.match(check.name)
-    columns = {one.name.lower(): one.name for one in (*event.columns, *event.partition_columns)}
+    columns = {column.name.lower(): column.name for column in (*event.columns, *event.partition_columns)}
     column = columns.get(found["column"].strip().lower()) if found else None
     return data_quality_assertions_dataset.Assertion(
         assertion=found["kind"] if found else check.name,

@@ -20,7 +20,9 @@ with needs_extra("opentelemetry", "OpenTelemetryListener"):
     from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
 SCOPE: Final = "table_writer"
-WRITES: Final = frozenset({"write", "publish", "compact"})  # whose rows count as written; a recovery does one again
+WRITES: Final = frozenset(
+    {"write", "publish", "compact"}
+)  # operations whose rows count as written; a recovery may repeat one
 BOUNDARIES_SECONDS: Final = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200)
 Attributes = dict[str, str | int | float | bool]
 
@@ -81,7 +83,7 @@ class OpenTelemetryListener:
         self._rows = meter.create_counter("table_writer.written.rows", "{row}", "Rows published")
         self._files = meter.create_counter("table_writer.written.files", "{file}", "Files published")
         self._size = meter.create_counter("table_writer.written.size", "By", "Bytes of the files published")
-        self._deleted = meter.create_counter("table_writer.deleted.size", "By", "Bytes of the files deleted")
+        self._deleted_size = meter.create_counter("table_writer.deleted.size", "By", "Bytes of the files deleted")
         self._requests = meter.create_counter("table_writer.storage.requests", "{request}", "Requests to the store")
         self._calls = meter.create_counter("table_writer.metastore.calls", "{call}", "Calls of the metastore")
 
@@ -90,14 +92,18 @@ class OpenTelemetryListener:
 
     def __call__(self, event: TableEvent, /) -> None:
         """Make the spans and count."""
-        named = _attributes(event)
-        self._trace(event, named)
-        self._count(event, {**named, "table_writer.outcome": event.outcome})
+        attributes = _attributes(event)
+        self._trace(event, attributes)
+        self._count(event, {**attributes, "table_writer.outcome": event.outcome})
 
-    def _trace(self, event: TableEvent, named: Attributes) -> None:
-        begun = event.ended_at if _is_of_entry(event) else event.started_at  # else it would last since the entry
+    def _trace(self, event: TableEvent, attributes: Attributes) -> None:
+        started_at = (
+            event.ended_at if _is_of_entry(event) else event.started_at
+        )  # otherwise the span would begin with the entry
         span = self._tracer.start_span(
-            f"{event.mode} {event.table}", start_time=_nanoseconds(begun), attributes={**named, **_facts(event)}
+            f"{event.mode} {event.table}",
+            start_time=_nanoseconds(started_at),
+            attributes={**attributes, **_facts(event)},
         )
         below = trace.set_span_in_context(span)
         for step in event.steps:
@@ -109,47 +115,47 @@ class OpenTelemetryListener:
             _mark(span, event)
         span.end(_nanoseconds(event.ended_at))
 
-    def _count(self, event: TableEvent, named: Attributes) -> None:
-        self._operations.add(1, named)
+    def _count(self, event: TableEvent, attributes: Attributes) -> None:
+        self._operations.add(1, attributes)
         if not _is_of_entry(event):
-            self._seconds.record(event.seconds, named)
+            self._seconds.record(event.seconds, attributes)
         for step in event.steps:
-            self._step_seconds.record(step.seconds, {**named, "table_writer.step": step.name})
+            self._step_seconds.record(step.seconds, {**attributes, "table_writer.step": step.name})
         if event.operation in WRITES and event.outcome == "published":
-            self._rows.add(event.rows or 0, named)
-            self._files.add(event.files, named)
-            self._size.add(event.bytes, named)
+            self._rows.add(event.rows or 0, attributes)
+            self._files.add(event.files, attributes)
+            self._size.add(event.bytes, attributes)
         if event.deleted_bytes:
-            self._deleted.add(event.deleted_bytes, named)
+            self._deleted_size.add(event.deleted_bytes, attributes)
         for counter, counts in ((self._requests, event.storage_requests), (self._calls, event.metastore_calls)):
             for kind, count in counts.items():
-                counter.add(count, {**named, "table_writer.request": kind})
+                counter.add(count, {**attributes, "table_writer.request": kind})
 
 
 def _is_of_entry(event: TableEvent) -> bool:
-    """Whether an entry was resolved; a recovery that failed is a call like any other, of no entry."""
+    """Return whether the event is of an entry that was resolved; a recovery that failed is a call like any other."""
     return event.operation == "recover" and event.of_version is not None
 
 
 def _attributes(event: TableEvent) -> Attributes:
-    """Return what spans and metrics both say, by the names of the semantic conventions where they have one."""
+    """Return the attributes of spans and of metrics, with names of the semantic conventions where there are any."""
     database, _, name = event.table.rpartition(".")
-    named: Attributes = {
+    attributes: Attributes = {
         "db.system.name": "hive",
         "db.collection.name": name,
         "db.operation.name": event.mode,
         "table_writer.operation": event.operation,
     }
     if database:
-        named["db.namespace"] = database
+        attributes["db.namespace"] = database
     if event.error is not None:
-        named["error.type"] = event.error.code
-    return named
+        attributes["error.type"] = event.error.code
+    return attributes
 
 
 def _facts(event: TableEvent) -> Attributes:
-    """Return what only a span says: each call has other values."""
-    known: Mapping[str, str | int | None] = {
+    """Return the attributes of spans alone: their values differ from call to call."""
+    facts: Mapping[str, str | int | None] = {
         "table_writer.outcome": event.outcome,
         "table_writer.write_id": event.write_id or None,
         "table_writer.version": event.version,
@@ -160,9 +166,9 @@ def _facts(event: TableEvent) -> Attributes:
         "table_writer.files": event.files,
         "table_writer.size": event.bytes,
         "table_writer.deleted.size": event.deleted_bytes,
-        "table_writer.failed_checks": sum(not one.passed for one in event.checks),
+        "table_writer.failed_checks": sum(not check.passed for check in event.checks),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _mark(span: Span, event: TableEvent) -> None:

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from table_writer.checked import nearest
-from table_writer.display.listeners import showing
+from table_writer.display.listeners import show_progress
 from table_writer.display.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
 from table_writer.display.report import Report
 from table_writer.errors import InvalidInputError, MetastoreError, counted
@@ -159,7 +159,7 @@ class Round:
             threading.Thread(target=_work, args=(self.services.beside(), todo, done, visit, stopped), daemon=True)
             for _ in range(min(self.workers, todo.qsize()))
         ]
-        with showing(self.services.config.progress, table=self.choice.label, mode=what):
+        with show_progress(self.services.config.progress, table=self.choice.label, mode=what):
             current().begin(what)
             current().count("tables", todo.qsize())
             try:

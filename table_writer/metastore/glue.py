@@ -189,7 +189,7 @@ class GlueMetastore:
         return self._settings.uri
 
     def close(self) -> None:
-        for clients in self._clients.made():
+        for clients in self._clients.own_values():
             clients.reads.close()
             clients.changes.close()
 

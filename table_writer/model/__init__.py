@@ -1,1 +1,1 @@
-"""The nouns: frozen, picklable, no I/O, importing nothing of their siblings."""
+"""The nouns: values without I/O, most of them frozen. They import each other, ``errors`` and ``checked`` alone."""

@@ -1,4 +1,4 @@
-"""What a data-quality check found."""
+"""The result of a data-quality check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from table_writer.errors import InvalidInputError
 
 ERROR: Final = "error"  # nothing is published
-WARN: Final = "warn"  # the write is published all the same, and everybody can see that it failed
+WARN: Final = "warn"  # the write is published all the same, with the failed check in its result
 SEVERITIES: Final = (ERROR, WARN)
 MAX_COUNT: Final = 2**63 - 1  # of a bigint
 LONGEST_LINE: Final = 300  # characters of a message that is stored
@@ -53,7 +53,7 @@ class CheckResult:
 
     @property
     def stops(self) -> bool:
-        """Whether nothing may be published because of it."""
+        """Return whether the result forbids the publish."""
         return not self.passed and self.severity == ERROR
 
     def without_examples(self) -> CheckResult:

@@ -1,4 +1,4 @@
-"""What optimizers are told of a partition's columns: figures of each, as text that travels from a task to the log."""
+"""Figures of a partition's columns, for optimizers, as text that travels from a task to the log."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 Kind = Literal["integer", "float", "decimal", "date", "timestamp", "boolean", "text", "binary"]
-"""What a column holds. Bounds of a date are days, those of a timestamp microseconds, both since 1970 in UTC."""
+"""The kinds of columns. Bounds of a date are days, those of a timestamp microseconds, both since 1970 in UTC."""
 
 KINDS: Final = get_args(Kind)
 STEPPED: Final = ("integer", "date", "timestamp")  # so many values at the most lie between two bounds
@@ -67,62 +68,64 @@ class ColumnFigures:
 
     @property
     def rows(self) -> int:
-        """All rows."""
+        """Return the number of rows, nulls included."""
         return self.nulls + self.values
 
     def plus(self, other: ColumnFigures) -> ColumnFigures:
         """Return the figures of both files together."""
         if not other.values or not self.values:
-            having = self if self.values else other
-            return replace(having, nulls=self.nulls + other.nulls)
+            with_values = self if self.values else other
+            return replace(with_values, nulls=self.nulls + other.nulls)
         members = None if self.members is None or other.members is None else self.members | other.members
-        both = ColumnFigures(
+        merged = ColumnFigures(
             kind=self.kind,
             nulls=self.nulls + other.nulls,
             values=self.values + other.values,
-            low=_chosen(min, self, self.low, other.low),
-            high=_chosen(max, self, self.high, other.high),
-            true_values=_sum(self.true_values, other.true_values),
-            total_bytes=_sum(self.total_bytes, other.total_bytes),
+            low=_bound(min, self, self.low, other.low),
+            high=_bound(max, self, self.high, other.high),
+            true_values=_sum_if_known(self.true_values, other.true_values),
+            total_bytes=_sum_if_known(self.total_bytes, other.total_bytes),
             longest_bytes=None
             if self.longest_bytes is None or other.longest_bytes is None
             else max(self.longest_bytes, other.longest_bytes),
             distinct=self._distinct_with(other) if members is None else len(members),
             members=members if members is not None and len(members) <= MOST_MEMBERS else None,
         )
-        return replace(both, distinct=both.bounded(both.distinct))
+        return replace(merged, distinct=merged.bounded(merged.distinct))
 
     def _distinct_with(self, other: ColumnFigures) -> int | None:
-        """Estimate the distinct values of both: of columns like keys each file has its own, of others the same."""
+        """Estimate the distinct values of both files: each has its own in key-like columns, both the same in others."""
         if self.distinct is None or other.distinct is None:
             return None
-        is_key_like = all(one.distinct is not None and one.distinct >= KEY_LIKE * one.values for one in (self, other))
+        is_key_like = all(
+            figures.distinct is not None and figures.distinct >= KEY_LIKE * figures.values for figures in (self, other)
+        )
         return self.distinct + other.distinct if is_key_like else max(self.distinct, other.distinct)
 
     def bounded(self, distinct: int | None) -> int | None:
-        """Return a number of distinct values, but no more than there can be by the other figures."""
+        """Return a number of distinct values, limited to what the other figures allow."""
         if self.true_values is not None:
             return (self.true_values > 0) + (self.true_values < self.values)
         if distinct is None:
             return None
-        most = self.values
+        most_distinct = self.values
         if self.kind in STEPPED and isinstance(self.low, int) and isinstance(self.high, int):
-            most = min(most, self.high - self.low + 1)
+            most_distinct = min(most_distinct, self.high - self.low + 1)
         if self.low is not None and self.low == self.high:
-            most = min(most, 1)
-        return max(min(distinct, most), 1 if self.values else 0)
+            most_distinct = min(most_distinct, 1)
+        return max(min(distinct, most_distinct), 1 if self.values else 0)
 
     def is_possible(self) -> bool:
-        """Whether a file can have such figures; those that are read may come from a damaged log."""
+        """Return whether a file can have such figures; those that are read may come from a damaged log."""
         counts = (self.nulls, self.values, self.true_values, self.total_bytes, self.longest_bytes, self.distinct)
-        if self.kind not in KINDS or any(one is not None and not _is_count(one) for one in counts):
+        if self.kind not in KINDS or any(count is not None and not _is_count(count) for count in counts):
             return False
         try:
-            low, high = (None if one is None else _comparable(self.kind, one) for one in (self.low, self.high))
+            low, high = (None if bound is None else _comparable(self.kind, bound) for bound in (self.low, self.high))
         except (InvalidOperation, TypeError, ValueError):
             return False
         in_order = low is None or high is None or low <= high
-        within = all((one or 0) <= self.values for one in (self.true_values, self.distinct))
+        within = all((count or 0) <= self.values for count in (self.true_values, self.distinct))
         return in_order and within
 
 
@@ -133,18 +136,20 @@ def members_of(values: Collection[object]) -> frozenset[bytes] | None:
     """Return a hash of each value, alike in every process; ``None`` where they are too many to be kept."""
     if len(values) > MOST_MEMBERS:
         return None
-    return frozenset(zlib.crc32(repr(one).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for one in values)
+    return frozenset(zlib.crc32(repr(value).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for value in values)
 
 
-def together(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
-    """Return the figures of several files; a column that one of them does not tell of, or as another kind, has none."""
+def merged_figures(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
+    """Return the figures of several files together, without columns that one of them lacks or has as another kind."""
     merged: dict[str, ColumnFigures] | None = None
     for part in parts:
         if merged is None:
             merged = dict(part)
             continue
         merged = {
-            name: one.plus(part[name]) for name, one in merged.items() if name in part and part[name].kind == one.kind
+            name: figures.plus(part[name])
+            for name, figures in merged.items()
+            if name in part and part[name].kind == figures.kind
         }
     return merged or {}
 
@@ -157,7 +162,7 @@ def as_text(columns: Mapping[str, ColumnFigures]) -> str:
     >>> as_text({"id": ColumnFigures("integer", nulls=0, values=2, low=1, high=2)})
     '{"id":["integer",0,2,1,2]}'
     """
-    stored = {name: _trimmed(one) for name, one in columns.items()}
+    stored = {name: _stored_fields(figures) for name, figures in columns.items()}
     return json.dumps(stored, ensure_ascii=False, separators=(",", ":")) if stored else ""
 
 
@@ -171,16 +176,16 @@ def from_text(text: str) -> dict[str, ColumnFigures]:
     """
     try:
         stored = json.loads(text) if text else {}
-        read = {str(name): _figures(fields) for name, fields in stored.items()}
+        figures_by_name = {str(name): _figures(fields) for name, fields in stored.items()}
     except (AttributeError, TypeError, ValueError, RecursionError):
         return {}
-    return {name: one for name, one in read.items() if one is not None and one.is_possible()}
+    return {name: figures for name, figures in figures_by_name.items() if figures is not None and figures.is_possible()}
 
 
-def _trimmed(one: ColumnFigures) -> list[Any]:
-    fields: list[Any] = [getattr(one, name) for name in FIELDS]
-    if one.members is not None:
-        fields[-1] = base64.b64encode(b"".join(sorted(one.members))).decode()
+def _stored_fields(figures: ColumnFigures) -> list[Any]:
+    fields: list[Any] = [getattr(figures, name) for name in FIELDS]
+    if figures.members is not None:
+        fields[-1] = base64.b64encode(b"".join(sorted(figures.members))).decode()
     while fields[-1] is None:
         fields.pop()
     return fields
@@ -188,36 +193,36 @@ def _trimmed(one: ColumnFigures) -> list[Any]:
 
 def _figures(stored: Any) -> ColumnFigures | None:
     try:
-        named: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
+        fields: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
         if len(stored) > len(FIELDS):
             return None
-        if named.get("members") is not None:
-            joined = base64.b64decode(named["members"], validate=True)
-            starts = range(0, len(joined), MEMBER_BYTES)
-            named["members"] = frozenset(joined[start : start + MEMBER_BYTES] for start in starts)
-        return ColumnFigures(**named)
+        if fields.get("members") is not None:
+            hashes = base64.b64decode(fields["members"], validate=True)
+            starts = range(0, len(hashes), MEMBER_BYTES)
+            fields["members"] = frozenset(hashes[start : start + MEMBER_BYTES] for start in starts)
+        return ColumnFigures(**fields)
     except (TypeError, ValueError, binascii.Error):
         return None
 
 
-def _chosen(choose: Any, of: ColumnFigures, one: Any, other: Any) -> Any:
-    """Return the smaller or the larger of two bounds; ``None`` if one is unknown."""
-    if one is None or other is None:
+def _bound(choose: Any, of: ColumnFigures, bound: Any, other: Any) -> Any:
+    """Return the smaller or the larger of two bounds; ``None`` if either is unknown."""
+    if bound is None or other is None:
         return None
-    return choose(one, other, key=lambda bound: _comparable(of.kind, bound))
+    return choose(bound, other, key=partial(_comparable, of.kind))
 
 
 def _comparable(kind: str, bound: Any) -> Any:
-    """Return a bound as what can be compared; ``TypeError`` or ``ValueError`` for one that the kind has not."""
+    """Return a bound in a form that can be compared; ``TypeError`` or ``ValueError`` if it is not of the kind."""
     if kind == "decimal":
         number = Decimal(bound) if isinstance(bound, str) else None
         if number is None or not number.is_finite():
             raise ValueError(bound)
         return number
-    fits = isinstance(bound, int | float) if kind == "float" else isinstance(bound, int) and kind in STEPPED
+    is_of_kind = isinstance(bound, int | float) if kind == "float" else isinstance(bound, int) and kind in STEPPED
     if (
         isinstance(bound, bool)
-        or not fits
+        or not is_of_kind
         or not math.isfinite(bound)
         or (abs(bound) > MAX_NUMBER + 1 and kind != "float")
     ):
@@ -229,5 +234,5 @@ def _is_count(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum_if_known(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other

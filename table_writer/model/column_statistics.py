@@ -1,4 +1,4 @@
-"""What the footers of a write's files say of its columns, taken together."""
+"""Column statistics of a write, merged from the footers of its files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from table_writer.errors import InvalidInputError
 Bound = int | str | date | datetime | Decimal
 """A smallest or largest value. Floating point has none here: NaN is in no footer."""
 
-LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is not said, so that messages and registrations stay small
+LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is left out, so that messages and registrations stay small
 MAX_INTEGER: Final = 2**63 - 1  # of a bigint
 MAX_DIGITS: Final = 38  # of Spark's decimals, before and after the point together
-TEXTS: Final = ("null_count", "type", "low", "high")  # what is stored of a column
+TEXTS: Final = ("null_count", "type", "low", "high")  # the stored fields of a column
 PLAIN_ORDER: Final = ("byte", "short", "integer", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 COLLATIONS: Final = "__COLLATIONS"  # Spark's metadata key: text is ordered by other rules than by its bytes
 CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the default of a column that a write lacks, as SQL
@@ -51,16 +51,16 @@ class ColumnStatistics:
     high: Bound | None = None
 
     def validate(self) -> None:
-        """Refuse what no footer can say: ``InvalidInputError``.
+        """Raise ``InvalidInputError`` for statistics that no footer can hold.
 
-        That is a count that is none, a bound that Spark has no value for or that is longer than what is kept, bounds of
-        two types, or a low one above the high one.
+        That is a wrong count, a bound that is too long or no value of Spark's, bounds of two types, or a low bound
+        above the high one.
         """
         nulls, bounds = self.null_count, self._bounds()
-        known = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
+        is_count = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
         kinds = {_kind(bound) for bound in bounds.values()}
         fit = all(_kind(bound) in KINDS and KINDS[_kind(bound)].fits(bound) for bound in bounds.values())
-        if not known or len(kinds) > 1 or not fit:
+        if not is_count or len(kinds) > 1 or not fit:
             raise InvalidInputError(f"not the statistics of a column: {self!r}")
         if len(bounds) > 1 and cast("Any", self.low) > self.high:
             raise InvalidInputError(f"statistics of a column whose lowest value is above its highest: {self!r}")
@@ -69,21 +69,21 @@ class ColumnStatistics:
         """Return plain values; what is not known is left out."""
         self.validate()
         bounds = self._bounds()
-        counted = {} if self.null_count is None else {"null_count": self.null_count}
+        count = {} if self.null_count is None else {"null_count": self.null_count}
         typed = dict.fromkeys(["type"] if bounds else [], next(map(_kind, bounds.values()), ""))
-        return counted | typed | {name: KINDS[_kind(bound)].write(bound) for name, bound in bounds.items()}
+        return count | typed | {name: KINDS[_kind(bound)].write(bound) for name, bound in bounds.items()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ColumnStatistics:
         """Read what :meth:`to_json` returned; ``InvalidInputError`` for anything else."""
-        why: Exception | None = None
+        cause: Exception | None = None
         try:
-            found = cls.of_texts(*(stored.get(name) for name in TEXTS))
-            if found.to_json() == stored:
-                return found
+            statistics = cls.of_texts(*(stored.get(name) for name in TEXTS))
+            if statistics.to_json() == stored:
+                return statistics
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            why = error
-        raise InvalidInputError(f"not the statistics of a column: {str(stored)[:200]}") from why
+            cause = error
+        raise InvalidInputError(f"not the statistics of a column: {str(stored)[:200]}") from cause
 
     @classmethod
     def of_texts(cls, null_count: Any, kind: Any, low: Any, high: Any) -> ColumnStatistics:
@@ -116,7 +116,7 @@ def _is_spark_decimal(number: Decimal) -> bool:
 
 
 class _Kind(NamedTuple):
-    """How bounds of one type are stored; ``fits``: Spark has such a value, and it is short enough to be kept."""
+    """The stored form of bounds of one type; ``fits`` tells whether Spark has such a value and it is short enough."""
 
     write: Callable[[Any], str]
     read: Callable[[str], Bound]
@@ -128,7 +128,7 @@ KINDS: Final = {
     "int": _Kind(str, int, lambda number: -MAX_INTEGER - 1 <= number <= MAX_INTEGER),
     "text": _Kind(str, str, _is_short),
     "date": _Kind(date.isoformat, date.fromisoformat),
-    "timestamp": _Kind(datetime.isoformat, datetime.fromisoformat, lambda one: one.utcoffset() == timedelta(0)),
+    "timestamp": _Kind(datetime.isoformat, datetime.fromisoformat, lambda time: time.utcoffset() == timedelta(0)),
     "timestamp_ntz": _Kind(datetime.isoformat, datetime.fromisoformat),
     "decimal": _Kind(lambda number: format(number, "f"), Decimal, _is_spark_decimal),
 }
@@ -157,33 +157,33 @@ class MergedStatistics:
 
     @property
     def columns(self) -> dict[str, ColumnStatistics]:
-        """What is known of all parts together, by column."""
+        """Return the statistics of all parts together, by column."""
         return dict(self._columns)
 
     def add(self, statistics: Mapping[str, ColumnStatistics], row_count: int) -> None:
         """Take another part, of so many rows."""
         if row_count and self._row_count:
-            before = self._columns
+            earlier = self._columns
             self._columns = {
-                name: _together(before[name], self._row_count, one, row_count)
-                for name, one in statistics.items()
-                if name in before
+                name: _merged(earlier[name], self._row_count, column, row_count)
+                for name, column in statistics.items()
+                if name in earlier
             }
         elif row_count:
             self._columns = dict(statistics)
         self._row_count += row_count
 
 
-def _together(one: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
+def _merged(column: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
     """Merge two parts, given with their rows; a part whose rows are all null adds no bound."""
-    nulls, other_nulls = one.null_count, other.null_count
+    nulls, other_nulls = column.null_count, other.null_count
     null_count = None if nulls is None or other_nulls is None else nulls + other_nulls
     if nulls == rows:
         return ColumnStatistics(null_count=null_count, low=other.low, high=other.high)
     if other_nulls == other_rows:
-        return ColumnStatistics(null_count=null_count, low=one.low, high=one.high)
-    low = None if one.low is None or other.low is None else min(cast("Any", one.low), other.low)
-    high = None if one.high is None or other.high is None else max(cast("Any", one.high), other.high)
+        return ColumnStatistics(null_count=null_count, low=column.low, high=column.high)
+    low = None if column.low is None or other.low is None else min(cast("Any", column.low), other.low)
+    high = None if column.high is None or other.high is None else max(cast("Any", column.high), other.high)
     return ColumnStatistics(null_count=null_count, low=low, high=high)
 
 
@@ -201,12 +201,15 @@ def as_spark_orders(statistics: Mapping[str, ColumnStatistics], schema: str) -> 
     ColumnStatistics(null_count=0, low=None, high=None)
     """
     fields = json.loads(schema or "{}").get("fields", [])
-    kept = {field["name"] for field in fields if _is_in_plain_order(field)}
-    return {name: one if name in kept else replace(one, low=None, high=None) for name, one in statistics.items()}
+    ordered_names = {field["name"] for field in fields if _is_in_plain_order(field)}
+    return {
+        name: column if name in ordered_names else replace(column, low=None, high=None)
+        for name, column in statistics.items()
+    }
 
 
 def _is_in_plain_order(field: Mapping[str, Any]) -> bool:
-    said = field.get("metadata", {})
-    declared = str(said.get(CHAR_VARCHAR, ""))
+    metadata = field.get("metadata", {})
+    declared = str(metadata.get(CHAR_VARCHAR, ""))
     kind = str(field["type"]).partition("(")[0]
-    return kind in PLAIN_ORDER and COLLATIONS not in said and not declared.startswith("char")
+    return kind in PLAIN_ORDER and COLLATIONS not in metadata and not declared.startswith("char")

@@ -1,4 +1,4 @@
-"""Entries of a table's log: what one publish is about to change, stored before it changes.
+"""Entries of a table's log: each says what is about to change, and is stored before the change.
 
 An entry is frozen, versioned, and validates itself on load and on save, so that a truncated, foreign or hostile file
 is an error before anything is decided by it. Locations below the table root are stored relative to it.
@@ -25,11 +25,11 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 ENTRY_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of what older versions would misread: files that are added in place, and compactions
+LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, and compactions
 ADDED_LATER: Final = frozenset(
     {"log_id", "row_bytes", "recovered_write_id", "checks", "stream"}
-)  # older entries lack them
-STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store
+)  # fields that older entries lack
+STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
@@ -38,11 +38,11 @@ MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a
 
 
 class Operation(enum.Enum):
-    """What an entry does."""
+    """The operation of an entry."""
 
     WRITE = "write"  # points partitions at new rows
     COMPACT = "compact"  # points partitions at the same rows in fewer files
-    RECOVER = "recover"  # does again what another entry says: its writer is gone, or a late call has undone it
+    RECOVER = "recover"  # carries out another entry, whose writer is gone or which a late call has undone
     ROLLBACK = "rollback"  # points partitions at rows they had before
     RESTORE = "restore"  # adds partitions that the metastore has lost
     VACUUM = "vacuum"  # deletes locations; no partition changes
@@ -63,23 +63,23 @@ class AddedFile(msgspec.Struct, frozen=True, kw_only=True, rename={"size_bytes":
 
 
 class Figures(Protocol):
-    """Of some files; ``None`` where nobody knows."""
+    """Figures of some files; ``None`` where they are not known."""
 
     @property
     def rows(self) -> int | None:
-        """How many."""
+        """Return the number of rows."""
 
     @property
     def bytes(self) -> int:
-        """As they are stored."""
+        """Return the bytes of the files as they are stored."""
 
     @property
     def raw_bytes(self) -> int | None:
-        """Before compression."""
+        """Return the bytes before compression."""
 
     @property
     def files(self) -> int:
-        """How many."""
+        """Return the number of files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,39 +97,39 @@ class EntryPartition:
     bytes: int
     raw_bytes: int | None  # before compression
     files: int
-    source: str | None = None  # of an append in place: where the write has put its files, which are copied from there
+    source: str | None = None  # of an append in place: where its files were written, and are copied from
     added: tuple[AddedFile, ...] = ()  # by an append in place; empty for all else
-    figures: str = ""  # of the columns, which the metastore gets after the switch; empty where they are not all known
+    figures: str = ""  # of columns, for the metastore after the switch; empty where not all are known
 
     @property
     def own_location(self) -> str | None:
-        """Where the entry itself has put files; ``None`` if nowhere."""
+        """Return the location where the entry itself has put files; ``None`` if there is none."""
         return self.source if self.added else self.new_location
 
     def column_figures(self) -> dict[str, ColumnFigures]:
         """Return the figures of its columns; none of columns that are said to have more or fewer rows than it."""
-        return {name: one for name, one in from_text(self.figures).items() if one.rows == self.rows}
+        return {name: figures for name, figures in from_text(self.figures).items() if figures.rows == self.rows}
 
     def with_more(self, more: Figures) -> EntryPartition:
         """Return the same with the figures of other files beside its own; those of columns are known no more."""
         return replace(
             self,
             figures="",
-            rows=_sum(self.rows, more.rows),
+            rows=_sum_if_known(self.rows, more.rows),
             bytes=self.bytes + more.bytes,
-            raw_bytes=_sum(self.raw_bytes, more.raw_bytes),
+            raw_bytes=_sum_if_known(self.raw_bytes, more.raw_bytes),
             files=self.files + more.files,
         )
 
     def targets(self) -> dict[str, int]:
         """Return keys and sizes of the files that an append in place adds."""
         prefix = Location.parse(self.new_location).key if self.added and self.new_location else ""
-        return {f"{prefix}{one.name}": one.size_bytes for one in self.added}
+        return {f"{prefix}{file.name}": file.size_bytes for file in self.added}
 
     def sources(self) -> dict[str, str]:
         """Return where the files lie that an append in place adds, by the keys that they get."""
         prefix = Location.parse(self.source).key if self.added and self.source else ""
-        return dict(zip(self.targets(), (f"{prefix}{one.name}" for one in self.added), strict=True))
+        return dict(zip(self.targets(), (f"{prefix}{file.name}" for file in self.added), strict=True))
 
     @classmethod
     def without_rows(cls, values: PartitionValues, new_location: str | None) -> EntryPartition:
@@ -148,7 +148,7 @@ class Key:
         return self.text != ""
 
     def is_of(self, entry: LogEntry) -> bool:
-        """Whether an entry has this key; one of an older version may be a batch's or a single call's."""
+        """Return whether an entry has this key; that of an older entry may be of a batch or of a single call."""
         return self.text != "" and entry.idempotency_key == self.text and entry.stream in {None, self.stream}
 
 
@@ -195,7 +195,7 @@ class DeletedLocation:
 class LogEntry:
     """One record of a table's log, claimed before the metastore changes."""
 
-    log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
+    log_id: str = ""  # of the log in which it was claimed: entries of another log may lie here by mistake
     table: str
     version: int
     write_id: str
@@ -205,10 +205,12 @@ class LogEntry:
     base_version: int
     publish_timeout_seconds: float  # others leave the entry alone for this long
     recovers: int | None = None  # a recover entry names the version it finishes
-    recovered_write_id: str = ""  # of a recover entry: whose write it does again
+    recovered_write_id: str = ""  # of a recover entry: the write that it repeats
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
-    stream: str | None = None  # whose batch it is; empty: of none; None: an older version wrote it, and nobody knows
+    stream: str | None = (
+        None  # the stream of a batch; empty: no batch; None: written by an older version, and not known
+    )
     tags: Mapping[str, str] = field(default_factory=dict)
     schema: str = ""
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
@@ -220,44 +222,46 @@ class LogEntry:
 
     @property
     def key(self) -> Key:
-        """The idempotency key under which it is to be found."""
+        """Return the idempotency key of the entry."""
         return Key(self.idempotency_key, self.stream or "")
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
-        """The partitions this entry changes."""
+        """Return the partitions that this entry changes."""
         return frozenset(partition.values for partition in self.partitions)
 
     @property
     def is_compaction(self) -> bool:
-        """Whether it is a compaction, or a recovery that does one again: no rows change."""
+        """Return whether this is a compaction, or a recovery that repeats one: no rows change."""
         return self.mode == COMPACT
 
     @property
     def only_adds(self) -> bool:
-        """Whether its own writer's call adds partitions, where none were; a recovery's alters what there is by then."""
+        """Return whether the switch only adds partitions; a recovery alters the partitions that are there by then."""
         is_recovery = self.operation is Operation.RECOVER
-        return not is_recovery and all(one.new_location and one.old_location is None for one in self.partitions)
+        return not is_recovery and all(
+            partition.new_location and partition.old_location is None for partition in self.partitions
+        )
 
     @property
     def only_drops_late(self) -> bool:
-        """Whether it is a correction that drops what the late call of an abandoned entry has added."""
+        """Return whether this is a correction that drops what the late call of an abandoned entry has added."""
         is_correction = self.operation is Operation.RECOVER and not self.recovered_write_id
-        return is_correction and not any(one.new_location for one in self.partitions)
+        return is_correction and not any(partition.new_location for partition in self.partitions)
 
     @property
     def has_own_files(self) -> bool:
-        """Whether its own write has written what it points readers at."""
+        """Return whether the entry points readers at files of its own write."""
         return self.operation in {Operation.WRITE, Operation.COMPACT}
 
     @property
     def has_figures(self) -> bool:
-        """Whether its claimant gives the metastore figures of columns after the switch."""
-        return any(one.figures for one in self.partitions)
+        """Return whether its claimant gives the metastore figures of columns after the switch."""
+        return any(partition.figures for partition in self.partitions)
 
     @property
     def named(self) -> dict[str, str]:
-        """What errors name of this entry, by their keywords."""
+        """Return the keywords with which an error names this entry."""
         return {"table": self.table, "write_id": self.write_id}
 
     def validate(self) -> None:
@@ -267,16 +271,16 @@ class LogEntry:
         base, timeout = self.base_version, self.publish_timeout_seconds
         recovers, back_to = self.recovers, self.rollback_to
         is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
-        wrong = {
+        faults = {
             "version is below 1, or none that could have been reached": not 1 <= self.version <= MAX_NUMBER,
             "base version is not below the version": not 0 <= base < self.version,
             "write_id is malformed": WRITE_ID.fullmatch(self.write_id) is None,
             "created_at has no time zone": self.created_at.utcoffset() is None,
-            "files are added in a way that no append in place does": not all(map(_adds_as_it_should, self.partitions)),
+            "files are added in a way that no append in place does": not all(map(_has_valid_files, self.partitions)),
             "a partition is named twice": len(self.partition_values) != len(self.partitions),
             "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
             "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
-            "a schedule has no time zone": any(one.delete_after.utcoffset() is None for one in self.replaced),
+            "a schedule has no time zone": any(replaced.delete_after.utcoffset() is None for replaced in self.replaced),
             "a recover entry names no version": is_recovery != (recovers is not None),
             "only a vacuum deletes, and it changes no partition": (
                 bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
@@ -284,25 +288,25 @@ class LogEntry:
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
-        problems = [text for text, is_so in wrong.items() if is_so]
+        problems = [text for text, is_so in faults.items() if is_so]
         if problems:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
 
     def to_json(self, root: Location) -> bytes:
-        """Serialise for storage below ``root``; an entry that does not validate is never stored."""
+        """Return the entry as JSON for storage below ``root``; an entry that is not valid is never stored."""
         self.validate()
-        named = msgspec.to_builtins(self, builtin_types=(datetime,))
-        fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
+        by_name = msgspec.to_builtins(self, builtin_types=(datetime,))
+        fields = {STORED_NAMES.get(name, name): value for name, value in by_name.items()}
         _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
-        in_place = [one for one in fields["partitions"] if one["added"]]
-        for one in fields["partitions"]:
-            if not one["added"]:
-                del one["added"], one["source"]
-            if not one["figures"]:
-                del one["figures"]
+        in_place = [partition for partition in fields["partitions"] if partition["added"]]
+        for partition in fields["partitions"]:
+            if not partition["added"]:
+                del partition["added"], partition["source"]
+            if not partition["figures"]:
+                del partition["figures"]
         version = LATER_FORMAT if in_place or self.operation is Operation.COMPACT else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
@@ -312,23 +316,23 @@ class LogEntry:
 
         An ``InvalidInputError`` says that it is truncated, of an unknown format, or belongs to another slot.
         """
-        where = f"log entry {version} below {root}"
+        subject = f"log entry {version} below {root}"
         try:
-            fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
+            fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have added the mark
             if fields["format"] not in {ENTRY_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
             names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}
-            missing = sorted(names - ADDED_LATER - fields.keys())
-            if missing:
-                raise InvalidInputError(f"it has no {', '.join(missing)}")
+            missing_names = sorted(names - ADDED_LATER - fields.keys())
+            if missing_names:
+                raise InvalidInputError(f"it has no {', '.join(missing_names)}")
             fields |= {name: fields[stored] for name, stored in STORED_NAMES.items()}
             _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
             fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
             entry = msgspec.convert(fields, cls)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+            raise InvalidInputError(f"{subject} cannot be read: {type(error).__name__}: {error}") from error
         if entry.version != version:
-            raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
+            raise InvalidInputError(f"{subject} says it is version {entry.version}: the file was moved or copied")
         entry.validate()
         return entry
 
@@ -336,17 +340,17 @@ class LogEntry:
 msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum_if_known(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other
 
 
-def _adds_as_it_should(partition: EntryPartition) -> bool:
-    """Whether files are added, if at all, to a location that stays, under names that cannot leave it."""
+def _has_valid_files(partition: EntryPartition) -> bool:
+    """Return whether added files, if any, go to a location that stays, under names that cannot leave it."""
     if not partition.added:
         return partition.source is None
-    names = [one.name for one in partition.added]
+    names = [file.name for file in partition.added]
     segments = {segment for name in names for segment in name.split("/")}
-    sizes = [one.size_bytes for one in partition.added]
+    sizes = [file.size_bytes for file in partition.added]
     return (
         partition.source is not None
         and partition.new_location is not None
@@ -364,10 +368,10 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
         for name in ("old_location", "new_location", "source"):
             if partition.get(name) is not None:
                 partition[name] = change(partition[name])
-    for one in (*fields["replaced"], *fields["deletes"]):
-        one["location"] = change(one["location"])
-        for found in one.get("objects", ()):
-            found["path"] = change_key(found["path"])
+    for path in (*fields["replaced"], *fields["deletes"]):
+        path["location"] = change(path["location"])
+        for listed in path.get("objects", ()):
+            listed["path"] = change_key(listed["path"])
 
 
 def shortened(location: str, *, root: Location) -> str:

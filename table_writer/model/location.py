@@ -67,7 +67,7 @@ class Location:
 
     @property
     def place(self) -> Place:
-        """What decides whether two locations are one: the three S3 schemes are the same store, the two of Azure too.
+        """Return what identifies the location: the three schemes of S3 are one store, and so are the two of Azure.
 
         Azure's hosts are written in any case, and name one account by its ``dfs`` and its ``blob`` service.
         """
@@ -77,7 +77,7 @@ class Location:
         return ("s3" if self.scheme in S3_SCHEMES else self.scheme, self.bucket, self.key)
 
     def same_place(self, other: Location) -> bool:
-        """Whether both name one directory, however they are spelled."""
+        """Return whether both name one directory, however they are spelled."""
         return self.place == other.place
 
     def child(self, *names: str) -> Location:
@@ -90,7 +90,7 @@ class Location:
         return Location(self.scheme, self.bucket, key)
 
     def contains(self, other: Location) -> bool:
-        """Whether the other is this directory or lies below it."""
+        """Return whether the other is this directory or lies below it."""
         mine, theirs = self.place, other.place
         return mine[:2] == theirs[:2] and theirs[2].startswith(mine[2])
 
@@ -118,11 +118,11 @@ class PlaceSet:
         self._above = frozenset(above for place in self._places for above in _and_above(place))
 
     def meets(self, place: Place) -> bool:
-        """Whether the place is one of these, lies below one, or has one below it."""
+        """Return whether the place is one of these, lies below one, or has one below it."""
         return place in self._above or self.holds(place)
 
     def holds(self, place: Place) -> bool:
-        """Whether the place (of a directory or of an object) is one of these or lies below one."""
+        """Return whether the place of a directory or an object is one of these or lies below one."""
         return self.holder(place) is not None
 
     def holder(self, place: Place) -> Place | None:

@@ -1,4 +1,4 @@
-"""Commit messages: what one task attempt tells the driver about the uploads it left uncompleted."""
+"""Commit messages: a task attempt tells the driver in one about the uploads that it left pending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MESSAGE_FORMAT: Final = 4
 
 
 def names_of_task(write_id: str, task_index: int) -> str:
-    """Return how the names of a task's files begin, and of no other task's: so two tasks never share a key.
+    """Return the beginning of the names of a task's files, which no other task has: two tasks never share a key.
 
     Examples
     --------
@@ -91,32 +91,33 @@ class CommitMessage:
             )
         if len({upload.key for upload in self.uploads}) != len(self.uploads):
             raise StorageError(f"task {self.task_index} wrote two files under one key")
-        for name, one in self.statistics.items():
-            if not self.row_count or (one.null_count or 0) > self.row_count:
+        for name, column in self.statistics.items():
+            if not self.row_count or (column.null_count or 0) > self.row_count:
                 raise StorageError(
                     f"task {self.task_index} read {counted(self.row_count, 'row')} but tells of column {name!r}:"
-                    f" {one!r}"
+                    f" {column!r}"
                 )
 
     def to_bytes(self) -> bytes:
-        """Serialise; a message that does not validate is never sent."""
+        """Return the message as bytes; a message that is not valid is never sent."""
         self.validate()
         uploads = [
             (
-                one.key,
-                one.upload_id,
-                one.size_bytes,
-                one.row_count,
-                one.partition_values,
-                one.raw_size_bytes,
-                one.figures,
+                upload.key,
+                upload.upload_id,
+                upload.size_bytes,
+                upload.row_count,
+                upload.partition_values,
+                upload.raw_size_bytes,
+                upload.figures,
             )
-            for one in self.uploads
+            for upload in self.uploads
         ]
         parts = [
-            [(part.number, part.etag, part.size_bytes, part.checksum) for part in one.parts] for one in self.uploads
+            [(part.number, part.etag, part.size_bytes, part.checksum) for part in upload.parts]
+            for upload in self.uploads
         ]
-        statistics = [one.to_json() for one in self.statistics.values()]
+        statistics = [column.to_json() for column in self.statistics.values()]
         fields = {
             "format": MESSAGE_FORMAT,
             "write_id": self.write_id,
@@ -125,8 +126,8 @@ class CommitMessage:
             "row_count": self.row_count,
             "requests": self.requests,
             "row_bytes": self.row_bytes,
-            # all names, then all counts, and so on: a sixth smaller once it is compressed than column by column
-            "statistics": [list(self.statistics), *([one.get(name) for one in statistics] for name in TEXTS)],
+            # all names, then all counts, and so on: compressed a sixth smaller than column by column
+            "statistics": [list(self.statistics), *([column.get(name) for column in statistics] for name in TEXTS)],
             "uploads": uploads,
             "parts": parts,
         }
@@ -149,7 +150,7 @@ class CommitMessage:
 def _statistics(sent: Sequence[Sequence[Any]]) -> dict[str, ColumnStatistics]:
     """Read what was checked when it was sent; a driver reads all messages several times."""
     try:
-        return {name: ColumnStatistics.of_texts(*one) for name, *one in zip(*sent, strict=True)}
+        return {name: ColumnStatistics.of_texts(*texts) for name, *texts in zip(*sent, strict=True)}
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StorageError(f"a task sent something else than statistics of columns: {error}") from error
 
@@ -195,4 +196,4 @@ class CommitMessages(Collection[CommitMessage]):
         return map(CommitMessage.from_bytes, self.sent)
 
     def __contains__(self, message: object) -> bool:
-        return any(message == one for one in self)
+        return any(message == item for item in self)

@@ -1,4 +1,4 @@
-"""Describes a table that does not exist yet: columns, partitions, format, properties."""
+"""The description of a table that does not exist yet, and the modes of its schema."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class NewTable:
         object.__setattr__(self, "options", dict(self.options))
 
     def _faults(self) -> Iterator[str]:
-        for name, meant in unknown_properties(self.properties).items():
-            yield f"table_writer knows no table property {name}{meant}"
+        for name, hint in unknown_properties(self.properties).items():
+            yield f"table_writer knows no table property {name}{hint}"
         if not re.fullmatch(r"(?i:hive):\w+|[A-Za-z_][\w.]*", self.format, re.ASCII):
             yield f"format={self.format!r} is neither a data source ('parquet') nor a format of Hive's ('hive:parquet')"
         elif OTHERS.search(self.provider):
@@ -79,34 +79,34 @@ class NewTable:
             yield "format='hive' does not say which: 'hive:parquet', 'hive:orc', 'hive:textfile', …"
         elif self.file_format and self.compression and self.file_format not in HIVE_COMPRESSION:
             yield f"compression cannot be said for format={self.format!r}: give the property that its SerDe reads"
-        elif self.file_format and (others := sorted(set(self.options) - HIVE_OPTIONS)):
-            yield f"of the options of {self.format!r} only {sorted(HIVE_OPTIONS)} can be said, and not {others}"
+        elif self.file_format and (other_options := sorted(set(self.options) - HIVE_OPTIONS)):
+            yield f"of the options of {self.format!r} only {sorted(HIVE_OPTIONS)} can be said, and not {other_options}"
 
     @property
     def provider(self) -> str:
-        """What stands after ``USING``."""
+        """Return the provider, as it stands after ``USING``."""
         return self.format.partition(":")[0]
 
     @property
     def file_format(self) -> str:
-        """Hive's file format, empty for tables of Spark's data sources."""
+        """Return Hive's file format; empty for tables of Spark's data sources."""
         return self.format.partition(":")[2].lower()
 
     @property
     def table_properties(self) -> dict[str, str]:
-        """All table properties, a Hive table's compression among them."""
+        """Return all table properties, with a Hive table's compression."""
         hives = {HIVE_COMPRESSION[self.file_format]: self.compression} if self.compression and self.file_format else {}
         return {**self.properties, **hives}
 
     @property
     def table_options(self) -> dict[str, str]:
-        """All options, among them Hive's file format or a data source's compression."""
-        said = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
-        return {**self.options, **{key: value for key, value in said.items() if value}}
+        """Return all options, with Hive's file format or a data source's compression."""
+        options = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
+        return {**self.options, **{key: value for key, value in options.items() if value}}
 
 
 class SchemaMode(enum.Enum):
-    """What happens to columns that only the table has, or only the DataFrame.
+    """The treatment of columns that only the table has, or only the DataFrame.
 
     ==================  =========================  =======================
     mode                only the table has it      only the DataFrame does
@@ -128,5 +128,5 @@ class SchemaMode(enum.Enum):
 
     @property
     def fills(self) -> bool:
-        """Whether what is missing in the DataFrame becomes null."""
+        """Return whether columns that the DataFrame lacks become null."""
         return self is not SchemaMode.STRICT

@@ -1,4 +1,4 @@
-"""Which texts of a partition column are one value.
+"""Spellings: find the texts of a partition column that are one value.
 
 The metastore keeps partition values as text, and every tool spells them in its own way. Readers cast the text to the
 column's type, so the texts that a cast turns into one value name one partition for them.
@@ -24,8 +24,8 @@ from zoneinfo import ZoneInfo
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 
-BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
-CONTROLS: Final = BLANKS + "\x7f"  # what Spark's UTF8String.trimAll takes away
+BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
+CONTROLS: Final = BLANKS + "\x7f"  # the characters that Spark's UTF8String.trimAll removes
 BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 LONG_DIGITS: Final = 19
 MAX_PRECISION: Final = 38
@@ -109,7 +109,7 @@ def canonical(values: PartitionValues, types: Sequence[str], time_zone: str = ""
 
 
 def has_spellings(types: Iterable[str]) -> bool:
-    """Whether two texts of such columns can be one value; of strings none are."""
+    """Return whether two texts of such columns can be one value; two different strings never are."""
     return any(_reader(kind, "") is not None for kind in types)
 
 
@@ -127,7 +127,7 @@ class Spellings:
     def of(
         cls, existing: Iterable[PartitionValues], types: Sequence[str], time_zone: str = "", *, table: str = ""
     ) -> Spellings:
-        """Sort the partitions of a table by their values."""
+        """Group the partitions of a table by their values."""
         names: dict[PartitionValues, tuple[PartitionValues, ...]] = {}
         for values in existing:
             key = canonical(values, types, time_zone)
@@ -135,37 +135,37 @@ class Spellings:
         return cls(tuple(types), time_zone, names, table)
 
     def __contains__(self, values: object) -> bool:
-        """Whether there is a partition of these values, however it is spelled."""
-        return isinstance(values, tuple) and bool(self.all(values))
+        """Return whether there is a partition of these values, however it is spelled."""
+        return isinstance(values, tuple) and bool(self.spellings_of(values))
 
-    def all(self, values: PartitionValues) -> tuple[PartitionValues, ...]:
+    def spellings_of(self, values: PartitionValues) -> tuple[PartitionValues, ...]:
         """Return every spelling that the metastore has of these values."""
         return self.names.get(canonical(values, self.types, self.time_zone), ()) if self.names else ()
 
     def get(self, values: PartitionValues, default: PartitionValues) -> PartitionValues:
         """Return the metastore's spelling of these values; ``InvalidInputError`` if it has several."""
-        found = self.all(values)
-        self._require_one(found)
-        return found[0] if found else default
+        spellings = self.spellings_of(values)
+        self._require_one(spellings)
+        return spellings[0] if spellings else default
 
     def require_clear(self) -> None:
         """Refuse two partitions of one value.
 
         Those of null pass, since all texts that are no value are null: :meth:`get` refuses them where it matters.
         """
-        for key, found in self.names.items():
+        for key, spellings in self.names.items():
             if NULL_PARTITION not in key:
-                self._require_one(found)
+                self._require_one(spellings)
 
     def unusual(self) -> Spellings:
         """Leave out the partitions that Spark spells as the metastore does."""
-        return replace(self, names={key: found for key, found in self.names.items() if found != (key,)})
+        return replace(self, names={key: spellings for key, spellings in self.names.items() if spellings != (key,)})
 
-    def _require_one(self, found: Sequence[PartitionValues]) -> None:
-        if len(found) > 1:
+    def _require_one(self, spellings: Sequence[PartitionValues]) -> None:
+        if len(spellings) > 1:
             raise InvalidInputError(
-                f"the metastore has one partition of {self.table} twice, as {found[0]} and {found[1]}: drop one of"
-                " them, since readers see the rows of both",
+                f"the metastore has one partition of {self.table} twice, as {spellings[0]} and {spellings[1]}: drop"
+                " one of them, since readers see the rows of both",
                 table=self.table,
             )
 
@@ -174,8 +174,8 @@ def _canonical(text: str, kind: str, time_zone: str) -> str:
     if text in {NULL_PARTITION, ""}:
         return NULL_PARTITION
     read = _reader(kind, time_zone)
-    found = text if read is None else read(text)
-    return NULL_PARTITION if found is None else found
+    canonical_text = text if read is None else read(text)
+    return NULL_PARTITION if canonical_text is None else canonical_text
 
 
 @cache
@@ -198,16 +198,16 @@ def _reader(kind: str, time_zone: str) -> Read | None:
 
 
 def _integer(text: str, *, limit: int) -> str | None:
-    found = INTEGER.fullmatch(text.strip(CONTROLS))
-    if found is None or len(found[2].lstrip("0")) > LONG_DIGITS:
+    match = INTEGER.fullmatch(text.strip(CONTROLS))
+    if match is None or len(match[2].lstrip("0")) > LONG_DIGITS:
         return None
-    value = int(f"{found[1]}0{found[2].lstrip('0')}")  # a fraction is cut off; of ".5" nothing is left
+    value = int(f"{match[1]}0{match[2].lstrip('0')}")  # a fraction is cut off; of ".5" nothing is left
     return str(value) if -limit <= value < limit else None
 
 
 def _decimal(text: str, *, precision: int, scale: int) -> str | None:
-    found = DECIMAL.fullmatch(text.strip(BLANKS))
-    if found is None or abs(len(found[1] or found[2] or "") - int(found[3] or 0)) > INT_MAX:
+    match = DECIMAL.fullmatch(text.strip(BLANKS))
+    if match is None or abs(len(match[1] or match[2] or "") - int(match[3] or 0)) > INT_MAX:
         return None
     value = Decimal(text.strip(BLANKS))
     if value and value.adjusted() >= MAX_PRECISION:
@@ -225,10 +225,10 @@ def _floating(text: str, *, is_single: bool) -> str | None:
     stripped = text.strip(BLANKS)
     if SPECIAL_DOUBLE.fullmatch(stripped):
         value = float(stripped)
-    elif found := DOUBLE.fullmatch(stripped):
-        value = _single(found[1]) if is_single else float(found[1])
-    elif found := HEX_DOUBLE.fullmatch(stripped):
-        value = _from_hex(found[1], is_single=is_single)
+    elif match := DOUBLE.fullmatch(stripped):
+        value = _single(match[1]) if is_single else float(match[1])
+    elif match := HEX_DOUBLE.fullmatch(stripped):
+        value = _from_hex(match[1], is_single=is_single)
     else:
         return None
     return "double NaN" if isnan(value) else f"double {value.hex()}"  # how Java spells it depends on its version
@@ -243,7 +243,7 @@ def _from_hex(text: str, *, is_single: bool) -> float:
 
 
 def _single(text: str) -> float:
-    """Round a number to a float, once: not to a double first, which may lie just between two floats."""
+    """Round a number to a float in one step: a double in between may lie just between two floats."""
     value = float(text)
     if isinf(value) or not value:
         return value
@@ -263,8 +263,8 @@ def _rounded(value: float) -> float:
 
 
 def _date(text: str) -> str | None:
-    found = DATE.fullmatch(text.strip(CONTROLS))
-    day = _ordinal(*found.groups()) if found else None
+    match = DATE.fullmatch(text.strip(CONTROLS))
+    day = _ordinal(*match.groups()) if match else None
     if day is None or not -INT_MAX - 1 <= day - EPOCH_ORDINAL <= INT_MAX:
         return None
     return _date_text(day)
@@ -289,9 +289,9 @@ def _date_text(ordinal: int) -> str:
 
 def _timestamp(text: str, *, time_zone: str) -> str | None:
     """Read an instant; its text is the session's local time, or UTC where another instant has the same local time."""
-    found = TIME_OF_TODAY.fullmatch(text.rstrip(CONTROLS) if text.startswith("T") else text.strip(CONTROLS))
-    if found:
-        clock = _clock(*found.groups())
+    match = TIME_OF_TODAY.fullmatch(text.rstrip(CONTROLS) if text.startswith("T") else text.strip(CONTROLS))
+    if match:
+        clock = _clock(*match.groups())
         is_one = clock is not None and (not clock[1] or java_zone(clock[1]) is not None)
         return f"today {clock}" if is_one else None
     local = _local(text)
@@ -312,9 +312,10 @@ def _timestamp(text: str, *, time_zone: str) -> str | None:
     instant = micros - _offset(zone, micros, is_local=True)
     if not _is_long(instant):
         return None
-    shown = instant + _offset(session, instant, is_local=False)
-    is_first = shown - _offset(session, shown, is_local=True) == instant  # not when clocks have been set back
-    return _moment_text(shown) if is_first else f"{_moment_text(instant)}Z"
+    local_micros = instant + _offset(session, instant, is_local=False)
+    # not when clocks have been set back
+    is_first = local_micros - _offset(session, local_micros, is_local=True) == instant
+    return _moment_text(local_micros) if is_first else f"{_moment_text(instant)}Z"
 
 
 def _local_timestamp(text: str) -> str | None:
@@ -326,12 +327,12 @@ def _local_timestamp(text: str) -> str | None:
 
 
 def _local(text: str) -> tuple[int, str] | None:
-    """Return microseconds since 0001-01-01 by the clock on the wall, and the zone as it is given."""
-    found = TIMESTAMP.fullmatch(text.strip(CONTROLS))
-    if found is None:
+    """Return microseconds since 0001-01-01 in local time, and the zone as it is given."""
+    match = TIMESTAMP.fullmatch(text.strip(CONTROLS))
+    if match is None:
         return None
-    year, month, day, *rest = found.groups()
-    ordinal, clock = _ordinal(year, month, day), _clock(*rest)
+    year, month, day, *time_texts = match.groups()
+    ordinal, clock = _ordinal(year, month, day), _clock(*time_texts)
     if ordinal is None or clock is None:
         return None
     micros = (ordinal - 1) * DAY * MICROS + clock[0]
@@ -364,8 +365,8 @@ def _moment_text(micros: int) -> str:
 def _offset(zone: tzinfo, micros: int, *, is_local: bool) -> int:
     """Return how many microseconds a zone is ahead of UTC at a moment, of any year; the first time if there are two."""
     days = micros // (DAY * MICROS)
-    first, last = 2, 20 * DAYS_OF_400_YEARS  # no zone had rules before; those of later years repeat themselves
-    within = first if days < first else min(days, last + days % DAYS_OF_400_YEARS)
+    first_day, last_day = 2, 20 * DAYS_OF_400_YEARS  # no zone had rules before; those of later years repeat themselves
+    within = first_day if days < first_day else min(days, last_day + days % DAYS_OF_400_YEARS)
     moment = FIRST_MOMENT + timedelta(days=within, microseconds=micros % (DAY * MICROS))
     offset = zone.utcoffset(moment) if is_local else moment.replace(tzinfo=UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // timedelta(microseconds=1)
@@ -379,11 +380,11 @@ def java_zone(name: str) -> tzinfo | None:
     padded = SHORT_ZONES.get(padded, padded)
     if padded in {"Z", "UTC", "GMT", "UT"}:
         return UTC
-    if found := OFFSET.fullmatch(padded):
-        hours, minutes, seconds = (int(part or 0) for part in (found[2] or found[3], found[5], found[6]))
+    if match := OFFSET.fullmatch(padded):
+        hours, minutes, seconds = (int(part or 0) for part in (match[2] or match[3], match[5], match[6]))
         ahead = hours * 3600 + minutes * 60 + seconds
         is_one = ahead <= LARGEST_OFFSET and minutes < 60 and seconds < 60  # a clock
-        return timezone(timedelta(seconds=-ahead if found[1] == "-" else ahead)) if is_one else None
+        return timezone(timedelta(seconds=-ahead if match[1] == "-" else ahead)) if is_one else None
     try:
         return ZoneInfo(padded)
     except (ValueError, KeyError, OSError):

@@ -1,4 +1,4 @@
-"""Connections and clients of one process: a process forked from it starts with none, and opens its own.
+"""Keep connections and clients to one process: a process forked from it starts with none, and opens its own.
 
 A connection that two processes share gives each the other's answers; a lock that another thread held at the moment of
 a fork is never given back in the child. So whatever is opened or locked and outlives a call is held by a
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Holds one value, made when a process first asks for it. Usable from several threads; never copied or pickled.
+    """A holder of one value per process, made on first use. Several threads may use it; it is never copied or pickled.
 
     In a forked child the parent's value is let go at once, before any other code of the child runs. ``let_go`` may
     close what the child has copies of; it must neither wait for a lock nor send anything. The value itself is kept from
@@ -47,7 +47,7 @@ class PerProcess(Generic[T]):
                     self._values = (self._make(),)
         return self._values[0]
 
-    def made(self) -> tuple[T, ...]:
+    def own_values(self) -> tuple[T, ...]:
         """Return this process's value if there is one yet, in a tuple of one."""
         return self._values
 
@@ -69,17 +69,17 @@ class PerProcess(Generic[T]):
 
 _holders: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
 _inherited: Final[list[object]] = []
-_now: Final[list[object]] = [object()]  # stands for this process; a fork has another one
+_process_marker: Final[list[object]] = [object()]  # stands for this process; a fork has another one
 
 
 def this_process() -> object:
     """Return an object that is the same all through this process, and another one in a fork of it."""
-    return _now[0]
+    return _process_marker[0]
 
 
 def _after_fork() -> None:
     """Run in a forked child, which has one thread now, before its own code goes on."""
-    _now[0] = object()
+    _process_marker[0] = object()
     for holder in list(_holders):
         holder._start_anew()  # noqa: SLF001 - of this module
 

@@ -1,4 +1,4 @@
-"""A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
+"""The stored form of a staged write: all that another process needs to look at it, publish it or discard it.
 
 It is an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged or
 hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
@@ -52,7 +52,7 @@ SAME_NAMES: Final = (
 
 @dataclass(frozen=True)
 class RecordedScope:
-    """Which partitions a predicate selected when the write was staged: evaluating it again would need Spark.
+    """The partitions that a predicate selected when the write was staged: evaluating it again would need Spark.
 
     It raises ``ConflictError`` when it is asked for a partition that has appeared since.
 
@@ -63,20 +63,21 @@ class RecordedScope:
     frozenset({('1',)})
     """
 
-    known: frozenset[PartitionValues]  # the partitions that there were
-    chosen: frozenset[PartitionValues]  # those of them that are selected
+    known: frozenset[PartitionValues]  # the partitions that existed
+    chosen: frozenset[PartitionValues]  # the partitions that are selected
     where: str
     table: str
     write_id: str
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that were selected."""
-        unknown = sorted(set(existing) - self.known)
-        if unknown:
+        unknown_values = sorted(set(existing) - self.known)
+        if unknown_values:
             raise ConflictError(
-                f"{self.table} has got {counted(len(unknown), 'partition')} since write {self.write_id} was staged, for"
-                f" example {unknown[0]}: whether where={self.where!r} selects them takes Spark to say. Nothing was"
-                f" published. Publish from Python: TableWriter(spark).staged_write(table, write_id).publish()",
+                f"{self.table} has got {counted(len(unknown_values), 'partition')} since write {self.write_id} was"
+                f" staged, for example {unknown_values[0]}: whether where={self.where!r} selects them takes Spark to"
+                " say. Nothing was published. Publish from Python:"
+                " TableWriter(spark).staged_write(table, write_id).publish()",
                 table=self.table,
                 write_id=self.write_id,
             )
@@ -85,7 +86,7 @@ class RecordedScope:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Partition:
-    """As stored; ``files`` are keys below the write's own directory."""
+    """A partition as it is stored; ``files`` are keys below the write's own directory."""
 
     values: PartitionValues
     rows: int
@@ -97,7 +98,7 @@ class _Partition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Table:
-    """As stored: what decides whether the table is still the one that the write was planned for."""
+    """The stored facts that tell whether the table is still the one that the write was planned for."""
 
     database: str
     name: str
@@ -137,7 +138,7 @@ class _Stored:
     schema: str
     added_schema: str
     where: str
-    scope: _Scope | None  # of a predicate; the other scopes follow from the mode
+    scope: _Scope | None  # the scope of a predicate; other scopes follow from the mode
     idempotency_key: str
     tags: dict[str, str]
     max_copied_bytes: int | None
@@ -167,18 +168,22 @@ class StagedRecord:
 
     @property
     def plan(self) -> WritePlan:
-        """What step 1 fixed."""
+        """Return the plan of the write."""
         return self.files.plan
 
     def validate(self) -> None:
         """Check the record against itself; ``InvalidInputError`` lists what is wrong."""
         plan, prefix = self.plan, self.plan.data_location.key
-        figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
-        keys = [key for one in self.files.partitions for key in one.keys]
-        values = [one.values for one in self.files.partitions]
+        figures = [
+            n
+            for partition in self.files.partitions
+            for n in (partition.rows, partition.bytes, partition.raw_bytes or 0)
+        ]
+        keys = [key for partition in self.files.partitions for key in partition.keys]
+        values = [partition.values for partition in self.files.partitions]
         width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
         is_below = (key.startswith(prefix) and ".." not in key.split("/") for key in keys)
-        wrong = {
+        faults = {
             "its write_id is malformed": WRITE_ID.fullmatch(plan.write_id) is None,
             "it never expires": not 0 < expiry <= LONGEST_EXPIRY_SECONDS,
             "its base version is none": not 0 <= plan.base_version <= MAX_NUMBER,
@@ -186,23 +191,23 @@ class StagedRecord:
             "a figure is negative, or one that nothing could have": not all(0 <= n <= MAX_NUMBER for n in figures),
             "a partition is named twice": len(set(values)) != len(values),
             "a partition has another number of values than the table has partition columns": (
-                any(len(one) != width for one in values)
+                any(len(spelled_values) != width for spelled_values in values)
             ),
             "a file is not below its own directory": not all(is_below),
         }
-        problems = [text for text, is_so in wrong.items() if is_so]
+        problems = [text for text, is_so in faults.items() if is_so]
         if problems:
             raise InvalidInputError(
                 f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}", **plan.named
             )
 
     def to_fields(self) -> dict[str, Any]:
-        """Return what is stored of the staged write itself; a record that does not validate is never stored."""
+        """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
-        plan, scope, spelled, files = self.plan, self.plan.scope, self.plan.spellings, self.files
-        same: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
+        plan, scope, spellings, files = self.plan, self.plan.scope, self.plan.spellings, self.files
+        same_fields: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
         stored = _Stored(
-            **same,
+            **same_fields,
             format=STAGED_FORMAT,
             idempotency_key=plan.key.text,
             hint=plan.checkpoint,
@@ -213,20 +218,22 @@ class StagedRecord:
             if isinstance(scope, RecordedScope)
             else None,
             tags=dict(plan.tags),
-            spellings=_Spellings(types=spelled.types, time_zone=spelled.time_zone, names=tuple(spelled.names.items())),
+            spellings=_Spellings(
+                types=spellings.types, time_zone=spellings.time_zone, names=tuple(spellings.names.items())
+            ),
             table=_table_of(plan.table),
             row_bytes=files.row_bytes,
-            statistics={name: one.to_json() for name, one in files.statistics.items()},
+            statistics={name: column.to_json() for name, column in files.statistics.items()},
             partitions=tuple(
                 _Partition(
-                    values=one.values,
-                    rows=one.rows,
-                    bytes=one.bytes,
-                    raw_bytes=one.raw_bytes,
-                    files=tuple(key.removeprefix(plan.data_location.key) for key in one.keys),
-                    figures=one.figures,
+                    values=partition.values,
+                    rows=partition.rows,
+                    bytes=partition.bytes,
+                    raw_bytes=partition.raw_bytes,
+                    files=tuple(key.removeprefix(plan.data_location.key) for key in partition.keys),
+                    figures=partition.figures,
                 )
-                for one in files.partitions
+                for partition in files.partitions
             ),
             checks=tuple(result.to_json() for result in files.checks),
             writer=dict(self.writer),
@@ -236,9 +243,9 @@ class StagedRecord:
         for name, unusual in (("in_place", plan.in_place), ("based_on", plan.based_on is not None)):
             if not unusual:
                 del fields[name]
-        for one in fields["partitions"]:
-            if not one["figures"]:
-                del one["figures"]
+        for partition in fields["partitions"]:
+            if not partition["figures"]:
+                del partition["figures"]
         return {**fields, "created_at": plan.created_at.isoformat()}
 
     @classmethod
@@ -247,17 +254,17 @@ class StagedRecord:
 
         An ``InvalidInputError`` says that it is damaged, of an unknown format, or names what is not this write's.
         """
-        where = f"staged write {write_id} below {layout.root}"
+        subject = f"staged write {write_id} below {layout.root}"
         try:
             if fields["format"] != STAGED_FORMAT:
-                raise InvalidInputError(f"{where} has format {fields['format']!r}: upgrade table_writer to read it")
+                raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
             record = _record(msgspec.convert(fields, _Stored), layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(
-                f"{where} cannot be read: {type(error).__name__}: {error}. Put its record back from an older version of"
-                " the object, or discard it and write it again"
+                f"{subject} cannot be read: {type(error).__name__}: {error}. Put its record back from an older version"
+                " of the object, or discard it and write it again"
             ) from error
         record.validate()
         return record
@@ -273,21 +280,21 @@ class FoundStaged:
 
     @property
     def expires_at(self) -> datetime:
-        """From when on a vacuum deletes it."""
+        """Return the time from which on a vacuum deletes the write."""
         return self.put_at + timedelta(seconds=self.record.expires_after_seconds)
 
     @property
     def is_expired(self) -> bool:
-        """Whether the next vacuum deletes it."""
+        """Return whether the next vacuum deletes the write."""
         return self.age_seconds > self.record.expires_after_seconds
 
 
 def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
     table = _table(stored.table, layout.root)
-    spelled = stored.spellings
-    same: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
+    spellings = stored.spellings
+    same_fields: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
     plan = WritePlan(
-        **same,
+        **same_fields,
         write_id=write_id,
         key=Key(stored.idempotency_key),
         table=table,
@@ -297,24 +304,24 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         in_doubt=frozenset(stored.in_doubt),
         scope=_scope(stored, str(table.name), write_id),
         tags=stored.tags,
-        spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
+        spellings=Spellings(spellings.types, spellings.time_zone, dict(spellings.names), str(table.name)),
     )
     files = WrittenFiles(
         plan=plan,
         partitions=tuple(
             WrittenPartition(
-                values=one.values,
-                keys=FileKeys([f"{plan.data_location.key}{name}" for name in one.files]),
-                rows=one.rows,
-                bytes=one.bytes,
-                raw_bytes=one.raw_bytes,
-                figures=one.figures,
+                values=partition.values,
+                keys=FileKeys([f"{plan.data_location.key}{name}" for name in partition.files]),
+                rows=partition.rows,
+                bytes=partition.bytes,
+                raw_bytes=partition.raw_bytes,
+                figures=partition.figures,
             )
-            for one in stored.partitions
+            for partition in stored.partitions
         ),
         row_bytes=stored.row_bytes,
         checks=tuple(map(CheckResult.from_json, stored.checks)),
-        statistics={name: ColumnStatistics.from_json(one) for name, one in stored.statistics.items()},
+        statistics={name: ColumnStatistics.from_json(texts) for name, texts in stored.statistics.items()},
     )
     return StagedRecord(
         files=files,
@@ -330,8 +337,8 @@ def _table_of(table: Table) -> _Table:
         name=table.name.name,
         kind=table.kind,
         created_at_seconds=table.created_at_seconds,
-        columns=tuple((one.name, one.type, one.comment) for one in table.columns),
-        partition_columns=tuple((one.name, one.type, one.comment) for one in table.partition_columns),
+        columns=tuple((column.name, column.type, column.comment) for column in table.columns),
+        partition_columns=tuple((column.name, column.type, column.comment) for column in table.partition_columns),
         root=table.root,
         input_format=table.input_format,
         serde=table.serde,
@@ -345,8 +352,8 @@ def _table(stored: _Table, layout_root: Location) -> Table:
         name=TableName(stored.database, stored.name),
         kind=stored.kind,
         location=stored.root,
-        columns=tuple(Column(*one) for one in stored.columns),
-        partition_columns=tuple(Column(*one) for one in stored.partition_columns),
+        columns=tuple(Column(*column) for column in stored.columns),
+        partition_columns=tuple(Column(*column) for column in stored.partition_columns),
         parameters={ROOT_PARAMETER: stored.root},
         input_format=stored.input_format,
         serde=stored.serde,

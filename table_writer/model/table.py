@@ -43,7 +43,7 @@ NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
 
 WHOLE_TABLE: Final = "(whole table)"
-"""What people read for the one partition of an unpartitioned table, which has no name."""
+"""The name that reports show for the one partition of an unpartitioned table, which has none."""
 
 MANY_FILES: Final = 50
 SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
@@ -113,7 +113,7 @@ class TableName:
 
     @property
     def sql(self) -> str:
-        """The name in a statement for Spark, which means this table whatever catalog or database a session uses."""
+        """Return the full name for a statement of Spark's, whatever catalog or database a session uses."""
         return ".".join(map(quoted, (SPARK_CATALOG, self.database, self.name)))
 
 
@@ -124,8 +124,8 @@ def quoted(name: str) -> str:
 
 def name_parts(text: str) -> list[str]:
     """Split a name at the dots that stand outside of backquotes; empty for what is none."""
-    found = NAME.fullmatch(text) if isinstance(text, str) else None
-    return [part.strip("`") for part in found.groups() if part is not None] if found else []
+    match = NAME.fullmatch(text) if isinstance(text, str) else None
+    return [part.strip("`") for part in match.groups() if part is not None] if match else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """What the metastore says of a table at one moment.
+    """A table as the metastore describes it at one moment.
 
     ``native`` is the gateway's own object. It travels along so that a later change sends back every field,
     also those that this library does not model.
@@ -171,7 +171,7 @@ class Table:
 
     @property
     def shown_names(self) -> tuple[str, ...]:
-        """All columns in lower case, and :data:`SPARK_SCHEMA` if Spark keeps its own list of them in parameters.
+        """Return the columns in lower case, with :data:`SPARK_SCHEMA` if Spark keeps a list of its own in parameters.
 
         A catalog that hides columns from a role leaves that list out: it would show them.
         """
@@ -180,7 +180,7 @@ class Table:
 
     @property
     def root(self) -> str:
-        """The directory that everything of this table is written under, ending in ``/``; empty for a view.
+        """Return the directory below which all of this table is written, ending in ``/``; empty for a view.
 
         It is the location, except for an unpartitioned table that was published before: then the parameter
         ``table_writer.root`` has kept it. A partitioned table's location never moves, so its parameter counts nothing.
@@ -209,7 +209,7 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastPartition:
-    """Where readers looked for a partition after an earlier version, and which files they found there.
+    """A partition after an earlier version: where readers looked for it, and the files that they found there.
 
     How many files and bytes is ``None`` where the log does not know: other tools wrote them. ``written_until`` is the
     time after which none of other tools' files was written. ``only`` names the files that are meant; ``None`` for all
@@ -227,7 +227,7 @@ class PastPartition:
 
 
 def are_small_files(count: int, size_bytes: int) -> bool:
-    """Whether so many files of so many bytes in all cost readers more to open than to read.
+    """Return whether so many files of so many bytes in all cost readers more to open than to read.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def are_small_files(count: int, size_bytes: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionChange:
-    """Point a freshly read partition at another location.
+    """A change that points a freshly read partition at another location.
 
     Columns, SerDe and formats become the table's current ones. Of the parameters only those in ``set_parameters``
     and ``removed_parameters`` change. For an unpartitioned table the partition is the table itself: its location moves,

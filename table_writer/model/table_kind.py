@@ -1,4 +1,4 @@
-"""What readers take for a table's rows: one rule, for whoever writes, makes, examines or reads a table.
+"""The kinds of tables whose rows are the files at their locations: one rule for writing, making and reading tables.
 
 A location and a SerDe do not say it. An input format may read other files than those that lie there, a format such as
 Delta has a log of its own, and an option of a data source hides files by their names or ages. What is known to be read
@@ -74,10 +74,15 @@ def format_of_others(table: Table) -> str:
     ...                        columns=(), partition_columns=(), parameters={"table_type": "ICEBERG"}))
     'iceberg'
     """
-    said = (parameter(table, "table_type"), provider_of(table), table.input_format, parameter(table, "storage_handler"))
-    classes = (found[0].lower() for text in said if (found := OTHERS.search(text)))
-    marked = (found.lastgroup or "" for name in table.parameters if (found := OTHERS_PARAMETERS.fullmatch(name)))
-    return next(chain(classes, marked), "").replace("hoodie", "hudi")
+    texts = (
+        parameter(table, "table_type"),
+        provider_of(table),
+        table.input_format,
+        parameter(table, "storage_handler"),
+    )
+    classes = (found[0].lower() for text in texts if (found := OTHERS.search(text)))
+    by_parameters = (found.lastgroup or "" for name in table.parameters if (found := OTHERS_PARAMETERS.fullmatch(name)))
+    return next(chain(classes, by_parameters), "").replace("hoodie", "hudi")
 
 
 def why_not_read(table: Table) -> str:
@@ -96,7 +101,7 @@ def refuse_others(table: Table) -> None:
         raise InvalidInputError(f"table {table.name} {reason}. Nothing was written.", table=str(table.name))
 
 
-def _is_no_table(table: Table) -> str:
+def _why_no_table(table: Table) -> str:
     if "VIEW" in table.kind:
         return f"is a view ({table.kind}): name the table that holds its data"
     if table.kind.upper() not in {"", "MANAGED_TABLE", "EXTERNAL_TABLE"}:
@@ -104,10 +109,10 @@ def _is_no_table(table: Table) -> str:
     return ""
 
 
-def _is_of_others(table: Table) -> str:
-    other = format_of_others(table)
-    if other:
-        return f"is not a plain Hive table but {other}: its own writer must write it, and its own reader read it"
+def _why_of_others(table: Table) -> str:
+    format_name = format_of_others(table)
+    if format_name:
+        return f"is not a plain Hive table but {format_name}: its own writer must write it, and its own reader read it"
     if parameter(table, "transactional") == "true":
         return "is a Hive ACID table (transactional=true): only Hive can write it; use a table with transactional=false"
     handler = parameter(table, "storage_handler")
@@ -116,7 +121,7 @@ def _is_of_others(table: Table) -> str:
     return ""
 
 
-def _is_read_otherwise(table: Table) -> str:
+def _why_read_otherwise(table: Table) -> str:
     """Compare how the metastore says that files are read with the formats that are known to read what lies there."""
     if not table.input_format:
         return ""
@@ -128,25 +133,30 @@ def _is_read_otherwise(table: Table) -> str:
         )
     kind = provider_of(table)
     by_serde = COLUMNAR.get(table.serde.rpartition(".")[2].lower(), "")
-    said = by_serde if kind == "hive" else kind if kind in COLUMNAR.values() else ""
-    if said and said != read_as and {said, read_as} & set(COLUMNAR.values()) and read_as != "sequencefile":
+    stored_as = by_serde if kind == "hive" else kind if kind in COLUMNAR.values() else ""
+    if (
+        stored_as
+        and stored_as != read_as
+        and {stored_as, read_as} & set(COLUMNAR.values())
+        and read_as != "sequencefile"
+    ):
         return (
-            f"is stored as {said}, and read by {table.input_format}: ALTER TABLE … SET FILEFORMAT in Hive makes the two"
-            " agree"
+            f"is stored as {stored_as}, and read by {table.input_format}: ALTER TABLE … SET FILEFORMAT in Hive makes"
+            " the two agree"
         )
     if kind == "hive" and read_as in COLUMNAR.values() and not by_serde:
         return f"is read by {table.input_format}, with {table.serde or 'no SerDe'}: give it the SerDe of that format"
     return ""
 
 
-def _hides_files(table: Table) -> str:
+def _why_files_hidden(table: Table) -> str:
     options = {name.lower(): value.strip().lower() for name, value in table.serde_parameters.items()}
-    found = [name for name in HIDING if options.get(name.lower(), "") not in NO_VALUE]
-    if not found:
+    hiding = [name for name in HIDING if options.get(name.lower(), "") not in NO_VALUE]
+    if not hiding:
         return ""
     return (
-        f"has the option {found[0]}, by which Spark takes other files for its rows than other readers: make it without,"
-        " and give the option to spark.read where it is wanted"
+        f"has the option {hiding[0]}, by which Spark takes other files for its rows than other readers: make it"
+        " without, and give the option to spark.read where it is wanted"
     )
 
 
@@ -204,10 +214,10 @@ def _is_written_otherwise(table: Table) -> str:
 
 
 OF_READERS: Final[Sequence[Reason]] = (
-    _is_no_table,
-    _is_of_others,
-    _is_read_otherwise,
-    _hides_files,
+    _why_no_table,
+    _why_of_others,
+    _why_read_otherwise,
+    _why_files_hidden,
     _has_no_partitions,
 )
 OF_WRITERS: Final[Sequence[Reason]] = (_is_projected, _is_list_bucketed, _skips_lines, _is_written_otherwise)

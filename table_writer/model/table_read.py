@@ -1,4 +1,4 @@
-"""What the query behind a write has read, or is going to read, of the very table that it is written to."""
+"""Reads of a table by the query of a write to the same table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Files = Mapping[str, tuple[int, int | None]]
 
 
 class ReadOf(enum.Enum):
-    """What a query names when it reads a table's files."""
+    """The object that a query names when it reads a table's files."""
 
     TABLE = "the table: whatever readers of it see"
     VERSION = "an older version of it"
@@ -34,8 +34,8 @@ class TableRead:
     covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 
 
-def same_files(some: Files, others: Files) -> bool:
-    """Whether two listings show the same files; those without rows, of no bytes, don't count.
+def same_files(one_listing: Files, other_listing: Files) -> bool:
+    """Return whether two listings show the same files; empty files do not count.
 
     Examples
     --------
@@ -44,8 +44,10 @@ def same_files(some: Files, others: Files) -> bool:
     >>> same_files({"part-0": (7, 1600000000)}, {"part-0": (7, 1700000000)})
     False
     """
-    mine, other = ({name: facts for name, facts in files.items() if facts[0]} for files in (some, others))
-    return mine.keys() == other.keys() and all(
-        size == other[name][0] and (second == other[name][1] or None in {second, other[name][1]})
-        for name, (size, second) in mine.items()
+    one_files, other_files = (
+        {name: facts for name, facts in files.items() if facts[0]} for files in (one_listing, other_listing)
+    )
+    return one_files.keys() == other_files.keys() and all(
+        size == other_files[name][0] and (second == other_files[name][1] or None in {second, other_files[name][1]})
+        for name, (size, second) in one_files.items()
     )

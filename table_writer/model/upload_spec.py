@@ -1,4 +1,4 @@
-"""Everything an executor needs to know to upload its share of a write."""
+"""The specification that an executor needs to upload its share of a write."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PerColumn:
-    """Something that is on or off for each column of a file, by the column's path in Parquet: ``tags.list.element``."""
+    """An option that is on or off for each column of a file, by its path in Parquet: ``tags.list.element``."""
 
     usual: bool = True
     others: tuple[tuple[str, bool], ...] = ()
 
     def of(self, path: str) -> bool:
-        """Whether it is on for a column."""
+        """Return whether the option is on for a column."""
         return dict(self.others).get(path, self.usual)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """How Parquet files are written; each option is one of Spark's."""
+    """The options of Parquet files; each is one of Spark's."""
 
     compression: str = "snappy"
     """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
-    compression_level: int | None = None  # of the codec; None takes Spark's: 3 for zstd, the codec's own for the others
+    compression_level: int | None = None  # None takes Spark's: 3 for zstd, the codec's own for the others
     timestamp_type: str = "INT96"
     """``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark. Two
     cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
@@ -79,13 +79,13 @@ class ParquetOptions:
 
     @property
     def file_name_suffix(self) -> str:
-        """How a file's name ends: ``.zstd.parquet``."""
+        """Return the end of a file's name: ``.zstd.parquet``."""
         return f"{FILE_NAME_INFIXES[self.compression.lower()]}.parquet"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UploadSpec:
-    """All an executor needs: picklable, complete and valid at construction, no secret in its ``repr``.
+    """The specification of a task's upload: picklable, complete and valid at construction, no secret in its ``repr``.
 
     Sizes and numbers are as :class:`~table_writer.TableWriterConfig` and :class:`~table_writer.WriteOptions` describe
     them. A file that nears S3's 10,000 parts is continued in another. A row group holds at most 1,048,576 rows; with a
@@ -123,9 +123,9 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
-    batch_rows: int = 0  # that Spark sends in one Arrow batch without weighing them; 0: as its own limits let it
+    batch_rows: int = 0  # rows that Spark sends in one Arrow batch without weighing them; 0: Spark's own limits hold
     max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
-    most_figures: int = 0  # partitions x columns of which a task counts figures for optimizers; it has more: none
+    most_figures: int = 0  # partitions x columns for which a task counts figures; a task with more counts none
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
     """Partitions that must not get a row, with values as Spark spells them: the task that meets one fails."""
 
@@ -175,7 +175,7 @@ CHUNK_BYTES: Final = 16 * MIB
 """Rows are split by partition in chunks of this size: fewer, larger takes; still in a cache's reach."""
 
 FOOTERS_BYTES: Final = 64 * MIB
-"""What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
+"""The limit of what all open files of a task keep: some 1.5 KB for each column of each row group until their end."""
 
 LAST_PAGES_BYTES: Final = 64 * MIB  # what all open files of a task may keep of the page that each has written last
 LAST_PAGE_SHARE: Final = 6

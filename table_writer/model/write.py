@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.model.check_result import CheckResult
-from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
+from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
@@ -37,7 +37,7 @@ def every_partition(existing: Collection[PartitionValues]) -> frozenset[Partitio
 
 
 class WriteMode(enum.Enum):
-    """What a write does with the partitions that the DataFrame has, and has not, rows for; the mildest first."""
+    """The modes of writes: each treats existing partitions in another way; the mildest first."""
 
     CREATE_PARTITIONS = "create_partitions"
     APPEND = "append"
@@ -46,7 +46,7 @@ class WriteMode(enum.Enum):
 
     @property
     def replaces(self) -> str:
-        """Which rows readers see no more afterwards."""
+        """Return which rows readers see no more afterwards."""
         return {
             WriteMode.CREATE_PARTITIONS: "replaces nothing: it adds partitions, or fails if one exists",
             WriteMode.APPEND: "replaces nothing: it adds rows",
@@ -60,7 +60,7 @@ class WriteMode(enum.Enum):
         return "; ".join(f"{mode.value} ({mode.replaces})" for mode in cls)
 
 
-OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # what the next function makes
+OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as the next function makes it
 
 
 def new_write_id(now: datetime | None = None) -> str:
@@ -76,90 +76,90 @@ def new_write_id(now: datetime | None = None) -> str:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where this library keeps its files below a table root; every path it ever uses is built here."""
+    """The places where this library keeps its files below a table's root."""
 
     root: Location
     directory_name: str = "_table_writer"
 
     @cached_property
     def own(self) -> Location:
-        """The one directory that holds everything of ours."""
+        """Return the directory of all files of this library."""
         return self.root.child(self.directory_name)
 
     @property
     def owner_key(self) -> str:
-        """Which table the files belong to."""
+        """Return the key of the object that names the table to which the files belong."""
         return f"{self.own.key}owner.json"
 
     @property
     def checkpoint_key(self) -> str:
-        """A version below which no entry is in doubt: saves listing the whole log."""
+        """Return the key of the checkpoint."""
         return f"{self.own.key}settled.json"
 
     @property
     def idle_key(self) -> str:
-        """Until when nothing becomes due, if nothing happens: saves looking through everything."""
+        """Return the key of the note that says until when nothing becomes due, if nothing happens."""
         return f"{self.own.key}idle.json"
 
     @property
     def log_prefix(self) -> str:
-        """Entries and their outcomes."""
+        """Return the prefix of entries, outcomes, marks and folds."""
         return f"{self.own.key}log/"
 
     def entry_key(self, version: int) -> str:
-        """The slot of one entry."""
+        """Return the key of an entry: its slot."""
         return f"{self.log_prefix}{version:020d}.json"
 
     def outcome_key(self, version: int) -> str:
-        """The outcome of one entry."""
+        """Return the key of an entry's outcome."""
         return f"{self.log_prefix}{version:020d}.done"
 
     def registration_key(self, write_id: str) -> str:
-        """The sign that a write is running: its own process puts it again and again."""
+        """Return the key of the registration of a running write, which its process puts again and again."""
         return f"{self.registrations.key}{write_id}.json"
 
     def staged_key(self, write_id: str) -> str:
-        """The record of a staged write: put once, so that no late sign of life takes its place."""
+        """Return the key of the record of a staged write: put once, so that no late heartbeat replaces it."""
         return f"{self.all_staged.key}{write_id}.json"
 
     def name_key(self, write_id: str) -> str:
-        """The sign that a caller has given a write this name; it stays for ever."""
+        """Return the key of the object that says that a caller has used this name; it stays for ever."""
         return f"{self.own.child('names').key}{write_id}"
 
     def data(self, write_id: str) -> Location:
-        """All uploads and objects of one write, and nothing else."""
+        """Return the directory of one write, for its uploads and objects alone."""
         return self.all_data.child(write_id)
 
     def empty(self, write_id: str, values: PartitionValues = ()) -> Location:
-        """A location where a write puts no file, for one partition alone: what another tool adds there is its rows."""
+        """Return the placeholder of a partition: the write puts no file there; files of other tools are rows."""
         return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
 
     @cached_property
     def all_data(self) -> Location:
-        """Where every write has its own directory."""
+        """Return the directory in which every write has its own."""
         return self.own.child("data")
 
     @cached_property
     def all_empty(self) -> Location:
-        """Where every write has a location without files for each partition."""
+        """Return the directory of all placeholders."""
         return self.own.child("empty")
 
     @cached_property
     def registrations(self) -> Location:
-        """The signs of all writes that are running."""
+        """Return the directory of the registrations of running writes."""
         return self.own.child("writes")
 
     @cached_property
     def all_staged(self) -> Location:
-        """The records of all staged writes, and the results of their checks."""
+        """Return the directory of the records of staged writes and of the results of their checks."""
         return self.own.child("staged")
 
     def is_placeholder(self, location: Location) -> bool:
-        """Whether this library has put no file there; other tools may have, so whoever counts on that lists it."""
+        """Return whether a location is a placeholder; other tools may have put files there, so list it to be sure."""
         return self.all_empty.contains(location)
 
     def write_id_of(self, location: Location) -> str | None:
-        """Return whose data a location is, ``None`` when other tools wrote it: the location alone decides."""
+        """Return the write whose data a location is, by its path alone; ``None`` for other tools' data."""
         if not self.own.contains(location):
             return None
         directory, _, rest = self.own.relative_key(location).partition("/")
@@ -167,25 +167,27 @@ class TableLayout:
         return write_id if directory in {"data", "empty"} and write_id else None
 
     def is_of_inner_root(self, key: str, location: Location) -> bool:
-        """Whether an object of a location lies in the directory that another table keeps below it."""
+        """Return whether an object lies in the directory of another table whose root is below the location."""
         return f"/{self.directory_name}/" in f"/{key.removeprefix(location.key)}"
 
     @property
     def success_key(self) -> str:
-        """The marker in the table root that other tools look for."""
+        """Return the key of ``_SUCCESS``, the marker that other tools look for."""
         return f"{self.root.key}_SUCCESS"
 
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
-    locations = (Location.parse(one.own_location) for one in entry.partitions if one.own_location is not None)
-    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
-    return frozenset(write_id for write_id in found if write_id)
+    locations = (
+        Location.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
+    )
+    ids = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
+    return frozenset(write_id for write_id in ids if write_id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WritePlan:
-    """What step 1 fixed; everything later works from it."""
+    """The plan that step 1 makes, and from which all later steps work."""
 
     write_id: str
     mode: WriteMode
@@ -193,10 +195,10 @@ class WritePlan:
     layout: TableLayout
     schema: str  # of the data columns, Spark's JSON
     base_version: int
-    checkpoint: int  # up to here nothing was in doubt, and nothing was listed
+    checkpoint: int  # up to this version nothing was in doubt, and nothing was listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
-    log_id: str = ""  # which log the versions are of: a log that was reset counts from 1 again
+    log_id: str = ""  # the log that the versions belong to: a log that was reset counts from 1 again
     named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log
@@ -208,13 +210,13 @@ class WritePlan:
     max_copied_bytes: int | None = None  # of an append; None: no limit
     spellings: Spellings = field(default_factory=Spellings)
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
-    notes: tuple[str, ...] = ()  # what a person should know of the table
+    notes: tuple[str, ...] = ()  # notes on the table for the result
     based_on: int | None = None  # the version that the caller's rows are computed from; then the base version is that
-    reads: tuple[TableRead, ...] = ()  # of this very table, by the query behind the rows; a staged write has none
+    reads: tuple[TableRead, ...] = ()  # reads of this very table by the query behind the rows; a staged write has none
 
     @property
     def data_location(self) -> Location:
-        """Where the files of this write go."""
+        """Return the location of the files of this write."""
         return self.layout.data(self.write_id)
 
     def spelled(self, values: PartitionValues) -> PartitionValues:
@@ -223,7 +225,7 @@ class WritePlan:
 
     @property
     def named(self) -> dict[str, str]:
-        """What errors name of this write, by their keywords."""
+        """Return the keywords with which an error names this write."""
         return {"table": str(self.table.name), "write_id": self.write_id}
 
 
@@ -250,7 +252,7 @@ class FileKeys(Collection[str]):
         return iter(zlib.decompress(self._packed).decode().split("\0") if self._count else ())
 
     def __contains__(self, key: object) -> bool:
-        return any(key == one for one in self)
+        return any(key == item for item in self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -293,24 +295,24 @@ class WrittenFiles:
         partitions = tuple(
             WrittenPartition(
                 values=values,
-                keys=FileKeys(one.keys),
-                rows=one.rows,
-                bytes=one.bytes,
-                raw_bytes=one.raw_bytes,
-                figures=as_text(one.figures or {}),
+                keys=FileKeys(partition.keys),
+                rows=partition.rows,
+                bytes=partition.bytes,
+                raw_bytes=partition.raw_bytes,
+                figures=as_text(partition.figures or {}),
             )
-            for values, one in sorted(groups.items())
+            for values, partition in sorted(groups.items())
         )
         statistics = as_spark_orders(merged.columns, plan.schema)
         return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics)
 
     @property
     def row_count(self) -> int:
-        """Rows in all files."""
+        """Return the number of rows in all files."""
         return sum(partition.rows for partition in self.partitions)
 
     def with_checks(self, results: Iterable[CheckResult]) -> WrittenFiles:
-        """Return the same with these results; one of a check that ran before takes its place."""
+        """Return the same files with these results, of which each replaces an earlier one of its check."""
         stored = (result.without_examples() for result in (*self.checks, *results))
         newest = {result.name: result for result in stored}
         return replace(self, checks=tuple(newest.values()))
@@ -318,7 +320,7 @@ class WrittenFiles:
 
 @dataclass(slots=True)
 class _Group:
-    """What is known so far of one partition's files."""
+    """The figures that are known so far of one partition's files."""
 
     keys: list[str] = field(default_factory=list)
     rows: int = 0
@@ -327,8 +329,8 @@ class _Group:
     figures: dict[str, ColumnFigures] | None = None  # None: no file was counted yet
 
     def count(self, figures: str) -> None:
-        """Take the figures of another file; once one has none, or lacks a column, that is not known of all."""
+        """Add the figures of another file; a column that one file lacks is not known of all."""
         if self.figures is None:
             self.figures = from_text(figures)
         elif self.figures:
-            self.figures = together([self.figures, from_text(figures)])
+            self.figures = merged_figures([self.figures, from_text(figures)])

@@ -1,1 +1,1 @@
-"""The page about one table: all that one look shows, as facts and as one HTML file with pictures."""
+"""The page about one table: the facts of one look, as text and as one HTML file with pictures."""

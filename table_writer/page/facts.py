@@ -1,4 +1,4 @@
-"""The facts of one look at a table, as text and as plain values; :mod:`table_writer.page.table_page` draws them."""
+"""The facts of one look at a table, as text and plain values; :mod:`table_writer.page.table_page` draws them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DERIVED: Final = ("partition_count", "rows", "files", "bytes", "healthy")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
-    """One thing that is not as it should be.
+    """One problem of a table.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PartitionNow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generations:
-    """Which versions have changed one partition, oldest first: pairs of a version and what it did.
+    """The versions that have changed one partition, oldest first: pairs of a version and what it did.
 
     That is ``added``, ``replaced``, ``appended``, ``compacted``, ``dropped``, or ``in doubt``.
     """
@@ -78,7 +78,7 @@ class Generations:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftByAge:
-    """What readers have left so long ago and is not deleted, by the log.
+    """The locations that readers left in one span of days ago and that are not deleted, by the log.
 
     ``younger_than_days`` is ``None`` where there is no bound. ``due_bytes`` are those that a vacuum would delete now.
     """
@@ -92,7 +92,7 @@ class LeftByAge:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckRuns:
-    """One check over the versions: how often it ran and failed, and what it said last.
+    """The runs of one check over the versions, and its last message.
 
     ``outcomes`` are pairs of a version and ``"passed"``, ``"failed (warn)"`` or ``"failed (error)"``, oldest first.
     """
@@ -103,7 +103,7 @@ class CheckRuns:
 
     @property
     def failed_count(self) -> int:
-        """How many of them failed."""
+        """Return how many runs failed."""
         return sum(outcome != "passed" for _, outcome in self.outcomes)
 
 
@@ -120,7 +120,7 @@ class AtWork:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
-    """All that one look at a table shows.
+    """The facts that one look at a table shows.
 
     Parameters
     ----------
@@ -180,28 +180,28 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is in doubt, behind or failed."""
+        """Return whether nothing is in doubt, behind or failed."""
         return self.health == OK
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the metastore has."""
-        return sum(one.location is not None for one in self.partitions)
+        """Return how many partitions the metastore has."""
+        return sum(partition.location is not None for partition in self.partitions)
 
     @property
     def rows(self) -> int:
-        """Of all partitions of which the log knows it."""
-        return sum(one.rows or 0 for one in self.partitions)
+        """Return the rows of all partitions whose rows the log knows."""
+        return sum(partition.rows or 0 for partition in self.partitions)
 
     @property
     def files(self) -> int:
-        """Of all partitions of which the log knows it."""
-        return sum(one.files or 0 for one in self.partitions)
+        """Return the files of all partitions whose files the log knows."""
+        return sum(partition.files or 0 for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
-        """Of all partitions of which the log knows it."""
-        return sum(one.bytes or 0 for one in self.partitions)
+        """Return the bytes of all partitions whose bytes the log knows."""
+        return sum(partition.bytes or 0 for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.version:
@@ -213,9 +213,9 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
         )
 
     def _lines(self) -> Iterator[str]:
-        for one in self.troubles:
-            sign = "" if one.health == OK else "PROBLEM: "
-            yield f"{sign}{one.message}{f': {one.advice}' if one.advice else ''}"
+        for trouble in self.troubles:
+            sign = "" if trouble.health == OK else "PROBLEM: "
+            yield f"{sign}{trouble.message}{f': {trouble.advice}' if trouble.advice else ''}"
         if self.older_count:
             yield f"{counted(self.older_count, 'older version')} not read"
         yield from super()._lines()

@@ -1,6 +1,6 @@
-"""One look at a table for its page: a vacuum's dry run reads log and metastore, then the newest entries are read.
+"""Look at a table for its page: a dry run of a vacuum reads log and metastore, then the newest entries are read.
 
-Entries that cannot be read do not keep the page from being made: it names them, and says what the others say.
+An entry that cannot be read is named on the page, which is made from the others.
 """
 
 from __future__ import annotations
@@ -33,76 +33,78 @@ NEWEST_VERSIONS: Final = 1_000  # two requests each
 WORST_FIRST: Final = (FAILED, BEHIND, IN_DOUBT, OK)
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40
-DAYS: Final = (0, 1, 3, 7, 30)  # where ages are divided
+DAYS: Final = (0, 1, 3, 7, 30)  # bounds of the groups by age
 DAY_SECONDS: Final = 86_400
 States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in the log
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """The newest entries, as far as they could be read."""
+class _NewestEntries:
+    """The newest entries that could be read, and what is known of the others."""
 
     records: tuple[SlotRecord, ...]  # oldest first
-    damaged: Mapping[int, str]  # by version, why its entry or its outcome cannot be read
+    damaged: Mapping[int, str]  # by version, the reason why its entry or outcome cannot be read
     lost: frozenset[int]
-    newest: int  # the version that the page is of
+    newest: int  # the version that the page shows
     older_count: int
-    is_whole: bool  # nothing is left out
+    is_whole: bool  # no version is left out
 
     def history(self, opened: OpenTable) -> History:
         return History(opened.layout, self.records, lost=self.lost | self.damaged.keys())
 
 
 def look_at(opened: OpenTable, limit: int) -> TablePage:
-    """Return all that is known of a table, with its newest versions."""
+    """Return the page of a table, with its newest versions."""
     look, vacuum, refusal = _dry_run(opened)
-    read = _read(opened, limit, look.history.newest) if look else _read(opened)
-    newest = read.history(opened)
-    if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
+    entries = _newest_entries(opened, limit, look.history.newest) if look else _newest_entries(opened)
+    history = entries.history(opened)
+    if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
-        look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
+        look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
     states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
-    troubles = sorted(_troubles(opened, look, states, read, refusal), key=lambda one: WORST_FIRST.index(one.health))
-    versions = summaries(newest, is_whole=read.is_whole)
-    shown, generations, changed_count = _generations(opened, read.records)
-    last = read.records[-1] if read.records else None
+    troubles = sorted(
+        _troubles(opened, look, states, entries, refusal), key=lambda trouble: WORST_FIRST.index(trouble.health)
+    )
+    versions = summaries(history, is_whole=entries.is_whole)
+    generation_versions, generations, changed_count = _generations(opened, entries.records)
+    newest = entries.records[-1] if entries.records else None
     return TablePage(
         table=str(opened.table.name),
         made_at=datetime.now(UTC),
         location=str(opened.layout.root),
-        version=read.newest,
-        age_seconds=last.age_seconds if last and last.entry.version == read.newest else None,
+        version=entries.newest,
+        age_seconds=newest.age_seconds if newest and newest.entry.version == entries.newest else None,
         health=troubles[0].health if troubles else OK,
         troubles=tuple(troubles),
         versions=versions,
-        older_count=read.older_count,
+        older_count=entries.older_count,
         partitions=_partitions(opened, look, states),
-        generation_versions=shown,
+        generation_versions=generation_versions,
         generations=generations,
         changed_count=changed_count,
-        left=tuple(_left(look.history, vacuum)),
+        left=tuple(_left_by_age(look.history, vacuum)),
         vacuum=vacuum,
         checks=_checks(versions),
         at_work=tuple(_at_work(look)),
         notes=small_files_notes(look.history, opened.table),
-        damaged=read.damaged,
+        damaged=entries.damaged,
     )
 
 
 def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
-    """Return what a vacuum has seen and would do; or why it would be refused."""
+    """Return what a dry run of a vacuum has read, its report, and the message if it would be refused."""
     vacuum = Vacuum(opened)
     try:
-        found = vacuum.run(vacuum_ages(opened), dry_run=True)
+        vacuumed = vacuum.run(vacuum_ages(opened), dry_run=True)
     except InvalidInputError as refused:
         return vacuum.look, None, refused.message
-    return vacuum.look, vacuum_report(opened.table, opened.layout, found, dry_run=True), ""
+    return vacuum.look, vacuum_report(opened.table, opened.layout, vacuumed, dry_run=True), ""
 
 
-def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _Read:
-    """Read the newest entries, up to the version that the look has seen; the newest first get the memory there is."""
+def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
+    """Read the newest entries, up to the version of the look, newest first while memory lasts."""
     state = opened.log.read_state(listed_after=0, allow_lost=True)
-    there = sorted((one for one in state.versions if newest is None or one <= newest), reverse=True)
+    versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     allowance = Allowance(opened.config.log_memory_bytes)
 
     def find(version: int) -> SlotRecord | InvalidInputError | None:
@@ -111,13 +113,15 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
         except InvalidInputError as error:
             return error
 
-    chosen = there[:limit]
-    found = dict(zip(chosen, many(find, chosen), strict=True))
-    errors = {version: one for version, one in found.items() if isinstance(one, InvalidInputError)}
-    damaged = {one: error.message for one, error in errors.items() if not isinstance(error.__cause__, TooMuchError)}
-    older_count = len(there) - len(chosen) + len(errors) - len(damaged)
-    records = [one for one in found.values() if isinstance(one, SlotRecord)]
-    return _Read(
+    read_versions = versions[:limit]
+    answers = dict(zip(read_versions, many(find, read_versions), strict=True))
+    errors = {version: answer for version, answer in answers.items() if isinstance(answer, InvalidInputError)}
+    damaged = {
+        version: error.message for version, error in errors.items() if not isinstance(error.__cause__, TooMuchError)
+    }
+    older_count = len(versions) - len(read_versions) + len(errors) - len(damaged)
+    records = [answer for answer in answers.values() if isinstance(answer, SlotRecord)]
+    return _NewestEntries(
         records=tuple(reversed(records)),
         damaged=damaged,
         lost=state.lost | state.given_up,
@@ -127,105 +131,118 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
     )
 
 
-def _troubles(opened: OpenTable, look: Look, states: States, read: _Read, refusal: str) -> Iterator[Trouble]:
+def _troubles(
+    opened: OpenTable, look: Look, states: States, entries: _NewestEntries, refusal: str
+) -> Iterator[Trouble]:
     name, history = opened.table.name, look.history
     recover = f"table-writer recover {name}"
-    for version, why in sorted(read.damaged.items()):
-        yield Trouble(health=FAILED, message=f"version {version} cannot be read: {why}")
-    if refusal and refusal not in read.damaged.values():
+    for version, reason in sorted(entries.damaged.items()):
+        yield Trouble(health=FAILED, message=f"version {version} cannot be read: {reason}")
+    if refusal and refusal not in entries.damaged.values():
         yield Trouble(health=FAILED, message=f"a vacuum would be refused: {refusal}")
     for record in history.publishes_in_doubt:
         entry, waits = record.entry, not claim_is_over(record.entry, record.age_seconds)
-        who = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
-        doing = "is at work, or has died" if waits else "has died, or its answer was lost"
+        writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+        state = "is at work, or has died" if waits else "has died, or its answer was lost"
         yield Trouble(
             health=IN_DOUBT,
-            message=f"version {entry.version} is in doubt: the {entry.operation.value} of {who} {doing}",
+            message=f"version {entry.version} is in doubt: the {entry.operation.value} of {writer} {state}",
             advice=recover,
         )
     for entry in interrupted(history):
         yield Trouble(health=IN_DOUBT, message=f"the vacuum of version {entry.version} has died", advice=recover)
-    wanted = (Placement.BEHIND, Placement.MISSING, Placement.MOVED)
-    behind, missing, moved = (_named(opened, states, where) for where in wanted)
+    placements = (Placement.BEHIND, Placement.MISSING, Placement.MOVED)
+    behind, missing, moved = (_counted_names(opened, states, placement) for placement in placements)
     if behind:
         yield Trouble(health=BEHIND, message=f"readers see older rows of {behind}", advice=recover)
     if missing:
         yield Trouble(health=OK, message=f"not in the metastore, dropped by another tool: {missing}")
-    if moved and not (read.lost or read.damaged):
+    if moved and not (entries.lost or entries.damaged):
         yield Trouble(health=OK, message=f"moved by another tool: {moved}")
     elif moved:
         yield Trouble(health=OK, message=f"where the entries that are gone, or another tool, have put them: {moved}")
 
 
-def _named(opened: OpenTable, states: States, wanted: Placement) -> str:
-    """Count the partitions of this state, and name the first; empty if there is none."""
-    found = sorted(values for values, state in states.items() if state is wanted)
-    names = few(shown_name(opened.table, values) for values in found)
-    return f"{counted(len(found), 'partition')} ({names})" if found else ""
+def _counted_names(opened: OpenTable, states: States, placement: Placement) -> str:
+    """Count the partitions with this placement and name the first ones; empty if there are none."""
+    matching = sorted(values for values, state in states.items() if state is placement)
+    names = few(shown_name(opened.table, values) for values in matching)
+    return f"{counted(len(matching), 'partition')} ({names})" if matching else ""
 
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
-    """Describe what the metastore has, and what it should have; not what the log itself has dropped."""
-    held = look.history.held_now()
-    lacking = (values for values, where in states.items() if where is not Placement.IN_PLACE)
+    """Describe the partitions of the metastore, and those that it lacks but the log has published."""
+    held_rows = look.history.held_now()
+    lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
     return tuple(
-        _partition(opened, look, values, states.get(values), held.get(values))
+        _partition(opened, look, values, states.get(values), held_rows.get(values))
         for values in sorted({*look.partitions, *lacking})
     )
 
 
 def _partition(
-    opened: OpenTable, look: Look, values: PartitionValues, where: Placement | None, held: EntryPartition | None
+    opened: OpenTable, look: Look, values: PartitionValues, placement: Placement | None, rows: EntryPartition | None
 ) -> PartitionNow:
-    found: Partition | None = look.partitions.get(values)
-    is_ours = where is Placement.IN_PLACE
-    placed = look.history.current.get(values) if is_ours else None
-    known = held if is_ours else None
+    partition: Partition | None = look.partitions.get(values)
+    is_ours = placement is Placement.IN_PLACE
+    placed_by = look.history.current.get(values) if is_ours else None
+    known_rows = rows if is_ours else None
     return PartitionNow(
         name=shown_name(opened.table, values),
-        location=None if found is None else found.location,
-        version=None if placed is None else placed.version,
-        age_seconds=None if placed is None else placed.age_seconds,
-        rows=None if known is None else known.rows,
-        files=None if known is None else known.files,
-        bytes=None if known is None else known.bytes,
-        has_small_files=known is not None and are_small_files(known.files, known.bytes),
-        state="not in the log" if where is None else where.name.lower().replace("_", " "),
+        location=None if partition is None else partition.location,
+        version=None if placed_by is None else placed_by.version,
+        age_seconds=None if placed_by is None else placed_by.age_seconds,
+        rows=None if known_rows is None else known_rows.rows,
+        files=None if known_rows is None else known_rows.files,
+        bytes=None if known_rows is None else known_rows.bytes,
+        has_small_files=known_rows is not None and are_small_files(known_rows.files, known_rows.bytes),
+        state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
     )
 
 
 def _generations(
     opened: OpenTable, records: Sequence[SlotRecord]
 ) -> tuple[tuple[int, ...], tuple[Generations, ...], int]:
-    """Return the newest versions that changed partitions; the partitions they changed last; how many they changed."""
-    changing = [one for one in records if one.outcome is not Outcome.ABANDONED and one.entry.partitions]
-    changing = changing[-SHOWN_VERSIONS:]
-    last: dict[PartitionValues, int] = {}
-    for record in changing:
-        last |= dict.fromkeys(record.entry.partition_values - record.superseded, record.entry.version)
-    chosen = sorted(last, key=lambda values: (last[values], values), reverse=True)[:SHOWN_PARTITIONS]
-    changes: dict[PartitionValues, list[tuple[int, str]]] = {values: [] for values in sorted(chosen)}
-    for record in changing:
+    """Return the newest versions that changed partitions, the generations of those they changed last, and the count."""
+    changing_records = [
+        record for record in records if record.outcome is not Outcome.ABANDONED and record.entry.partitions
+    ]
+    changing_records = changing_records[-SHOWN_VERSIONS:]
+    last_version: dict[PartitionValues, int] = {}
+    for record in changing_records:
+        last_version |= dict.fromkeys(record.entry.partition_values - record.superseded, record.entry.version)
+    newest_first = sorted(last_version, key=lambda values: (last_version[values], values), reverse=True)
+    changes: dict[PartitionValues, list[tuple[int, str]]]
+    changes = {values: [] for values in sorted(newest_first[:SHOWN_PARTITIONS])}
+    for record in changing_records:
         entry = record.entry
-        few = [one for one in entry.partitions if one.values in changes and one.values not in record.superseded]
-        details = partition_details(opened.table, opened.layout, few, entry)
-        for one, detail in zip(few, details, strict=True):
-            changes[one.values].append((entry.version, detail.change if record.outcome else IN_DOUBT))
-    generations = (Generations(name=shown_name(opened.table, one), changes=tuple(did)) for one, did in changes.items())
-    return tuple(one.entry.version for one in changing), tuple(generations), len(last)
+        partitions = [
+            partition
+            for partition in entry.partitions
+            if partition.values in changes and partition.values not in record.superseded
+        ]
+        details = partition_details(opened.table, opened.layout, partitions, entry)
+        for partition, detail in zip(partitions, details, strict=True):
+            changes[partition.values].append((entry.version, detail.change if record.outcome else IN_DOUBT))
+    generations = (
+        Generations(name=shown_name(opened.table, values), changes=tuple(did)) for values, did in changes.items()
+    )
+    return tuple(record.entry.version for record in changing_records), tuple(generations), len(last_version)
 
 
-def _left(history: History, vacuum: VacuumReport | None) -> Iterator[LeftByAge]:
-    """Divide what readers have left by age."""
-    due = {one.location for one in vacuum.deleted} if vacuum else frozenset()
+def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[LeftByAge]:
+    """Group the locations that readers have left by age."""
+    due_locations = {path.location for path in vacuum.deleted} if vacuum else frozenset()
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
-        here = [one for one in history.left.values() if youngest <= one.age_seconds / DAY_SECONDS < oldest]
+        locations = [
+            location for location in history.left.values() if youngest <= location.age_seconds / DAY_SECONDS < oldest
+        ]
         yield LeftByAge(
             older_than_days=youngest,
             younger_than_days=None if oldest == math.inf else int(oldest),
-            locations=len(here),
-            bytes=sum(one.bytes for one in here),
-            due_bytes=sum(one.bytes for one in here if str(one.location) in due),
+            locations=len(locations),
+            bytes=sum(location.bytes for location in locations),
+            due_bytes=sum(location.bytes for location in locations if str(location.location) in due_locations),
         )
 
 
@@ -233,21 +250,25 @@ def _checks(versions: Iterable[VersionSummary]) -> tuple[CheckRuns, ...]:
     """Return the runs of each check; those that failed last time first."""
     outcomes: dict[str, list[tuple[int, str]]] = {}
     messages: dict[str, str] = {}
-    for version in sorted(versions, key=lambda one: one.version):
+    for version in sorted(versions, key=lambda summary: summary.version):
         for check in version.checks:
             outcomes.setdefault(check.name, []).append((version.version, verdict(check)))
             messages[check.name] = check.message
-    found = (CheckRuns(name=name, message=messages[name], outcomes=tuple(runs)) for name, runs in outcomes.items())
-    return tuple(sorted(found, key=lambda one: (one.outcomes[-1][1] == "passed", -one.failed_count, one.name)))
+    runs_of_checks = (
+        CheckRuns(name=name, message=messages[name], outcomes=tuple(runs)) for name, runs in outcomes.items()
+    )
+    return tuple(
+        sorted(runs_of_checks, key=lambda check: (check.outcomes[-1][1] == "passed", -check.failed_count, check.name))
+    )
 
 
 def _at_work(look: Look) -> Iterator[AtWork]:
-    for write_id, one in sorted(look.traces.registered.items(), reverse=True):
-        if write_id not in look.history.claimed_ids and not one.is_dead(DAY_SECONDS):
+    for write_id, registration in sorted(look.traces.registered.items(), reverse=True):
+        if write_id not in look.history.claimed_ids and not registration.is_dead(DAY_SECONDS):
             yield AtWork(
                 write_id=write_id,
-                state="staged" if one.is_staged else "running",
-                age_seconds=one.age_seconds,
-                user=one.writer.get("user", "?"),
-                host=one.writer.get("host", "?"),
+                state="staged" if registration.is_staged else "running",
+                age_seconds=registration.age_seconds,
+                user=registration.writer.get("user", "?"),
+                host=registration.writer.get("host", "?"),
             )

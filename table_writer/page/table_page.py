@@ -1,7 +1,7 @@
-"""What ``report`` returns, as a page of HTML: figures, what is in doubt, pictures, tables. It fetches nothing.
+"""The page that ``report`` returns, as HTML: figures, problems, pictures, tables. It fetches nothing.
 
-Every word of others is text, escaped, and none stands in an attribute. The policy in the head lets the browser use this
-style sheet and this script alone, known by their digests.
+Text of users is escaped and never stands in an attribute. The policy in the head allows the browser only this style
+sheet and this script, by their digests.
 """
 
 from __future__ import annotations
@@ -41,46 +41,46 @@ from table_writer.version import __version__
 
 MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
 MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
-AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that somebody asks about
+AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that need a look
 Keys = Mapping[str, Callable[[Any], float | None]]
 """By heading: what a column is sorted by, where it shows figures."""
 
-VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda one: tags_line(one.tags)}
+VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda version: tags_line(version.tags)}
 VERSION_KEYS: Final[Keys] = {
-    "version": lambda one: one.version,
-    "rows": lambda one: one.rows,
-    "size": lambda one: one.bytes,
-    "table size": lambda one: one.table_bytes,
+    "version": lambda version: version.version,
+    "rows": lambda version: version.rows,
+    "size": lambda version: version.bytes,
+    "table size": lambda version: version.table_bytes,
 }
 PARTITIONS: Final[Columns] = {
     "partition": "name",
     "state": "state",
-    "version": lambda one: None if one.version is None else str(one.version),
-    "changed": lambda one: None if one.age_seconds is None else f"{ago(one.age_seconds)} ago",
+    "version": lambda partition: None if partition.version is None else str(partition.version),
+    "changed": lambda partition: None if partition.age_seconds is None else f"{ago(partition.age_seconds)} ago",
     "rows": "rows",
     "files": "files",
-    "size": lambda one: None if one.bytes is None else size(one.bytes),
-    "a file": lambda one: size(one.bytes / one.files) if one.files else "-",
+    "size": lambda partition: None if partition.bytes is None else size(partition.bytes),
+    "a file": lambda partition: size(partition.bytes / partition.files) if partition.files else "-",
 }
 PARTITION_KEYS: Final[Keys] = {
-    "version": lambda one: one.version,
-    "changed": lambda one: None if one.age_seconds is None else -one.age_seconds,
-    "rows": lambda one: one.rows,
-    "files": lambda one: one.files,
-    "size": lambda one: one.bytes,
-    "a file": lambda one: one.bytes / one.files if one.files else None,
+    "version": lambda partition: partition.version,
+    "changed": lambda partition: None if partition.age_seconds is None else -partition.age_seconds,
+    "rows": lambda partition: partition.rows,
+    "files": lambda partition: partition.files,
+    "size": lambda partition: partition.bytes,
+    "a file": lambda partition: partition.bytes / partition.files if partition.files else None,
 }
-DELETED_KEYS: Final[Keys] = {"objects": lambda one: len(one.keys), "size": lambda one: one.bytes}
+DELETED_KEYS: Final[Keys] = {"objects": lambda path: len(path.keys), "size": lambda path: path.bytes}
 AT_WORK: Final[Columns] = {
     "write_id": "write_id",
     "state": "state",
-    "last sign": lambda one: f"{ago(one.age_seconds)} ago",
-    "who": lambda one: f"{one.user}@{one.host}",
+    "last sign": lambda write: f"{ago(write.age_seconds)} ago",
+    "who": lambda write: f"{write.user}@{write.host}",
 }
 
 
 def ago(seconds: float) -> str:
-    """Spell how long something is, in its largest unit.
+    """Spell a span of time in its largest unit.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def ago(seconds: float) -> str:
     ('59 seconds', '1 hour', '2 days')
     """
     units = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-    unit, noun = next(((one, noun) for one, noun in units if seconds >= one), units[-1])
+    unit, noun = next(((unit_seconds, noun) for unit_seconds, noun in units if seconds >= unit_seconds), units[-1])
     return counted(int(seconds // unit), noun)
 
 
 def _document(page: TableFacts) -> str:
-    """Return the whole page. It is ASCII, so that no server and no terminal can misread it."""
+    """Return the whole page, in ASCII, which no server and no terminal can misread."""
     style, script = _resource("page.css"), _resource("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
@@ -131,11 +131,11 @@ def _digest(text: str) -> str:
 def _top(page: TableFacts) -> str:
     sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
     since = "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"
-    there = [one for one in page.partitions if one.location is not None]
-    unknown = sum(one.rows is None for one in there)
-    is_known = not there or unknown < len(there)
+    partitions = [partition for partition in page.partitions if partition.location is not None]
+    unknown_count = sum(partition.rows is None for partition in partitions)
+    is_known = not partitions or unknown_count < len(partitions)
     rows = [f"{page.rows:,}"] if is_known else []
-    rows += [f"{counted(unknown, 'partition')} not counted"] if unknown else []
+    rows += [f"{counted(unknown_count, 'partition')} not counted"] if unknown_count else []
     free = None if page.vacuum is None else page.vacuum.bytes_freed
     tiles = (
         (
@@ -143,20 +143,20 @@ def _top(page: TableFacts) -> str:
             f"{page.version:,}" if page.version else "-",
             since if page.version else "nothing written yet",
         ),
-        ("Rows", short(page.rows) if is_known else "?", "; ".join(rows)),
+        ("Rows", short_count(page.rows) if is_known else "?", "; ".join(rows)),
         ("Size", size(page.bytes) if is_known else "?", f"in {counted(page.files, 'file')}" if is_known else ""),
         (
             "Partitions",
             f"{page.partition_count:,}",
-            f"{sum(one.has_small_files for one in there):,} with many small files",
+            f"{sum(partition.has_small_files for partition in partitions):,} with many small files",
         ),
         (
             "A vacuum frees",
             "?" if free is None else size(free),
-            f"{size(sum(one.bytes for one in page.left))} left by readers",
+            f"{size(sum(age_group.bytes for age_group in page.left))} left by readers",
         ),
     )
-    shown = "".join(
+    tiles_html = "".join(
         f"<div><dt>{label}</dt><dd>{html_text(figure)}<small>{html_text(more)}</small></dd></div>"
         for label, figure, more in tiles
     )
@@ -164,16 +164,16 @@ def _top(page: TableFacts) -> str:
         f'<header class="tw-top"><h1><bdi>{html_text(page.table)}</bdi> '
         f'<span class="tw-chip tw-{sign}">{html_text(page.health)}</span></h1>'
         f"<p>{html_text(page.location)}</p></header>"
-        f'<dl class="tw-tiles">{shown}</dl>{_troubles(page)}'
+        f'<dl class="tw-tiles">{tiles_html}</dl>{_troubles(page)}'
     )
 
 
-def short(count: int) -> str:
-    """Spell a large number of rows in a word.
+def short_count(count: int) -> str:
+    """Spell a large number of rows in short.
 
     Examples
     --------
-    >>> short(950), short(1_204_311), short(0)
+    >>> short_count(950), short_count(1_204_311), short_count(0)
     ('950', '1.2 M', '0')
     """
     exponent = max((step for step in range(5) if count >= 1000**step), default=0)
@@ -181,30 +181,32 @@ def short(count: int) -> str:
 
 
 def _troubles(page: TableFacts) -> str:
-    def line(one: Any) -> str:
-        advice = f" <code>{html_text(one.advice)}</code>" if one.advice else ""
-        kind = "note" if one.health == OK else "doubt" if one.health == "in doubt" else "bad"
-        return f'<li class="tw-{kind}">{html_text(one.message)}{advice}</li>'
+    def line(trouble: Any) -> str:
+        advice = f" <code>{html_text(trouble.advice)}</code>" if trouble.advice else ""
+        kind = "note" if trouble.health == OK else "doubt" if trouble.health == "in doubt" else "bad"
+        return f'<li class="tw-{kind}">{html_text(trouble.message)}{advice}</li>'
 
-    shown = [line(one) for one in page.troubles[:MOST_TROUBLES]]
-    shown += [f'<li class="tw-note">{html_text(one)}</li>' for one in page.notes]
-    more = len(page.troubles) - MOST_TROUBLES
-    shown += [f'<li class="tw-note">&hellip; and {more:,} more</li>'] if more > 0 else []
+    items = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
+    items += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
+    hidden_count = len(page.troubles) - MOST_TROUBLES
+    items += [f'<li class="tw-note">&hellip; and {hidden_count:,} more</li>'] if hidden_count > 0 else []
     if page.healthy:
-        shown.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
-    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(shown)}</ul></section>'
+        items.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
+    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(items)}</ul></section>'
 
 
 def _tables(page: TableFacts) -> str:
     versions = page.versions[:MOST_VERSIONS]
-    partitions = sorted(page.partitions, key=lambda one: (one.state not in AMISS, -(one.version or 0)))
-    columns = VERSIONS if any(one.tags for one in versions) else HISTORY_COLUMNS
-    deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda one: -one.bytes)
-    kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
-    is_amiss = any(one.state in AMISS for one in partitions)
+    partitions = sorted(
+        page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
+    )
+    columns = VERSIONS if any(version.tags for version in versions) else HISTORY_COLUMNS
+    deleted_paths = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
+    kept_count = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
+    is_amiss = any(partition.state in AMISS for partition in partitions)
     order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
-    shown = (
+    sections = (
         _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
         + _table(columns, versions, VERSION_KEYS),
         _section("partitions", "Partitions", partitions, MOST_PARTITIONS, order)
@@ -213,33 +215,39 @@ def _tables(page: TableFacts) -> str:
             "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
         )
         + _check_table(page.checks[:MOST_CHECKS]),
-        _section("vacuum", "What a vacuum would delete", deleted, MOST_LOCATIONS, f"largest first; {kept} would stay")
-        + _table(DELETED, deleted[:MOST_LOCATIONS], DELETED_KEYS),
+        _section(
+            "vacuum",
+            "What a vacuum would delete",
+            deleted_paths,
+            MOST_LOCATIONS,
+            f"largest first; {kept_count} would stay",
+        )
+        + _table(DELETED, deleted_paths[:MOST_LOCATIONS], DELETED_KEYS),
         _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
         + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
     )
-    items = (page.versions, partitions, page.checks, deleted, page.at_work)
-    there = (f"{one}</div></section>" for one, rows in zip(shown, items, strict=True) if rows)
-    return f'<div id="tables" tabindex="-1">{"".join(there)}</div>'
+    items = (page.versions, partitions, page.checks, deleted_paths, page.at_work)
+    filled_sections = (f"{section}</div></section>" for section, rows in zip(sections, items, strict=True) if rows)
+    return f'<div id="tables" tabindex="-1">{"".join(filled_sections)}</div>'
 
 
-def _section(name: str, title: str, items: Sequence[object], most: int, said: str) -> str:
-    part = f"All {len(items):,}" if len(items) <= most else f"{most:,} of {len(items):,}"
+def _section(name: str, title: str, items: Sequence[object], most_items: int, order: str) -> str:
+    count = f"All {len(items):,}" if len(items) <= most_items else f"{most_items:,} of {len(items):,}"
     return (
         f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
-        f"<p>{html_text(f'{part}, {said}')}</p>"
+        f"<p>{html_text(f'{count}, {order}')}</p>"
         f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
     )
 
 
 def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
-    """Return a table whose cells are those of the text; figures carry the number that they are sorted by."""
+    """Return a table with the cells of the text report; figures carry the number that they are sorted by."""
     grid = Grid.of(columns, items)
-    figures = {one for one in grid.headings if one in keys or one in USUAL_FIGURES}
+    figures = {heading for heading in grid.headings if heading in keys or heading in USUAL_FIGURES}
     rows = (
         "".join(
             _cell(
-                _shown(cell, heading in USUAL_STATES),
+                _cell_html(cell, heading in USUAL_STATES),
                 heading in figures,
                 keys[heading](item) if heading in keys else None,
             )
@@ -247,66 +255,66 @@ def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
         )
         for row, item in zip(grid.rows, items, strict=True)
     )
-    return _whole(grid.headings, figures, rows)
+    return _table_html(grid.headings, figures, rows)
 
 
 def _check_table(checks: Sequence[CheckRuns]) -> str:
     rows = (
-        _cell(_shown(one.name))
-        + _cell(_shown(one.outcomes[-1][1], is_state=True))
-        + _cell(charts.strip(one.outcomes[-MOST_RUNS:]))
-        + _cell(f"{one.failed_count:,} of {len(one.outcomes):,}", True, one.failed_count)
-        + _cell(_shown(one.message))
-        for one in checks
+        _cell(_cell_html(check.name))
+        + _cell(_cell_html(check.outcomes[-1][1], is_state=True))
+        + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
+        + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
+        + _cell(_cell_html(check.message))
+        for check in checks
     )
-    return _whole(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
+    return _table_html(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
 
 
-def _whole(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
-    kinds = ((one, " class=tw-figure" if one in figures else "") for one in headings)
-    head = "".join(f"<th scope=col{kind}>{html_text(one)}</th>" for one, kind in kinds)
+def _table_html(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
+    kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
+    head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(shown: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
-    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{shown}</td>"
+def _cell(content: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
+    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{content}</td>"
 
 
-def _shown(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
+def _cell_html(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
     if is_state and text:
         return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
     return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
 
 
 def _foot(page: TableFacts) -> str:
-    more = (
+    hint = (
         ""
         if not page.version
         else f"; <code>table-writer show {html_text(page.table)} {page.version}</code> has one version in full"
     )
     return (
         f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of"
-        f" the log up to version {page.version:,}. Ages are of that moment{more}.</footer>"
+        f" the log up to version {page.version:,}. Ages are of that moment{hint}.</footer>"
     )
 
 
 def _replace(target: Path, text: str) -> None:
-    """Write a file beside it, which nobody else can have laid there, and put it in its place; it keeps its mode."""
-    beside = target.with_name(f".table_writer-{token_hex(8)}.html")
+    """Write the text to a new file beside the target, and move it there; the target keeps its mode."""
+    temporary = target.with_name(f".table_writer-{token_hex(8)}.html")
     try:
-        with beside.open("x", encoding="ascii") as file:
+        with temporary.open("x", encoding="ascii") as file:
             file.write(text)
         if target.exists():
-            shutil.copymode(target, beside)
-        beside.replace(target)
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
-    """All that one look at a table shows, with pictures in notebooks, and as a page for a browser.
+    """The facts of one look at a table, with pictures in notebooks, and as a page for a browser.
 
     The facts are those of :class:`~table_writer.page.facts.TableFacts`.
 
@@ -319,7 +327,7 @@ class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
     """
 
     def to_html(self) -> str:
-        """Return the page: one file, ASCII, that fetches nothing; its only script sorts and filters its tables."""
+        """Return the page as one ASCII file that fetches nothing; its only script sorts and filters its tables."""
         return _document(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -330,7 +338,7 @@ class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
         InvalidInputError
             The file cannot be written.
         """
-        target = Path(os.path.realpath(path))  # a link stays one
+        target = Path(os.path.realpath(path))  # a symbolic link is kept
         try:
             if target.exists() and not target.is_file():  # /dev/stdout, a pipe
                 target.write_text(self.to_html(), encoding="ascii")

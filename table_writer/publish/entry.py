@@ -16,7 +16,7 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.column_figures import as_text, from_text, together
+from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
@@ -77,7 +77,7 @@ def with_old_locations(
     if partition.added or not figures:
         figures = ""
     elif brought.files:
-        figures = as_text(together([from_text(figures), from_text(brought.figures)]))
+        figures = as_text(merged_figures([from_text(figures), from_text(brought.figures)]))
     return replace(partition.with_more(brought), old_location=old_location, figures=figures)
 
 
@@ -328,7 +328,7 @@ def there_under_other_names(
         return {}
     names = [values for values in metastore.get_partition_names(table.name) if _is_clear(values, types, time_zone)]
     spelled = Spellings.of(names, types, time_zone, table=str(table.name))
-    others = {values: sorted(set(spelled.all(values)) - {values}) for values in missing}
+    others = {values: sorted(set(spelled.spellings_of(values)) - {values}) for values in missing}
     return {
         values: f"the metastore has it as {shown_name(table, found[0])}: readers would see both"
         for values, found in others.items()

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import EventPartition, TableEvent
-from table_writer.events.listeners import resolved
+from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
 from table_writer.log.files import missing_files
 from table_writer.log.history import NOT_KNOWN, History, SlotRecord
@@ -441,7 +441,7 @@ class Recovery:
         """
         if original.operation is Operation.RECOVER:
             return
-        resolved(partial(self._event, original, outcome, claimed or original, superseded))
+        note_resolution(partial(self._event, original, outcome, claimed or original, superseded))
 
     def _event(
         self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]

@@ -271,7 +271,7 @@ class Executors:
         their end. Ctrl-C and any failure end the other tasks first.
         """
         self.spark.prepare_executors()
-        before = current().now
+        before = current().snapshot
 
         def counted(done: int, total: int) -> tuple[int, int, str]:
             """Count what is counted already, uploads or copies, of which each task does its share."""

@@ -23,7 +23,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
-from table_writer.display.listeners import showing
+from table_writer.display.listeners import show_progress
 from table_writer.errors import require_extra
 from table_writer.progress import current
 from table_writer.testing.connect import ConnectServer, write_spark_conf
@@ -186,7 +186,7 @@ def lakehouse(
     find_java()  # else Spark's own error is the first to show
     if (spark_conf or {}).get(API_MODE) == "connect":
         require_extra("connect", "a session of Spark Connect", "grpc", "grpc_status")
-    with ExitStack() as undo, showing("auto", table="lakehouse", mode="start"):
+    with ExitStack() as undo, show_progress("auto", table="lakehouse", mode="start"):
         scratch = ScratchDirectory("lakehouse")
         undo.callback(scratch.remove)
         s3 = S3Server(s3_server) if storage == "s3" else None

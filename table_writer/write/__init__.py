@@ -1,1 +1,1 @@
-"""The run of one write: the six steps in order, what is staged between them, and the services that they share."""
+"""The run of one write: steps 1 to 5 in order, staged writes between them, and the services that they share."""

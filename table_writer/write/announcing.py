@@ -1,4 +1,4 @@
-"""What listeners are told of a call: gathered while it runs, told once it is over, whatever has become of it."""
+"""Announcements: gather facts about a call while it runs, and tell listeners once it is over, however it ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from table_writer.display.staged_report import DiscardReport
 from table_writer.display.write_result import CompactReport, WriteResult
 from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
 from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
-from table_writer.events.listeners import EventListener, MakeEvent, noting_resolved, tell
+from table_writer.events.listeners import EventListener, MakeEvent, collect_resolutions, tell
 from table_writer.log.open_table import OpenTable, Services
 from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.process import this_process
@@ -29,7 +29,7 @@ AskSources = Callable[[], tuple[Source, ...] | None]
 
 
 class Announcement:
-    """What is known so far of one call. Its stopwatch is the call's own."""
+    """The facts that are known so far of one call, and its stopwatch."""
 
     def __init__(
         self, services: Services, operation: EventOperation, table: str, mode: str, sources: AskSources | None = None
@@ -38,61 +38,62 @@ class Announcement:
         self._operation = operation
         self._called = {"table": table, "mode": mode}
         self._facts: dict[str, Any] = {}
-        self._begun = datetime.now(UTC)
+        self._started_at = datetime.now(UTC)
         self._sources = sources
         self._opened: OpenTable | None = None
         self._report: object = None
 
-    def opened(self, opened: OpenTable, **facts: Any) -> None:
-        """Say which table was just opened, whose store's requests count from now on, and what else is known."""
+    def follow(self, opened: OpenTable, **facts: Any) -> None:
+        """Name the table that was just opened; requests to its store count from now on."""
         self.watch.follow(opened.store)
-        self.about(opened, **facts)
+        self.concerns(opened, **facts)
 
-    def about(self, opened: OpenTable, **facts: Any) -> None:
-        """Say which table it is, and what else is known, by the names of the event's fields."""
+    def concerns(self, opened: OpenTable, **facts: Any) -> None:
+        """Name the table, with more facts by the names of the event's fields."""
         self._opened = opened
         self._facts |= facts
 
-    def done(self, report: Answer, **facts: Any) -> Answer:
-        """Say what the call returns, and what is known beside it."""
+    def finished(self, report: Answer, **facts: Any) -> Answer:
+        """Take what the call returns, with more facts, and return it."""
         self._report = report
         self._facts |= facts
         return report
 
-    def ended(self) -> TableEvent | None:
-        """Return the event of a call that has returned; ``None`` if it has nothing to tell of itself."""
+    def success_event(self) -> TableEvent | None:
+        """Return the event of a call that has returned; ``None`` if there is nothing to tell."""
         if self._report is None:
             return None
-        return self._event(**(self._known() | _facts(self._report) | {"sources": self._read()}))
+        return self._event(**(self._known_facts() | _facts(self._report) | {"sources": self._read_sources()}))
 
-    def failed(self, error: BaseException) -> TableEvent | None:
-        """Return the event of a call that has raised; if that came after it was done, what it has done counts."""
+    def failure_event(self, error: BaseException) -> TableEvent | None:
+        """Return the event of a call that has raised; one that was finished before that has succeeded."""
         if self._report is not None:
-            return self.ended()
-        ours = error if isinstance(error, TableWriterError) else None
+            return self.success_event()
+        own_error = error if isinstance(error, TableWriterError) else None
         publishes = self._operation == "recover" or any(step.name == "publish" for step in self.watch.steps)
-        is_unknown = isinstance(error, OutcomeUnknownError) if ours else publishes
-        known = self._known()
-        named = {"table": ours.table, "write_id": known.get("write_id") or ours.write_id} if ours else {}
-        code = ours.code if ours else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
+        is_unknown = isinstance(error, OutcomeUnknownError) if own_error else publishes
+        known_facts = self._known_facts()
+        write_id = known_facts.get("write_id") or (own_error.write_id if own_error else "")
+        names = {"table": own_error.table, "write_id": write_id} if own_error else {}
+        code = own_error.code if own_error else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
         facts: dict[str, Any] = {
             "outcome": "unknown" if is_unknown else "failed",
             "error": EventError(
-                code=code, type=type(error).__name__, message=stored_line(ours.message) if ours else ""
+                code=code, type=type(error).__name__, message=stored_line(own_error.message) if own_error else ""
             ),
-            "sources": self._read() if isinstance(error, Exception) else None,
+            "sources": self._read_sources() if isinstance(error, Exception) else None,
         }
         if isinstance(error, CheckFailedError):
-            facts["checks"] = _stored(one for one in error.results if isinstance(one, CheckResult))
-        return self._event(**(known | {name: text for name, text in named.items() if text} | facts))
+            facts["checks"] = _without_examples(result for result in error.results if isinstance(result, CheckResult))
+        return self._event(**(known_facts | {name: text for name, text in names.items() if text} | facts))
 
-    def _known(self) -> dict[str, Any]:
+    def _known_facts(self) -> dict[str, Any]:
         return {**self._called, **(self._opened.event_facts if self._opened else {}), **self._facts}
 
     def _event(self, **facts: Any) -> TableEvent:
         return TableEvent(
             operation=self._operation,
-            started_at=self._begun,
+            started_at=self._started_at,
             ended_at=datetime.now(UTC),
             steps=tuple(self.watch.steps),
             storage_requests=self.watch.storage_requests(),
@@ -100,10 +101,10 @@ class Announcement:
             **facts,
         )
 
-    def _read(self) -> tuple[Source, ...] | None:
+    def _read_sources(self) -> tuple[Source, ...] | None:
         try:
             return self._sources() if self._sources else None
-        except Exception:  # Spark raises what it likes, and the call is over
+        except Exception:  # Spark may raise anything, and the call is over
             logger.warning("what the rows of %s are read from cannot be told", self._called["table"], exc_info=True)
             return None
 
@@ -118,51 +119,51 @@ def announced(
     sources: AskSources | None = None,
     dry_run: bool = False,
 ) -> Iterator[Announcement]:
-    """Tell listeners of the call within the block once it is over, and first of the entries that it has resolved.
+    """Tell listeners of the call within the block once it is over, and before it of the entries that it has resolved.
 
-    ``sources`` finds out what its rows are read from, and is asked once the call is over. A dry run is no event, nor is
-    what a forked child of the block's process does.
+    ``sources`` is asked, once the call is over, what its rows are read from. A dry run makes no event,
+    nor does a forked child.
     """
-    call, process = Announcement(services, operation, table, mode or operation, sources), this_process()
+    announcement, process = Announcement(services, operation, table, mode or operation, sources), this_process()
     listeners = services.config.listeners
     if dry_run or not listeners:
-        yield call
+        yield announcement
         return
-    with noting_resolved() as noted:
+    with collect_resolutions() as resolutions:
         try:
-            yield call
+            yield announcement
         except BaseException as error:
             if process is this_process():
-                _tell(listeners, [*noted, partial(call.failed, error)])
+                _tell(listeners, [*resolutions, partial(announcement.failure_event, error)])
             raise
     if process is this_process():
-        _tell(listeners, [*noted, call.ended])
+        _tell(listeners, [*resolutions, announcement.success_event])
 
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
-    """Return what the plan of a staged write says, by the names of the event's fields."""
+    """Return the facts of a staged write's plan, by the names of the event's fields."""
     return {"mode": plan.mode.value, "write_id": plan.write_id, "tags": plan.tags, "idempotency_key": plan.key.text}
 
 
 def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:
-    """Make and tell one event after the other; one that cannot be made fails no call."""
+    """Make each event and tell listeners of it; an event that cannot be made fails no call."""
     for make in makers:
         try:
             event = make()
-        except Exception:  # readers see what the call has done, whatever is wrong with its event
+        except Exception:  # the call has taken effect, whatever is wrong with its event
             logger.exception("listeners are not told of a call that is over: its event could not be made")
             continue
         if event is not None:
             tell(listeners, event)
 
 
-def _stored(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return what checks found without rows of the data."""
+def _without_examples(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """Return the results of checks without rows of the data."""
     return tuple(result.without_examples() for result in results)
 
 
 def _facts(report: object) -> dict[str, Any]:
-    """Return what a call's answer says, by the names of the event's fields."""
+    """Return the facts of a call's report, by the names of the event's fields."""
     return next(facts(report) for kind, facts in FACTS.items() if isinstance(report, kind))
 
 
@@ -170,14 +171,14 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
     outcome = "repeated" if result.repeated else "nothing" if result.version is None else "published"
     partitions = (
         EventPartition(
-            name=one.name,
-            action=one.action if one.location else "dropped",
-            rows=one.rows,
-            files=one.files,
-            bytes=one.bytes,
-            location=one.location,
+            name=partition.name,
+            action=partition.action if partition.location else "dropped",
+            rows=partition.rows,
+            files=partition.files,
+            bytes=partition.bytes,
+            location=partition.location,
         )
-        for one in result.partitions
+        for partition in result.partitions
     )
     return {
         "outcome": outcome,
@@ -185,15 +186,21 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
         "version": result.version,
         "write_id": result.write_id,
         "partitions": tuple(partitions),
-        "checks": _stored(result.checks),
+        "checks": _without_examples(result.checks),
         "notes": result.notes,
     }
 
 
 def _of_compaction(report: CompactReport) -> dict[str, Any]:
     partitions = (
-        EventPartition(name=one.name, action="compacted", rows=one.rows, files=one.files_after, bytes=one.bytes_after)
-        for one in report.partitions
+        EventPartition(
+            name=partition.name,
+            action="compacted",
+            rows=partition.rows,
+            files=partition.files_after,
+            bytes=partition.bytes_after,
+        )
+        for partition in report.partitions
     )
     return {
         "outcome": "nothing" if report.version is None else "published",
@@ -205,23 +212,23 @@ def _of_compaction(report: CompactReport) -> dict[str, Any]:
 
 
 def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
-    published = report.version is not None
+    is_published = report.version is not None
     return {
-        "outcome": "published" if published else "nothing",
+        "outcome": "published" if is_published else "nothing",
         "version": report.version,
-        "partitions": tuple(map(_put_back, report.partitions)) if published else (),
+        "partitions": tuple(map(_event_partition, report.partitions)) if is_published else (),
         "notes": report.notes,
     }
 
 
-def _put_back(one: PartitionDetail) -> EventPartition:
+def _event_partition(partition: PartitionDetail) -> EventPartition:
     return EventPartition(
-        name="" if one.name == WHOLE_TABLE else one.name,
-        action=one.change,
-        rows=one.rows,
-        files=one.files,
-        bytes=one.bytes,
-        location=one.new_location or "",
+        name="" if partition.name == WHOLE_TABLE else partition.name,
+        action=partition.change,
+        rows=partition.rows,
+        files=partition.files,
+        bytes=partition.bytes,
+        location=partition.new_location or "",
     )
 
 
@@ -230,19 +237,21 @@ def _of_rollback(report: RollbackReport) -> dict[str, Any]:
 
 
 def _of_restore(report: RestoreReport) -> dict[str, Any]:
-    missing = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
+    missing_notes = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
     facts = _of_put_back(report)
-    return {**facts, "notes": (*facts["notes"], *missing)}
+    return {**facts, "notes": (*facts["notes"], *missing_notes)}
 
 
 def _of_vacuum(report: VacuumReport | UploadsReport) -> dict[str, Any]:
-    more = (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
-    has_done = any((report.deleted, report.aborted, *more))
+    other_deletions = (
+        (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
+    )
+    has_done = any((report.deleted, report.aborted, *other_deletions))
     return {
         "outcome": "vacuumed" if has_done else "nothing",
         "version": report.version if isinstance(report, VacuumReport) else None,
-        "deleted_files": sum(len(one.keys) for one in report.deleted),
-        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "deleted_files": sum(len(path.keys) for path in report.deleted),
+        "deleted_bytes": sum(path.bytes for path in report.deleted),
         "notes": report.failures,
     }
 
@@ -252,8 +261,8 @@ def _of_discard(report: DiscardReport) -> dict[str, Any]:
         "outcome": "discarded",
         "version": report.version,
         "write_id": report.write_id,
-        "deleted_files": sum(len(one.keys) for one in report.deleted),
-        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "deleted_files": sum(len(path.keys) for path in report.deleted),
+        "deleted_bytes": sum(path.bytes for path in report.deleted),
         "notes": report.failures,
     }
 
@@ -262,19 +271,19 @@ def _of_stage(record: StagedRecord) -> dict[str, Any]:
     files, table = record.files, record.plan.table
     partitions = (
         EventPartition(
-            name=name_in(table, files.plan.spelled(one.values)),
+            name=name_in(table, files.plan.spelled(partition.values)),
             action="staged",
-            rows=one.rows,
-            files=len(one.keys),
-            bytes=one.bytes,
+            rows=partition.rows,
+            files=len(partition.keys),
+            bytes=partition.bytes,
         )
-        for one in files.partitions
+        for partition in files.partitions
     )
     return {
         "outcome": "staged",
         "write_id": record.plan.write_id,
         "partitions": tuple(partitions),
-        "checks": _stored(files.checks),
+        "checks": _without_examples(files.checks),
     }
 
 

@@ -1,7 +1,7 @@
-"""Batches of a stream: each is one write, in whatever process Spark calls for it.
+"""Write the batches of a stream: each is one write, in the process from which Spark calls.
 
 A classic session calls from the driver's own process. Spark Connect's server calls from a Python process beside Spark's
-driver: what it calls travels there, together with this package, and opens metastore and store anew.
+driver: the function is sent there, together with this package, and opens metastore and store anew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def batch_writer(
     keywords: WriteKeywords,
 ) -> WriteBatch:
     """Return a function for ``foreachBatch``: each batch is one write, with a key of its own."""
-    chosen = write_mode(mode)
+    batch_mode = write_mode(mode)
     if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
         raise InvalidInputError(
             "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
@@ -45,16 +45,16 @@ def batch_writer(
         )
     if keywords.get("based_on") is not None:
         raise InvalidInputError("each batch publishes a version: leave based_on out, with which the second would fail")
-    every = WriteKeywords(if_empty="ignore") | keywords
-    WriteOptions(**every).require_fit(chosen)
+    all_keywords = WriteKeywords(if_empty="ignore") | keywords
+    WriteOptions(**all_keywords).require_fit(batch_mode)
 
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
-        is_frame = isinstance(batch, DataFrame)  # else the write says what it is
+        is_frame = isinstance(batch, DataFrame)  # the write refuses anything else, by name
         query_ids = open_gateway(batch.sparkSession).query_ids() if is_frame else frozenset[str]()
-        tags = {**every.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
-        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
-        call = Call(mode=chosen, options=options, stream=query_name, query_ids=query_ids)
+        tags = {**all_keywords.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
+        options = WriteOptions(**all_keywords | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
+        call = Call(mode=batch_mode, options=options, stream=query_name, query_ids=query_ids)
         result = write(batch, table, call)
         logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
@@ -62,35 +62,35 @@ def batch_writer(
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Travelling:
+class TravellingBatchWriter:
     """A function for ``foreachBatch`` that can be sent to Spark Connect's server.
 
     The copy there has this process's settings, keys of S3 among them, since it sees neither its session's secrets nor
     its environment.
     """
 
-    here: WriteBatch
+    write_here: WriteBatch
     services: SessionServices
     call: tuple[str, str, str, WriteKeywords]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch from this process."""
-        self.here(batch, batch_id)
+        self.write_here(batch, batch_id)
 
     def __reduce__(self) -> tuple[Callable[[bytes, bytes], WriteBatch], tuple[bytes, bytes]]:
         config = self.services.config
         settings = {**self.services.session.hadoop, **config.hadoop}
-        progress = config.progress if isinstance(config.progress, str) else "log"  # who listens is here
+        progress = config.progress if isinstance(config.progress, str) else "log"  # the listener stays in this process
         if config.listeners:
             logger.warning("listeners stay in this process: batches are written beside the server, which tells nobody")
-        dumps: Any = cloudpickle.dumps  # without annotations
+        dumps: Any = cloudpickle.dumps  # cloudpickle has no annotations
         state = dumps((replace(config, hadoop=settings, progress=progress, listeners=()), self.call))
-        archive = packed()  # none where it came from a zip, which the server has then too
+        archive = packed()  # none if this package came from a zip: the server has that, too
         return _loader(), (archive.read_bytes() if archive else b"", state)
 
 
 def _loader() -> Callable[[bytes, bytes], WriteBatch]:
-    """Return what unpacks a copy; it travels by value, so it needs nothing of this package there."""
+    """Return the function that unpacks a copy; it is sent by value, so it needs nothing of this package there."""
 
     def load(package: bytes, state: bytes) -> Any:
         import atexit  # noqa: PLC0415 - beside the server
@@ -105,24 +105,24 @@ def _loader() -> Callable[[bytes, bytes], WriteBatch]:
             archive = directory / "table_writer_package.zip"
             archive.write_bytes(package)
             sys.path.insert(0, str(archive))
-        from table_writer.write.batches import arrived  # noqa: PLC0415
+        from table_writer.write.batches import unpack_batch_writer  # noqa: PLC0415
 
-        return arrived(state)
+        return unpack_batch_writer(state)
 
     return load
 
 
-def arrived(state: bytes) -> WriteBatch:
+def unpack_batch_writer(state: bytes) -> WriteBatch:
     """Return the function that was sent, in the process that calls it."""
     config: TableWriterConfig
     config, (table, mode, query_name, keywords) = pickle.loads(state)  # noqa: S301  # of the user's own process
-    opened: dict[str, Steps] = {}
+    steps_by_session: dict[str, Steps] = {}
 
     def write(batch: DataFrame, name: str, call: Call) -> WriteResult:
         session: Any = batch.sparkSession
-        if session.session_id not in opened:
-            opened.clear()
-            opened[session.session_id] = Steps(session, SessionServices(session, config))
-        return opened[session.session_id].write(batch, name, call)
+        if session.session_id not in steps_by_session:
+            steps_by_session.clear()
+            steps_by_session[session.session_id] = Steps(session, SessionServices(session, config))
+        return steps_by_session[session.session_id].write(batch, name, call)
 
     return batch_writer(write, table, mode, query_name, keywords)

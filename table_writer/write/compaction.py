@@ -1,4 +1,4 @@
-"""Which files a compaction writes anew, how it reads exactly these, and how it knows that the rows are the same."""
+"""A compaction: choose the small files, read exactly these, and prove that the rows written are the same."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 from table_writer.storage.object_store import ObjectInfo, many
 
-NEAR_ENOUGH: Final = 0.75  # of the target: a file of this size is not written again
+NEAR_ENOUGH: Final = 0.75  # of the target size: a file of this size is not written again
 GROUP: Final = "__table_writer_group"
-DEEPEST: Final = 6  # types inside of each other: Spark's analyzer gives up at some thirty, Connect's messages sooner
+DEEPEST: Final = 6  # nested types: Spark's analyzer gives up at some thirty, Connect's messages sooner
 SEPARATOR: Final = "\x1f"
 
 
@@ -47,23 +47,23 @@ class SmallFiles:
 
     @property
     def bytes(self) -> int:
-        """Of the small files."""
-        return sum(one.size_bytes for one in self.files)
+        """Return the bytes of the small files."""
+        return sum(file.size_bytes for file in self.files)
 
     @property
     def names(self) -> frozenset[str]:
-        """Of the small files, below the location."""
+        """Return the names of the small files, below the location."""
         prefix = Location.parse(self.partition.location).key
-        return frozenset(one.key.removeprefix(prefix) for one in self.files)
+        return frozenset(file.key.removeprefix(prefix) for file in self.files)
 
     @property
     def group_count(self) -> int:
-        """How many files they are to become."""
+        """Return how many files they are to become."""
         return max(1, ceil(self.bytes / self.target_file_bytes))
 
     def as_replaced(self) -> ReplacedLocation:
-        """Return them as the publish compares them with what is there then."""
-        objects = (ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in self.files)
+        """Return the small files in the form that the publish compares with the files that are there then."""
+        objects = (ReplacedObject(key=file.key, size_bytes=file.size_bytes, etag=file.etag) for file in self.files)
         return ReplacedLocation(
             location=self.partition.location, delete_after=datetime.now(UTC), objects=tuple(objects)
         )
@@ -76,37 +76,51 @@ class Compaction:
         self._spark = spark
         self._opened = opened
         self._options = options
-        self._observed = Observation()
+        self._observation = Observation()
         self._checksum = ""
-        self._skipped: dict[PartitionValues, str] = {}
-        self.chosen = self._choose()
+        self._skip_reasons: dict[PartitionValues, str] = {}
+        self.selection = self._choose()
 
     @property
-    def compacted(self) -> dict[PartitionValues, ReplacedLocation]:
-        """The files of each partition that are written anew."""
-        return {one.partition.values: one.as_replaced() for one in self.chosen}
+    def replaced_files(self) -> dict[PartitionValues, ReplacedLocation]:
+        """Return the files of each partition that are written anew."""
+        return {small_files.partition.values: small_files.as_replaced() for small_files in self.selection}
 
     def _choose(self) -> tuple[SmallFiles, ...]:
-        """List the partitions that are selected; where the metastore's figures say that files are few, nothing is."""
-        opened, least = self._opened, self._options.min_files
+        """List the files of the selected partitions, but of none where the metastore says that it has few."""
+        opened, min_files = self._opened, self._options.min_files
         partitions = opened.metastore.get_all_partitions(opened.table)
         selected = self._scope()(partitions.keys())
-        found = [one for values, one in sorted(partitions.items()) if values in selected and _may_have(one, least)]
-        self._skipped = {one.values: why for one in found if (why := why_not_copied(opened.layout, one))}
-        listed = many(self._small_files, [one for one in found if one.values not in self._skipped])
-        enough = [one for one in listed if len(one.files) >= least and one.group_count < len(one.files)]
-        nested = {one.partition.values for one in enough if any("/" in name for name in one.names)}
-        self._skipped |= dict.fromkeys(nested, "has files in directories of its own")
-        return tuple(one for one in enough if one.partition.values not in nested)
+        candidates = [
+            partition
+            for values, partition in sorted(partitions.items())
+            if values in selected and _may_have(partition, min_files)
+        ]
+        self._skip_reasons = {
+            partition.values: reason for partition in candidates if (reason := why_not_copied(opened.layout, partition))
+        }
+        listed = many(
+            self._small_files_of, [partition for partition in candidates if partition.values not in self._skip_reasons]
+        )
+        worthwhile = [
+            small_files
+            for small_files in listed
+            if len(small_files.files) >= min_files and small_files.group_count < len(small_files.files)
+        ]
+        nested_values = {
+            small_files.partition.values for small_files in worthwhile if any("/" in name for name in small_files.names)
+        }
+        self._skip_reasons |= dict.fromkeys(nested_values, "has files in directories of its own")
+        return tuple(small_files for small_files in worthwhile if small_files.partition.values not in nested_values)
 
     def _scope(self) -> Scope:
         table, where = self._opened.table, self._options.where
         return Where(self._spark, where, partition_schema(table), str(table.name)) if where else every_partition
 
-    def _small_files(self, partition: Partition) -> SmallFiles:
+    def _small_files_of(self, partition: Partition) -> SmallFiles:
         target, location = self._options.target_file_bytes, Location.parse(partition.location)
         files = list(files_read_at(self._opened.store, self._opened.layout, location))
-        small = tuple(one for one in files if one.size_bytes < target * NEAR_ENOUGH)
+        small = tuple(file for file in files if file.size_bytes < target * NEAR_ENOUGH)
         return SmallFiles(partition=partition, files=small, file_count=len(files), target_file_bytes=target)
 
     def rows(self) -> tuple[DataFrame, WriteOptions]:
@@ -114,39 +128,39 @@ class Compaction:
         opened, options = self._opened, self._options
         partitions = [
             PastPartition(
-                values=one.partition.values,
-                name=shown_name(opened.table, one.partition.values),
-                location=one.partition.location,
-                files=len(one.files),
-                bytes=one.bytes,
-                only=one.names,
+                values=small_files.partition.values,
+                name=shown_name(opened.table, small_files.partition.values),
+                location=small_files.partition.location,
+                files=len(small_files.files),
+                bytes=small_files.bytes,
+                only=small_files.names,
             )
-            for one in self.chosen
+            for small_files in self.selection
         ]
         subject = f"the small files of {opened.table.name} cannot be read any more"
         rows = open_gateway(self._spark).past_rows(opened, subject, partitions)
         distribution = options.distribution
         if distribution == "auto":
-            rows, distribution = spread(opened, rows, self.chosen)
+            rows, distribution = spread(opened, rows, self.selection)
         layout = WriteOptions(distribution=distribution, sort_by=options.sort_by, tags=options.tags)
         settings = Planner(opened).file_settings(self._spark)
-        # Spark's own writer knows no size to end a file at.
+        # Spark's own writer cannot end a file at a size
         is_ours = engine_of(opened.table, layout, settings) == "arrow"
         return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
 
-    def watched(self, rows: DataFrame) -> DataFrame:
-        """Return the same rows, of which the job that writes them takes the fingerprint, too."""
-        return rows.observe(self._observed, *fingerprint(rows, partition_schema(self._opened.table)))
+    def with_fingerprint(self, rows: DataFrame) -> DataFrame:
+        """Return the same rows; the job that writes them computes their fingerprint, too."""
+        return rows.observe(self._observation, *fingerprint(rows, partition_schema(self._opened.table)))
 
     def require_same(self, written: DataFrame, files: WrittenFiles) -> None:
-        """Compare what was read with what was written, which is read back."""
-        before = self._observed.get
+        """Compare the rows that were read with those that were written, which are read back."""
+        read = self._observation.get
         (after,) = written.agg(*fingerprint(written, partition_schema(self._opened.table))).collect()
         self._checksum = str(after["hashes"])
-        if (before["rows"], before["hashes"]) != (after["rows"], after["hashes"]):
+        if (read["rows"], read["hashes"]) != (after["rows"], after["hashes"]):
             raise CheckFailedError(
-                f"a compaction of {self._opened.table.name} has read {counted(before['rows'], 'row')} with checksum"
-                f" {before['hashes']}, and of what it has written {counted(after['rows'], 'row')} with checksum"
+                f"a compaction of {self._opened.table.name} has read {counted(read['rows'], 'row')} with checksum"
+                f" {read['hashes']}, and of what it has written {counted(after['rows'], 'row')} with checksum"
                 f" {after['hashes']} are read back. Nothing was published: readers keep the files they have. Please"
                 " report this, with the table's types and its file format.",
                 table=str(self._opened.table.name),
@@ -156,19 +170,23 @@ class Compaction:
     def report(
         self, watch: Stopwatch, result: WriteResult | None = None, given_up: Collection[PartitionValues] = ()
     ) -> CompactReport:
-        """Return what was done, or without a result what would be."""
-        skipped = {**self._skipped, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
-        done = {one.values: one for one in result.partitions} if result else {}
-        if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
-            empty = {one.partition.values for one in self.chosen} - done.keys() - skipped.keys()
-            skipped |= dict.fromkeys(empty, "its small files hold no rows")
-        partitions = (self._partition(one, done.get(one.partition.values)) for one in self.chosen)
+        """Return the report on what was done, or without a result on what would be."""
+        skip_reasons = {**self._skip_reasons, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
+        results = {partition.values: partition for partition in result.partitions} if result else {}
+        if self._checksum:  # it has run: a partition without a result, and not changed by others, had no rows
+            empty_values = (
+                {small_files.partition.values for small_files in self.selection} - results.keys() - skip_reasons.keys()
+            )
+            skip_reasons |= dict.fromkeys(empty_values, "its small files hold no rows")
+        partitions = (
+            self._partition(small_files, results.get(small_files.partition.values)) for small_files in self.selection
+        )
         return CompactReport(
             table=str(self._opened.table.name),
             version=result.version if result else None,
             write_id=result.write_id if result else "",
-            partitions=tuple(one for one in partitions if one.values not in skipped),
-            skipped={shown_name(self._opened.table, values): why for values, why in sorted(skipped.items())},
+            partitions=tuple(partition for partition in partitions if partition.values not in skip_reasons),
+            skipped={shown_name(self._opened.table, values): reason for values, reason in sorted(skip_reasons.items())},
             checksum=self._checksum,
             notes=result.notes if result else (),
             seconds=watch.seconds,
@@ -176,75 +194,84 @@ class Compaction:
             metastore_calls=watch.metastore_calls(),
         )
 
-    def _partition(self, small: SmallFiles, done: PartitionResult | None) -> CompactedPartition:
-        stay = small.file_count - len(small.files)
+    def _partition(self, small: SmallFiles, result: PartitionResult | None) -> CompactedPartition:
+        staying_count = small.file_count - len(small.files)
         return CompactedPartition(
             name=name_in(self._opened.table, small.partition.values),
             values=small.partition.values,
-            rows=done.rows if done else None,
+            rows=result.rows if result else None,
             files_before=small.file_count,
-            files_after=done.files + done.copied_files if done else stay + small.group_count,
+            files_after=result.files + result.copied_files if result else staying_count + small.group_count,
             bytes_before=small.bytes,
-            bytes_after=done.bytes if done else 0,
+            bytes_after=result.bytes if result else 0,
         )
 
 
 def _may_have(partition: Partition, min_files: int) -> bool:
-    """Whether a partition may have so many files, by the figures of whoever wrote it last."""
+    """Return whether a partition may have so many files, by the figures of its last writer."""
     count = partition.parameters.get("numFiles", "")
     return not count.isdecimal() or int(count) == 0 or int(count) >= min_files
 
 
-def spread(opened: OpenTable, rows: DataFrame, chosen: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
-    """Bring rows together that go to one file: of a whole partition, or of a group of its files where it is large."""
+def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
+    """Bring together the rows that go to one file: those of a partition, or of a group of its files if it is large."""
     names = [column.name for column in opened.table.partition_columns]
-    several = {one.partition.values: one.group_count for one in chosen if one.group_count > 1}
-    if names and not several:
+    group_counts = {
+        small_files.partition.values: small_files.group_count
+        for small_files in selection
+        if small_files.group_count > 1
+    }
+    if names and not group_counts:
         return rows, "hash"
     if not names:
-        return rows.repartition(max(several.values(), default=1)), "none"
+        return rows.repartition(max(group_counts.values(), default=1)), "none"
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NULL_PARTITION)) for name in names]
-    counts = {SEPARATOR.join(values): count for values, count in several.items()}
-    known = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")  # one literal, however many there are
-    count = F.coalesce(known[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
-    grouped = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
-    return grouped.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"
+    counts = {SEPARATOR.join(values): count for values, count in group_counts.items()}
+    counts_column = F.from_json(
+        F.lit(json.dumps(counts)), "map<string,int>"
+    )  # one literal for any number of partitions
+    count = F.coalesce(counts_column[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
+    grouped_rows = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
+    return grouped_rows.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"
 
 
 def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column, Column]:
-    """Return aggregates that are the same for the same rows in any order, and hardly for others: a number and a sum.
+    """Return two aggregates, the number of rows and a sum of hashes: the same for the same rows in any order.
 
     The partition columns come last. They are text in some frames: what counts is the value of the column's type.
     """
     count = len(rows.columns) - len(partition_columns)
-    data = [_hashed(F.col(quoted(one.name)), one.dataType) for one in rows.schema.fields[:count]]
+    data_hashes = [_hash_of(F.col(quoted(field.name)), field.dataType) for field in rows.schema.fields[:count]]
     names = zip(rows.columns[count:], partition_columns, strict=True)
-    where = [_hashed(_as_text(name, one.dataType), StringType()) for name, one in names]
-    return (F.count(F.lit(1)).alias("rows"), F.sum(F.xxhash64(*data, *where).cast("decimal(38,0)")).alias("hashes"))
+    partition_hashes = [_hash_of(_as_text(name, field.dataType), StringType()) for name, field in names]
+    return (
+        F.count(F.lit(1)).alias("rows"),
+        F.sum(F.xxhash64(*data_hashes, *partition_hashes).cast("decimal(38,0)")).alias("hashes"),
+    )
 
 
 def _as_text(name: str, kind: DataType) -> Column:
-    """Spell a partition value in one way: null, the empty text and the name of its directory are one."""
+    """Spell a partition value in one way: null, the empty text and Hive's name for null are one."""
     typed = F.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})")
     text = (typed + F.lit(0.0) if isinstance(kind, FractionalType) else typed).cast("string")  # -0.0 is 0.0
     return F.when((text != NULL_PARTITION) & (text != ""), text)
 
 
-def _hashed(column: Column, kind: DataType, depth: int = 0) -> Column:
-    """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps. What is deep down is text."""
+def _hash_of(column: Column, kind: DataType, depth: int = 0) -> Column:
+    """Hash a value with its nulls and maps, which Spark's own hash leaves out or refuses; deep values as text."""
     if depth > DEEPEST:
         parts = [column.cast("string")]
     elif isinstance(kind, StructType):
-        parts = [_hashed(column.getField(one.name), one.dataType, depth + 1) for one in kind]
+        parts = [_hash_of(column.getField(field.name), field.dataType, depth + 1) for field in kind]
     elif isinstance(kind, ArrayType):
         element = kind.elementType
-        parts = [F.transform(column, lambda one: _hashed(one, element, depth + 1)), F.size(column)]
+        parts = [F.transform(column, lambda item: _hash_of(item, element, depth + 1)), F.size(column)]
     elif isinstance(kind, MapType):
         of_key, of_value = kind.keyType, kind.valueType
         entries = F.transform(
             F.map_entries(column),
-            lambda one: F.xxhash64(
-                _hashed(one.getField("key"), of_key, depth + 1), _hashed(one.getField("value"), of_value, depth + 1)
+            lambda pair: F.xxhash64(
+                _hash_of(pair.getField("key"), of_key, depth + 1), _hash_of(pair.getField("value"), of_value, depth + 1)
             ),
         )
         parts = [F.sort_array(entries), F.size(column)]

@@ -1,4 +1,4 @@
-"""What follows a publish: what a write returns, and the marker that other tools look for."""
+"""End a write after its publish: the result that it returns, and the marker that other tools look for."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from table_writer.publish.append import Carried
 from table_writer.publish.publisher import Published
 
 Refresh = Callable[[str], tuple[str, ...]]
-"""Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
+"""Lets sessions read a table anew after a write, given the ``write_id``; returns notes on what failed."""
 
 NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
 def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tuple[str, ...] = ()) -> WriteResult:
-    """Return the result of a write without rows; ``InvalidInputError`` if the call did not say that this may happen."""
+    """Return the result of a write without rows; ``InvalidInputError`` unless the call allows that."""
     if if_empty == "error":
         replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
         empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
@@ -42,36 +42,40 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tup
         )
     name, mode = str(plan.table.name), plan.mode.value
     result = WriteResult(table=name, mode=mode, write_id=plan.write_id, version=None, notes=notes)
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
 def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
-    """Return the result of a call that had nothing left to do: the identity of the write that had done it.
+    """Return the result of a call whose work another write had done, with the identity of that write.
 
-    ``write_id`` is given by who publishes a staged write, which another process may have published.
+    ``write_id`` is given for a staged write, which another process may have published.
     """
-    is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
-    same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
-    other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
+    is_other = not write_id or (
+        entry.write_id != write_id and entry.idempotency_key != ""
+    )  # the entry of a recovery has no key
+    same_write_note = (
+        f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+    )
+    other_write_note = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
     result = WriteResult(
         table=entry.table,
         mode=entry.mode,
         write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
-        notes=(other if is_other else same,),
+        notes=(other_write_note if is_other else same_write_note,),
     )
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
-def finished(
+def end_publish(
     opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
-    """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
+    """End a publish: write the marker, let sessions read anew, return the result. Readers have switched already."""
     plan = files.plan
-    with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as beside:
-        marking = beside.submit(mark_success, opened, files, published)
-        refreshed = refresh(plan.write_id) if refresh else ()
+    with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as executor:
+        marking = executor.submit(mark_success, opened, files, published)
+        refresh_notes = refresh(plan.write_id) if refresh else ()
     result = WriteResult(
         table=str(plan.table.name),
         mode=plan.mode.value,
@@ -81,50 +85,50 @@ def finished(
         notes=(
             *plan.notes,
             *published.notes,
-            *_one_by_one(opened, published),
+            *_switch_notes(opened, published),
             *marking.result(),
-            *refreshed,
-            *_small_files(files),
+            *refresh_notes,
+            *_small_files_notes(files),
         ),
         checks=files.checks,
     )
-    return _timed(result, watch)
+    return _with_costs(result, watch)
 
 
-def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
-    """Add what the call took until now."""
+def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
+    """Add the seconds, requests and calls that were used until now."""
     requests, calls = watch.storage_requests(), watch.metastore_calls()
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
 
 
 def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
     plan = files.plan
-    written = {plan.spelled(one.values): one for one in files.partitions}
+    written_partitions = {plan.spelled(partition.values): partition for partition in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
-    def described(partition: EntryPartition) -> PartitionResult:
-        new = written.get(partition.values, nothing)
-        brought = published.carried.get(partition.values, Carried())
+    def partition_result(partition: EntryPartition) -> PartitionResult:
+        own = written_partitions.get(partition.values, nothing)
+        carried = published.carried.get(partition.values, Carried())
         return PartitionResult(
             name=name_in(plan.table, partition.values),
             values=partition.values,
             location=partition.new_location or "",
             action=_action(partition, plan.mode),
-            rows=new.rows,
-            bytes=new.bytes,
-            files=len(new.keys),
-            copied_bytes=brought.bytes,
-            copied_files=brought.files,
+            rows=own.rows,
+            bytes=own.bytes,
+            files=len(own.keys),
+            copied_bytes=carried.bytes,
+            copied_files=carried.files,
         )
 
-    return tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values)))
+    return tuple(map(partition_result, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
-def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:
-    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
+def mark_success(opened: OpenTable, files: WrittenFiles, published: Published) -> tuple[str, ...]:
+    """Write ``_SUCCESS`` if the table wants it. A failure is a note, since readers have switched already."""
     if not opened.marks_success():
         return ()
-    names = (key for partition in staged.partitions for key in partition.keys)
+    names = (key for partition in files.partitions for key in partition.keys)
     try:
         opened.store.put(opened.layout.success_key, success_json(published.entry, names, opened.layout.root))
     except StorageError as error:
@@ -140,19 +144,19 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     return "appended" if mode is WriteMode.APPEND else "replaced"
 
 
-def _one_by_one(opened: OpenTable, published: Published) -> tuple[str, ...]:
+def _switch_notes(opened: OpenTable, published: Published) -> tuple[str, ...]:
     count = len(published.entry.partitions)
     if count < 2 or opened.metastore.switches_at_once(opened.table):
         return ()
     return (f"AWS Glue switched these {count:,} partitions one after another, {GLUE_BATCH} a call: not at one moment",)
 
 
-def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
-    count = sum(len(partition.keys) for partition in staged.partitions)
-    size_bytes = sum(partition.bytes for partition in staged.partitions)
-    if not are_small_files(count, size_bytes) or count < 2 * len(staged.partitions):
+def _small_files_notes(written: WrittenFiles) -> tuple[str, ...]:
+    count = sum(len(partition.keys) for partition in written.partitions)
+    size_bytes = sum(partition.bytes for partition in written.partitions)
+    if not are_small_files(count, size_bytes) or count < 2 * len(written.partitions):
         return ()
-    partitions = counted(len(staged.partitions), "partition")
+    partitions = counted(len(written.partitions), "partition")
     files = f"{count:,} files of {size(size_bytes / count)} on average in {partitions}"
     advice = "distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
     return (f"{files}: readers like fewer, larger ones. {advice}",)

@@ -1,4 +1,4 @@
-"""A write that has begun and is not published: registered, and undone if it fails before its claim."""
+"""A write from its registration to its claim; if it fails before the claim, it is undone."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def unharmed(table: str) -> Iterator[None]:
-    """Say of what ends a block, in which nothing of a write can be published, that it has done readers no harm."""
+def readers_unharmed(table: str) -> Iterator[None]:
+    """Add to an error of the block, in which nothing can be published, that readers see no change."""
     try:
         yield
     except BaseException as error:  # Ctrl-C as well
@@ -36,44 +36,45 @@ def unharmed(table: str) -> Iterator[None]:
 
 
 def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -> None:
-    """Say it before an error that does not say it by itself, for it may be long, and after it.
+    """Log, and add as a note, that nothing of this write was published, if the error does not say so itself.
 
-    Of this write alone: meanwhile others may have been published, or been recovered on the way.
+    That is said of this write alone: meanwhile other writes may have been published, or recovered on the way.
     """
     if error is None or isinstance(error, TableWriterError | RepeatedError):
         return
-    said = f"nothing of this write was published to {table}: it has changed no row that readers see"
-    logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
-    error.add_note(said)
+    message = f"nothing of this write was published to {table}: it has changed no row that readers see"
+    logger.warning(
+        "%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, message
+    )
+    error.add_note(message)
 
 
 class MadeTable:
-    """The table that a call makes before it writes (``if_missing``), and what to say of it if the call fails.
+    """The table that a call makes before it writes (``if_missing``).
 
-    It stays then, and the error says so. No metastore drops a table on the condition that nobody has written to it, and
-    a request to drop it may be applied long after its answer was lost: to another writer's rows.
+    If the call fails, the table stays, and the error says so. No metastore drops a table on the condition that nobody
+    has written to it, and a request to drop it may be applied long after its answer was lost: to another writer's rows.
     """
 
     def __init__(self) -> None:
         self._name: TableName | None = None
-        self._is_there = False
+        self._is_made = False
 
     @contextmanager
     def making(self, name: TableName) -> Iterator[None]:
         """Make the table within the block."""
         self._name = name
         yield
-        self._is_there = True
+        self._is_made = True
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say of a call that has written nothing that the table is there; nothing if it was there before."""
+        """Return a note that the table stays, for a call that wrote nothing; empty if the call made no table."""
         if self._name is None:
             return ()
-        made = "was made by this call (if_missing), and" if self._is_there else "may have been made by this call; it"
-        return (
-            f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name.sql}",
-        )
+        state = "was made by this call (if_missing), and" if self._is_made else "may have been made by this call; it"
+        advice = f"call again, or DROP TABLE {self._name.sql}"
+        return (f"table {self._name} {state} stays, without a row of this write: {advice}",)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +83,7 @@ class MadeTable:
         if isinstance(error, RepeatedError | OutcomeUnknownError):  # rows of this write may be in it
             return
         is_ours = isinstance(error, TableWriterError)
-        for note in self.notes if self._is_there or not is_ours else ():  # else it says itself what was made
+        for note in self.notes if self._is_made or not is_ours else ():  # else it says itself what was made
             if isinstance(error, TableWriterError):
                 error.add(f"{note[0].upper()}{note[1:]}.")
             elif error is not None:
@@ -90,13 +91,13 @@ class MadeTable:
 
 
 class Claiming:
-    """Whether a claim was sent: from then on the files may belong to a log entry, and nobody may delete them.
+    """The sending of a claim. Once it is sent, a log entry may name the files, and nobody may delete them.
 
-    On leaving, the fresh directories that no claim has named are discarded.
+    At the end of the block the fresh directories that no claim has named are discarded.
     """
 
     def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
-        self._named: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
+        self._claimed_ids: frozenset[str] = frozenset()  # the writes whose files the sent claim names
         self._process = this_process()
         self._opened = opened
         self._plan = plan
@@ -107,28 +108,28 @@ class Claiming:
 
     def __exit__(self, *raised: object) -> None:
         if self.is_ours:  # a forked child that leaves the block leaves all to its parent
-            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # passed on unchanged
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process began the write, and is no fork of the one that did."""
+        """Return whether this process began the write, and is not a fork of it."""
         return self._process is this_process()
 
     @property
     def is_sent(self) -> bool:
-        """Whether a claim was sent that was not certainly lost."""
-        return bool(self._named)
+        """Return whether a claim was sent and is not known to be lost."""
+        return bool(self._claimed_ids)
 
     @contextmanager
     def __call__(self, entry: LogEntry) -> Iterator[Callable[[], None]]:
-        """Enter around the sending of the claim of an entry; the value is called when it was certainly lost."""
+        """Send the claim of an entry within the block; call the value if the claim is known to be lost."""
         if not self.is_ours:
             raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
-        self._named = written_ids(self._plan.layout, entry)
-        yield self._lost
+        self._claimed_ids = written_ids(self._plan.layout, entry)
+        yield self._forget_claim
 
     def fresh_directory(self) -> Location:
-        """Return a directory that nobody has used before, registered as that of a running write."""
+        """Return a fresh directory, registered as that of a running write."""
         round_of_it = replace(self._plan, write_id=new_write_id(), named_by_caller=False)
         self._exit.enter_context(self._opened.registration(round_of_it))
         self._exit.callback(self._discard, round_of_it)
@@ -136,15 +137,15 @@ class Claiming:
         return round_of_it.data_location
 
     def _discard(self, round_of_it: WritePlan) -> None:
-        if round_of_it.write_id not in self._named:
+        if round_of_it.write_id not in self._claimed_ids:
             Completer.of(self._opened).discard(round_of_it.data_location.key)
 
-    def _lost(self) -> None:
-        self._named = frozenset()
+    def _forget_claim(self) -> None:
+        self._claimed_ids = frozenset()
 
 
 class RunningWrite:
-    """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
+    """A registered write. An error before its claim is sent discards its files; afterwards the log owns them."""
 
     def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
         self._completer: Completer = Completer.of(opened)
@@ -160,7 +161,7 @@ class RunningWrite:
             if self._plan.named_by_caller:
                 self._take_name()
             registered.enter_context(self._registration)
-            if self._plan.named_by_caller:  # looked at once nobody else can begin a write of this name any more
+            if self._plan.named_by_caller:  # now nobody else can begin a write of this name
                 self._require_unused()
             self._exit.push(registered.pop_all())
         self._exit.push(self._discard)
@@ -169,10 +170,10 @@ class RunningWrite:
 
     def __exit__(self, *raised: object) -> None:
         if self.claiming.is_ours:  # a forked child that leaves the block leaves all to its parent
-            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # passed on unchanged
 
     def complete(self, messages: Collection[CommitMessage], spread: Spread | None = None) -> None:
-        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted.
+        """Do step 3: complete every file that a message names, and abort every other upload of this write.
 
         ``spread`` completes very many files; without it all are completed here.
         """
@@ -181,34 +182,34 @@ class RunningWrite:
         self._completer.abort_leftovers(prefix, messages)
 
     def _take_name(self) -> None:
-        """Use a name once, whatever becomes of its write: a request of the earlier one may come late."""
+        """Take the name that the caller gave, for ever: a request of an earlier write of this name may come late."""
         body = json.dumps({**self._opened.identity, "token": secrets.token_hex(8)}).encode()
         if not self._opened.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
-        """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours.
+        """Refuse a ``write_id`` of which there is any trace: files that are there belong to another write.
 
         A name that a caller gave has been taken in ``names/`` for ever. Only one that this library makes itself may be
         in the log without that, and only for such a name all of the log is read.
         """
         store, data, log = self._opened.store, self._plan.data_location.key, self._opened.log
-        used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
-        if not used:
+        is_used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
+        if not is_used:
             history = log.read_history() if OWN_WRITE_ID.fullmatch(self._plan.write_id) else log.read_recent()
-            is_named = any(self._is_named(one.entry) for one in history.records)
-            used = is_named or self._plan.write_id in history.claimed_ids
-        if used:
+            is_named = any(self._is_named(record.entry) for record in history.records)
+            is_used = is_named or self._plan.write_id in history.claimed_ids
+        if is_used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _is_named(self, entry: LogEntry) -> bool:
-        """Whether an entry is of a write of this name, or deletes its files."""
-        deleted = (Location.parse(one.location) for one in entry.deletes)
+        """Return whether an entry is of a write with this name, or deletes its files."""
+        deleted_locations = (Location.parse(deletion.location) for deletion in entry.deletes)
         data = self._plan.data_location
-        return entry.write_id == self._plan.write_id or any(one.same_place(data) for one in deleted)
+        return entry.write_id == self._plan.write_id or any(location.same_place(data) for location in deleted_locations)
 
     def stage(self, record: StagedRecord) -> None:
-        """Hand the write over: it belongs to no process any more, and any process may publish or discard it.
+        """Stage the write: it belongs to no process any more, and any process may publish or discard it.
 
         After a ``StorageError`` it may be staged or not: nothing is deleted.
         """
@@ -225,7 +226,7 @@ class RunningWrite:
             ) from error
 
     def discard(self) -> None:
-        """Delete the files of a write that is not to be published; its claim was never sent."""
+        """Delete the files of a write whose claim was never sent."""
         self._completer.discard(self._plan.data_location.key)
 
     def _discard(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Services for the tables of a Spark session: its own settings say where metastore and store are."""
+"""Services for the tables of a Spark session, whose settings name metastore and store."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BUCKET_KEYS: Final = tuple(f".{suffix}" for suffix in KEYS)
 
 
 class SessionServices(Services):
-    """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
+    """The services for the tables of one Spark session; tests give doubles for the two functions."""
 
     def __init__(
         self,
@@ -87,14 +87,16 @@ class SessionServices(Services):
             opened = self.opened(require_writable(draft, name, self.metastore.uri))
             opened.require_properties()
             if is_arrows(draft):
-                # the session's codec may be another tomorrow
+                # the session's codec is not checked: it may be another tomorrow
                 file_options(draft, lambda _, default: default, FileSettings(draft, {}), "", "")
-            # a bucket that is not there, or not open to us, fails now
+            # this fails now if the bucket does not exist or refuses us
             if new.location and opened.store.get(opened.layout.owner_key) is None:
-                every = (
-                    one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
+                table_names = (
+                    table_name
+                    for database in self.metastore.get_databases()
+                    for table_name in self.metastore.get_tables(database)
                 )
-                refuse_nested_roots(opened.store, opened.layout, draft, every)
+                refuse_nested_roots(opened.store, opened.layout, draft, table_names)
                 refuse_marked_root(opened.store, opened.layout.root, draft)
         except InvalidInputError as error:
             raise InvalidInputError(
@@ -102,7 +104,7 @@ class SessionServices(Services):
             ) from error
 
     def _database_location(self, database: str) -> str:
-        """Return where tables of a database are made; empty without such a database, which Spark says by itself."""
+        """Return the location where Spark makes tables of a database; empty if there is no such database."""
         try:
             with without_query_log():
                 return str(self._spark.catalog.getDatabase(f"{SPARK_CATALOG}.{quoted(database)}").locationUri)
@@ -110,7 +112,7 @@ class SessionServices(Services):
             return ""
 
     def open_to_write(self, text: str) -> OpenTable:
-        """Look a table up that is to be written, and open its store.
+        """Look up a table that is to be written, and open its store.
 
         An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
         are not understood.
@@ -121,19 +123,19 @@ class SessionServices(Services):
         return opened
 
     def _renew_keys(self) -> None:
-        """Take keys of S3 that were set in the session since the last call: those of a long-lived one are renewed.
+        """Take the keys of S3 that were set in the session since the last call: a long-lived session renews them.
 
         Executors get them with the next job; a store is opened anew for them.
         """
         hadoop = self.session.hadoop
         names = {f"fs.s3a.{suffix}" for suffix in KEYS} | {name for name in hadoop if name.endswith(BUCKET_KEYS)}
-        now = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
-        if any(hadoop.get(name) != value for name, value in now.items()):
-            self.session = replace(self.session, hadoop={**hadoop, **now})
+        current_values = open_gateway(self._spark).hadoop_values(names - self.config.hadoop.keys())
+        if any(hadoop.get(name) != value for name, value in current_values.items()):
+            self.session = replace(self.session, hadoop={**hadoop, **current_values})
 
 
 def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> None:
-    """Name what a session does not show, and who can give it: else it would look as if it had no metastore."""
+    """Refuse a session that hides where its metastore is, and name the setting that says it."""
     uris = (session.hadoop.get("hive.metastore.uris", ""),) if session.hadoop.get("hive.metastore.uris") else ()
     if session.unseen and not uris and config.metastore != "glue" and not GlueSettings.are_meant(session.hadoop, uris):
         raise InvalidInputError(
@@ -143,19 +145,19 @@ def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> N
         )
 
 
-def audit_of(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> Audit:
-    """Return what checks may look at; nothing is read before one asks."""
+def audit_of(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> Audit:
+    """Return what checks may look at; nothing is read before a check asks for it."""
     return Audit(
         spark=spark,
         table=str(opened.table.name),
-        write_id=staged.plan.write_id,
-        schema=_schema(opened, staged),
+        write_id=files.plan.write_id,
+        schema=_schema(opened, files),
         partition_columns=opened.table.partition_columns,
-        partitions=staged.partitions,
-        statistics=staged.statistics,
-        dataframe=partial(staged_frame, spark, opened, staged),
-        replaced_rows=partial(_replaced_rows, spark, opened, staged),
-        replaced=partial(_replaced, opened, staged),
+        partitions=files.partitions,
+        statistics=files.statistics,
+        dataframe=partial(staged_frame, spark, opened, files),
+        replaced_rows=partial(_replaced_rows, spark, opened, files),
+        replaced=partial(_replaced_partitions, opened, files),
         examples=opened.config.check_examples,
     )
 
@@ -166,50 +168,50 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     if not staged.partitions:
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
-    files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
+    source = open_gateway(spark).files(plan, schema).read([partition.values for partition in staged.partitions])
     count = len(schema) - len(opened.table.partition_columns)
 
-    def shown(position: int, stored: StructField, field: StructField) -> Column | str:
-        """Partition values are text in the names of directories, of which Hive's reader takes none for null."""
+    def typed_column(position: int, stored: StructField, field: StructField) -> Column | str:
+        """Return a column with the table's type; partition values are text, in which Hive's reader knows no null."""
         is_same = (stored.name, stored.dataType, stored.metadata) == (field.name, field.dataType, field.metadata)
-        if is_same and position < count:  # as almost each column, of which there may be thousands
+        if is_same and position < count:  # so are almost all columns, and there may be thousands
             return quoted(stored.name)
         column = F.col(quoted(stored.name))
         value = column if position < count else F.when(column != NULL_PARTITION, column)
         return value.cast(field.dataType).alias(field.name, metadata=field.metadata)
 
-    return files.select(*map(shown, range(len(schema)), files.schema, schema))
+    return source.select(*map(typed_column, range(len(schema)), source.schema, schema))
 
 
-def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
-    """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
-    data = StructType.fromJson(json.loads(staged.plan.schema))
+def _schema(opened: OpenTable, files: WrittenFiles) -> StructType:
+    """Return the columns of the files, with those that the table is yet to get, and the partition columns."""
+    data = StructType.fromJson(json.loads(files.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
 
 
-def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> int:
-    """Count what readers would see no more.
+def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> int:
+    """Count the rows that readers would see no more.
 
-    The metastore knows it of partitions that this library wrote; only the others are read.
+    The metastore has the count of partitions that this library wrote; only the others are read.
     """
-    now = opened.metastore.get_partitions(opened.table, _replaced(opened, staged)).values()
-    counts = {one.values: _known_rows(opened, one) for one in now}
-    known = sum(count for count in counts.values() if count is not None)
-    unknown = [values for values, count in counts.items() if count is None]
-    if not unknown:
-        return known
+    partitions_now = opened.metastore.get_partitions(opened.table, _replaced_partitions(opened, files)).values()
+    counts = {partition.values: _known_rows(opened, partition) for partition in partitions_now}
+    known_count = sum(count for count in counts.values() if count is not None)
+    unknown_values = [values for values, count in counts.items() if count is None]
+    if not unknown_values:
+        return known_count
     rows = spark.table(opened.table.name.sql)
-    return known + rows.where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
+    return known_count + rows.where(in_partitions(partition_schema(opened.table).fields, unknown_values)).count()
 
 
-def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:
-    """Return the partitions whose present rows readers would see no more: of an append none."""
-    plan = staged.plan
+def _replaced_partitions(opened: OpenTable, files: WrittenFiles) -> list[PartitionValues]:
+    """Return the partitions whose present rows readers would see no more; none for an append."""
+    plan = files.plan
     if plan.mode is WriteMode.APPEND:
         return []
-    named = {plan.spelled(one.values) for one in staged.partitions}
+    written_values = {plan.spelled(partition.values) for partition in files.partitions}
     existing = opened.metastore.get_partition_names(opened.table.name)
-    return sorted((named & set(existing)) | plan.scope(existing))
+    return sorted((written_values & set(existing)) | plan.scope(existing))
 
 
 def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
@@ -217,7 +219,7 @@ def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
     if location is None or opened.layout.write_id_of(location) is None:
         return None
     if opened.layout.is_placeholder(location):
-        written = written_placeholders(opened.store, opened.layout, {partition.values: partition})
-        return None if written else 0
+        rewritten = written_placeholders(opened.store, opened.layout, {partition.values: partition})
+        return None if rewritten else 0
     text = partition.parameters.get("numRows", "")
     return int(text) if text.isdecimal() else None

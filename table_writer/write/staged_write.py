@@ -1,4 +1,4 @@
-"""A write between steps 3 and 5, as an object: look at it, check it, publish it or discard it."""
+"""A staged write as an object for callers: look at it, check it, publish it or discard it."""
 
 from __future__ import annotations
 
@@ -78,54 +78,54 @@ class StagedWrite:
     (2, [True])
     """
 
-    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, found: FoundStaged) -> None:
+    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, staged: FoundStaged) -> None:
         self._spark = spark
         self._steps = steps
         self._opened = opened
         self._staged_writes = StagedWrites(opened)
-        self._found = found
+        self._staged = staged
         self._is_over = False
 
     @property
     def write_id(self) -> str:
-        """The tag in every file name."""
+        """Return the ``write_id``, which every file name holds."""
         return self._record.plan.write_id
 
     @property
     def table(self) -> str:
-        """``database.table``."""
+        """Return the table as ``database.table``."""
         return str(self._record.plan.table.name)
 
     @property
     def mode(self) -> str:
-        """What publishing it does."""
+        """Return the mode of the write."""
         return self._record.plan.mode.value
 
     @property
     def created_at(self) -> datetime:
-        """When the write was planned."""
+        """Return when the write was planned."""
         return self._record.plan.created_at
 
     @property
     def expires_at(self) -> datetime:
-        """When a vacuum may delete it, by the store's clock."""
-        return self._found.expires_at
+        """Return when a vacuum may delete the write, by the store's clock."""
+        return self._staged.expires_at
 
     @property
     def rows(self) -> int:
-        """Rows in all files."""
+        """Return the number of rows in all files."""
         return self._record.files.row_count
 
     @property
     def partitions(self) -> tuple[StagedPartitionDetail, ...]:
-        """Its partitions with rows, files and bytes, in the order of their values."""
-        return staged_partitions(self._found)
+        """Return the partitions with rows, files and bytes, in the order of their values."""
+        return staged_partitions(self._staged)
 
     @property
     def files(self) -> tuple[StagedFile, ...]:
-        """Its files with their sizes; lists the store, one request for 1,000 files."""
+        """Return the files with their sizes; this lists the store, one request for 1,000 files."""
         plan = self._record.plan
-        sizes = {one.key: one.size_bytes for one in self._opened.store.list(plan.data_location.key)}
+        sizes = {file.key: file.size_bytes for file in self._opened.store.list(plan.data_location.key)}
         root = plan.layout.root
         return tuple(
             StagedFile(
@@ -140,12 +140,12 @@ class StagedWrite:
 
     @property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
-        """What the footers of the files say of their columns; one that is missing here is not known."""
+        """Return the column statistics from the footers of the files; nothing is known of a column that is missing."""
         return self._record.files.statistics
 
     @property
     def checks(self) -> CheckResults:
-        """Results so far, the newest of each check, without example rows."""
+        """Return the newest result of each check, without example rows."""
         return CheckResults(self._record.files.checks)
 
     def dataframe(self) -> DataFrame:
@@ -178,15 +178,15 @@ class StagedWrite:
             One of them is no check, or does not fit the columns.
         """
         self._require_open()
-        with self._steps.watched(self.table, self.mode, self.write_id):
+        with self._steps.show_progress(self.table, self.mode, self.write_id):
             watch = Stopwatch(self._opened.metastore)
             results = self._steps.check(self._record.files, self._opened, as_checks(checks), watch)
-        self._found = self._staged_writes.with_checks(self.write_id, results)
+        self._staged = self._staged_writes.with_checks(self.write_id, results)
         require_passed(results, self.table, self.write_id)
         return results
 
     def publish(self) -> WriteResult:
-        """Make readers see it: all its partitions in one metastore call, as :meth:`Maintenance.publish` does.
+        """Publish the write: all its partitions in one metastore call, as :meth:`Maintenance.publish` does.
 
         The columns that it adds to the table are added first. Unless the outcome is unknown, it stays staged after an
         error.
@@ -197,7 +197,7 @@ class StagedWrite:
         return result
 
     def discard(self) -> None:
-        """Delete it, so that nobody can publish it any more. Calling it again does nothing; what was published stays.
+        """Delete the write, so that nobody can publish it. A second call, or one after a publish, does nothing.
 
         Raises
         ------
@@ -227,11 +227,11 @@ class StagedWrite:
         return self._detail()._repr_html_()
 
     def _detail(self) -> StagedDetail:
-        return staged_detail(self._found, notes=(NOT_STAGED,) if self._is_over else ())
+        return staged_detail(self._staged, notes=(NOT_STAGED,) if self._is_over else ())
 
     @property
     def _record(self) -> StagedRecord:
-        return self._found.record
+        return self._staged.record
 
     def _require_open(self) -> None:
         if self._is_over:

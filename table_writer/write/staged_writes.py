@@ -1,4 +1,4 @@
-"""Staged writes of one table: found, published, discarded; by any process, without Spark."""
+"""Find, publish and discard the staged writes of one table, in any process, without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.recovery import Recovery
 from table_writer.vacuum.sweep import Vacuum, Vacuumed
 from table_writer.write.announcing import Announcement, facts_of_plan
-from table_writer.write.results import Refresh, finished, repeated_result
+from table_writer.write.results import Refresh, end_publish, repeated_result
 from table_writer.write.running_write import Claiming
 
 logger = logging.getLogger(__name__)
@@ -40,26 +40,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BySpark:
-    """What a session does about the publish of a staged write, which other processes do without."""
+    """The work that only a Spark session can do at the publish of a staged write."""
 
-    prepare: Callable[[StagedRecord], WrittenFiles]  # before anything is claimed: predicates, columns that are added
-    copy_files: CopyFiles  # what an append brings along
+    prepare: Callable[[StagedRecord], WrittenFiles]  # evaluates predicates and adds columns, before the claim
+    copy_files: CopyFiles  # for an append
     refresh: Refresh
 
 
 class StagedWrites:
-    """Finds, publishes and discards the staged writes of one table."""
+    """The staged writes of one table: find, publish and discard them."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
 
     def find(self, write_id: str) -> FoundStaged:
-        """Return one; ``InvalidInputError`` says why it is not staged any more, or not yet, or cannot be read."""
-        registered = self._registered(write_id)
-        return self._found(registered, check_keys(self._opened.store, self._opened.layout, write_id))
+        """Return a staged write; ``InvalidInputError`` says why it is not staged any more, not yet, or unreadable."""
+        registration = self._staged_registration(write_id)
+        return self._read_staged(registration, check_keys(self._opened.store, self._opened.layout, write_id))
 
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
-        """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
+        """Return a staged write that is to be published; the publish finds out if another process was faster.
 
         ``RepeatedError`` says that it was published and nothing is left to do, ``InvalidInputError`` also that it was
         rolled back since. An entry of it that is in doubt is resolved first, but not by a dry run.
@@ -70,38 +70,42 @@ class StagedWrites:
             history = self._opened.log.read_history()
             if write_id in history.ids_in_doubt and not dry_run:
                 history, _ = Recovery(self._opened).resolved_history(self._opened.table)
-            published = history.publication(write_id)
-            if published is None:
+            publication = history.publication(write_id)
+            if publication is None:
                 raise
             self._require_kept(write_id, history)
-            raise repeated(published, self._opened.table) from None
+            raise repeated(publication, self._opened.table) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
-        """Return all in the order of their ``write_id``, and why the others cannot be read.
+        """Return all staged writes in the order of their ``write_id``, and the reasons why others cannot be read.
 
         Those that were published meanwhile are left out; one whose publish is in doubt is not.
         """
         opened = self._opened
-        checked: dict[str | None, list[str]] = {}
+        check_keys_by_write: dict[str | None, list[str]] = {}
         for key in check_keys(opened.store, opened.layout):
-            checked.setdefault(write_id_of_check(opened.layout, key), []).append(key)
+            check_keys_by_write.setdefault(write_id_of_check(opened.layout, key), []).append(key)
         unreadable: dict[str, str] = {}
-        found: list[FoundStaged] = []
-        for write_id, registered in sorted(read_registrations(opened.store, opened.layout).items()):
+        staged_writes: list[FoundStaged] = []
+        for write_id, registration in sorted(read_registrations(opened.store, opened.layout).items()):
             try:
-                found += [self._found(registered, checked.get(write_id, ()))] if registered.is_staged else []
+                staged_writes += (
+                    [self._read_staged(registration, check_keys_by_write.get(write_id, ()))]
+                    if registration.is_staged
+                    else []
+                )
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
-        if found:
-            state = opened.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
+        if staged_writes:
+            state = opened.log.read_state(listed_after=min(staged.record.plan.base_version for staged in staged_writes))
             entries = [record.entry for record in opened.log.read_history(state).published]
-            published = {one for entry in entries for one in written_ids(opened.layout, entry)}
-            found = [one for one in found if one.record.plan.write_id not in published]
-        return tuple(found), unreadable
+            published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
+            staged_writes = [staged for staged in staged_writes if staged.record.plan.write_id not in published_ids]
+        return tuple(staged_writes), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
-        """Store the results of checks with a staged write, and return it as it is then."""
-        self._registered(write_id)
+        """Store the results of checks with a staged write, and return the write with them."""
+        self._staged_registration(write_id)
         put_check_results(self._opened.store, self._opened.layout, write_id, results)
         return self.find(write_id)
 
@@ -116,40 +120,40 @@ class StagedWrites:
             )
 
     def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
-        """Raise what a publish would raise now, as far as can be told without changing anything."""
+        """Raise what a publish would raise now, as far as that is known without a change."""
         try:
             self._publisher(None).examine(record.files)
         except RepeatedError:
             self._require_kept(record.plan.write_id, self._opened.log.read_history())
             raise
         self._require_publishable(record, with_spark=with_spark)
-        found = require_as_staged(self._opened.store, record.files)
-        beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
-        if beside:
+        listed_files = require_as_staged(self._opened.store, record.files)
+        foreign_keys = listed_files.keys() - {key for partition in record.files.partitions for key in partition.keys}
+        if foreign_keys:
             raise StorageError(
-                f"{counted(len(beside), 'file')} of another origin among its files, such as {min(beside)}: it would not"
-                " be published",
+                f"{counted(len(foreign_keys), 'file')} of another origin among its files, such as {min(foreign_keys)}:"
+                " it would not be published",
                 table=str(record.plan.table.name),
                 write_id=record.plan.write_id,
             )
 
-    def publish(self, write_id: str, told: Announcement, by_spark: BySpark | None = None) -> WriteResult:
-        """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
+    def publish(self, write_id: str, announcement: Announcement, by_spark: BySpark | None = None) -> WriteResult:
+        """Do step 5 for a staged write: every publish of a staged write ends here.
 
-        ``told`` is what listeners learn of it. Without ``by_spark`` this process does what it can. Raises
+        ``announcement`` is what listeners are told of it. Without ``by_spark`` this process does what it can. Raises
         ``CheckFailedError`` if the newest result of a check says that the rows are wrong, and what
         :meth:`find_unpublished` and every publish raise. Unless the outcome is unknown, the write stays staged.
         """
-        watch = told.watch
+        watch = announcement.watch
         try:
             with watch.step("publish"):
                 record = self.find_unpublished(write_id).record
-                told.about(self._opened, **facts_of_plan(record.plan))
+                announcement.concerns(self._opened, **facts_of_plan(record.plan))
                 files, published = self._publish(record, by_spark)
         except RepeatedError as repeated:
-            return told.done(repeated_result(repeated.entry, watch, write_id=write_id))
-        result = finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
-        return told.done(result, columns=files.plan.table.columns)
+            return announcement.finished(repeated_result(repeated.entry, watch, write_id=write_id))
+        result = end_publish(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
+        return announcement.finished(result, columns=files.plan.table.columns)
 
     def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
         publisher = self._publisher(by_spark)
@@ -172,29 +176,29 @@ class StagedWrites:
     def _publisher(self, by_spark: BySpark | None) -> Publisher:
         return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
-    def discard(self, write_id: str, told: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
-        """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
+    def discard(self, write_id: str, announcement: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
+        """Delete all of a staged write; a claim keeps others from publishing it meanwhile.
 
-        ``told`` is what listeners learn of it. ``ConflictError`` says that it is published, or about to be.
+        ``announcement`` is what listeners are told of it. ``ConflictError`` says that it is published, or about to be.
         """
-        registered = self._registered(write_id)
-        if told is not None:
-            with suppress(InvalidInputError):  # what cannot be read can be discarded
-                told.about(self._opened, **facts_of_plan(registered.record(self._opened.layout).plan))
+        registration = self._staged_registration(write_id)
+        if announcement is not None:
+            with suppress(InvalidInputError):  # a record that cannot be read can be discarded
+                announcement.concerns(self._opened, **facts_of_plan(registration.record(self._opened.layout).plan))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
-        done = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registered), dry_run=dry_run)
-        if done.kept and not dry_run:
+        vacuumed = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registration), dry_run=dry_run)
+        if vacuumed.kept and not dry_run:
             self._remove_record(write_id)
-        return done
+        return vacuumed
 
     def _require_kept(self, write_id: str, history: History) -> None:
-        """Refuse to say of a write that it was published when a rollback has taken all of it back."""
-        published = history.publication(write_id)
-        if published is not None and published.entry.partitions and not is_kept(published, history.records):
+        """Refuse to call a write published if a rollback has taken all of it back."""
+        publication = history.publication(write_id)
+        if publication is not None and publication.entry.partitions and not is_kept(publication, history.records):
             raise self._refusal(
                 write_id,
-                f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
-                " now. Where its rows are wanted, write them again",
+                f"was published as version {publication.entry.version}, and was rolled back since: nothing was"
+                " published now. Where its rows are wanted, write them again",
             )
 
     def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:
@@ -208,7 +212,7 @@ class StagedWrites:
             )
 
     def _remove_record(self, write_id: str) -> None:
-        """Delete the record and the results of checks: the record first, since without it nobody asks for results."""
+        """Delete the record and then the results of checks, for which nobody asks without the record."""
         store, layout = self._opened.store, self._opened.layout
         remove_registration(store, [layout.staged_key(write_id)], write_id)
         try:
@@ -218,57 +222,59 @@ class StagedWrites:
         else:
             remove_registration(store, checks, write_id)
 
-    def _registered(self, write_id: str) -> FoundRegistration:
-        """Return the record of a staged write; refuse all others, and say what became of them."""
+    def _staged_registration(self, write_id: str) -> FoundRegistration:
+        """Return the registration of a staged write; ``InvalidInputError`` says what became of any other write."""
         if not WRITE_ID.fullmatch(write_id):
             raise self._refusal(write_id, "is not staged: no write has such a name")
-        registered = read_registration(self._opened.store, self._opened.layout, write_id)
-        if registered is not None and registered.is_staged:
-            return registered
-        if registered is not None:
+        registration = read_registration(self._opened.store, self._opened.layout, write_id)
+        if registration is not None and registration.is_staged:
+            return registration
+        if registration is not None:
             raise self._refusal(write_id, "is still being written, and not staged yet")
         history = self._opened.log.read_history()
-        newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
-        own = history.publication(write_id) or newest
-        if own is not None:
-            outcome = own.outcome.value if own.outcome else "in doubt"
+        newest_record = next(
+            (record for record in reversed(history.records) if record.entry.write_id == write_id), None
+        )
+        found = history.publication(write_id) or newest_record
+        if found is not None:
+            outcome = found.outcome.value if found.outcome else "in doubt"
             raise self._refusal(
-                write_id, f"is no staged write any more: it is version {own.entry.version} of the log, {outcome}"
+                write_id, f"is no staged write any more: it is version {found.entry.version} of the log, {outcome}"
             )
         raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
 
-    def _found(self, registered: FoundRegistration, checks: Collection[str]) -> FoundStaged:
-        record = registered.record(self._opened.layout)
+    def _read_staged(self, registration: FoundRegistration, checks: Collection[str]) -> FoundStaged:
+        record = registration.record(self._opened.layout)
         results = read_check_results(self._opened.store, checks)
-        assert registered.put_at is not None  # noqa: S101 - it was read from a store
+        assert registration.put_at is not None  # noqa: S101 - it was read from a store
         return FoundStaged(
-            replace(record, files=record.files.with_checks(results)), registered.put_at, registered.age_seconds
+            replace(record, files=record.files.with_checks(results)), registration.put_at, registration.age_seconds
         )
 
-    def _refusal(self, write_id: str, why: str) -> InvalidInputError:
+    def _refusal(self, write_id: str, reason: str) -> InvalidInputError:
         name = self._opened.table.name
         return InvalidInputError(
-            f"write {write_id!r} of {name} {why}. `table-writer staged {name}` lists those that are staged.",
+            f"write {write_id!r} of {name} {reason}. `table-writer staged {name}` lists those that are staged.",
             table=str(name),
             write_id=write_id,
         )
 
 
-def _base_version(registered: FoundRegistration) -> int:
-    """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
-    base_version = registered.staged.get("base_version")
+def _base_version(registration: FoundRegistration) -> int:
+    """Return the version at which a write was planned; 0 where that cannot be read."""
+    base_version = registration.staged.get("base_version")
     return base_version if isinstance(base_version, int) and base_version > 0 else 0
 
 
-def _require_passed(staged: WrittenFiles) -> None:
-    failed = [result for result in staged.checks if result.stops]
-    if failed:
-        found = "".join(f"\n  {result.name}: {result.message}" for result in failed)
+def _require_passed(files: WrittenFiles) -> None:
+    failed_results = [result for result in files.checks if result.stops]
+    if failed_results:
+        messages = "".join(f"\n  {result.name}: {result.message}" for result in failed_results)
         raise CheckFailedError(
-            f"{len(failed)} of {counted(len(staged.checks), 'check')} of staged write {staged.plan.write_id} have"
-            f" failed; nothing was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows;"
+            f"{len(failed_results)} of {counted(len(files.checks), 'check')} of staged write {files.plan.write_id} have"
+            f" failed; nothing was published to {files.plan.table.name}:{messages}\nDiscard it and stage correct rows;"
             ' or, where you know better, run the check again with severity="warn".',
-            results=CheckResults(staged.checks),
-            table=str(staged.plan.table.name),
-            write_id=staged.plan.write_id,
+            results=CheckResults(files.checks),
+            table=str(files.plan.table.name),
+            write_id=files.plan.write_id,
         )

@@ -196,8 +196,10 @@ def test_rows_that_differ_are_not_published(
 ) -> None:
     scatter(spark, orders)
     before = listed(spark, orders)
-    watched = Compaction.watched
-    monkeypatch.setattr(Compaction, "watched", lambda self, found: watched(self, found).where("id != 7"))
+    with_fingerprint = Compaction.with_fingerprint
+    monkeypatch.setattr(
+        Compaction, "with_fingerprint", lambda self, found: with_fingerprint(self, found).where("id != 7")
+    )
     with pytest.raises(CheckFailedError, match="60 rows"):
         writer.compact(orders, min_files=2)
     assert listed(spark, orders) == before

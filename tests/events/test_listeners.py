@@ -23,7 +23,7 @@ from table_writer.events.listeners import listeners_named
 from table_writer.metastore.protocol import Metastore
 from table_writer.model import process
 from table_writer.write.announcing import announced
-from table_writer.write.batches import Travelling
+from table_writer.write.batches import TravellingBatchWriter
 from tests.publish.world import TABLE, World
 
 T = str(TABLE)
@@ -166,8 +166,8 @@ def test_an_event_that_cannot_be_made_fails_no_call(caplog: pytest.LogCaptureFix
     real, services = world.metastore, world.all_services()
     services.metastore = cast("Metastore", WithoutAddress())
     with announced(services, "vacuum", T) as call:
-        call.opened(replace(world.services(), metastore=services.metastore))
-        call.done(SimpleNamespace())
+        call.follow(replace(world.services(), metastore=services.metastore))
+        call.finished(SimpleNamespace())
     assert told == []
     assert "its event could not be made" in caplog.text
 
@@ -176,7 +176,7 @@ def test_ctrl_c_after_everything_is_done_does_not_undo_what_is_told() -> None:
     told: list[TableEvent] = []
     world = two_versions(told.append)
     with pytest.raises(KeyboardInterrupt), announced(world.all_services(), "discard", T) as call:
-        call.done(DiscardReport(table=T, write_id="W", version=3))
+        call.finished(DiscardReport(table=T, write_id="W", version=3))
         raise KeyboardInterrupt
     assert [(one.outcome, one.error) for one in told] == [("discarded", None)]
 
@@ -185,7 +185,7 @@ def test_a_forked_child_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[TableEvent] = []
     world = two_versions(told.append)
     with pytest.raises(SystemExit), announced(world.all_services(), "rollback", T):
-        monkeypatch.setattr(process, "_now", [object()])  # what a fork does first
+        monkeypatch.setattr(process, "_process_marker", [object()])  # what a fork does first
         raise SystemExit
     assert told == []
 
@@ -286,7 +286,7 @@ def test_listeners_do_not_travel_to_a_connect_server(caplog: pytest.LogCaptureFi
     config = TableWriterConfig(listeners=[told])
     services = SimpleNamespace(config=config, session=SessionSettings(hadoop={}))
     call: Any = ("mart.orders", "append", "orders", {})
-    batch = Travelling(here=lambda *_: None, services=cast("Any", services), call=call)
+    batch = TravellingBatchWriter(write_here=lambda *_: None, services=cast("Any", services), call=call)
     _, (_, state) = batch.__reduce__()
     assert pickle.loads(state)[0].listeners == ()  # noqa: S301  # of this test
     assert "listeners stay in this process" in caplog.text

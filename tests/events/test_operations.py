@@ -187,7 +187,7 @@ def test_an_error_that_nobody_knows_during_a_recovery_is_no_failure(world: World
 
 def test_an_error_about_another_write_does_not_give_the_event_its_name(world: World, told: list[TableEvent]) -> None:
     with pytest.raises(OutcomeUnknownError), announced(world.all_services(), "write", T, "append") as call:
-        call.about(world.services(), write_id="OWN")
+        call.concerns(world.services(), write_id="OWN")
         raise OutcomeUnknownError("recovering what was in the way", table=T, write_id="OTHER")
     assert [(one.outcome, one.write_id) for one in told] == [("unknown", "OWN")]
 

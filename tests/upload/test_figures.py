@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
+from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.upload.task import upload_rows
@@ -65,7 +65,7 @@ def figures_of(
     for task in range(tasks):
         sent = upload_rows([batch.slice(task * each, each)], spec, RecordingStore(), task_index=task, attempt_id=1)
         parts += [from_text(one.figures) for one in CommitMessage.from_bytes(sent).uploads]
-    return together(parts)
+    return merged_figures(parts)
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 4])
