@@ -102,10 +102,10 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> with needs_extra("plot", "plot()"):
+    >>> with needs_extra("azure", "abfss://"):
     ...     import no_such
     Traceback (most recent call last):
-    table_writer.errors.MissingExtraError: plot() needs pip install 'table-writer[plot]': No module named 'no_such'
+    table_writer.errors.MissingExtraError: abfss:// needs pip install 'table-writer[azure]': No module named 'no_such'
     """
     try:
         yield

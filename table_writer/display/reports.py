@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Final
 
 from table_writer.display.report import (
     FAILURES,
@@ -21,13 +20,10 @@ from table_writer.display.report import (
     writer_name,
 )
 from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
-from table_writer.errors import counted, needs_extra, printable
+from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.storage.object_store import ObjectInfo
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,34 +233,6 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
 
     versions: tuple[VersionSummary, ...] = ()
     notes: tuple[str, ...] = ()
-
-    def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the rows of each version over time, by what it did, and the size of the table after each of them.
-
-        What was abandoned or rolled back stands out.
-
-        Parameters
-        ----------
-        axes
-            Matplotlib's, to draw on; by default those of a new figure.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            What was drawn on.
-
-        Raises
-        ------
-        InvalidInputError
-            matplotlib is not installed: ``pip install 'table-writer[plot]'``.
-
-        Examples
-        --------
-        >>> axes = HistoryReport(table="mart.orders").plot()
-        >>> axes.get_title(loc="left")
-        'mart.orders: no version yet'
-        """
-        return plot_versions(self.table, self.versions, axes)
 
     def _headline(self) -> str:
         return f": {counted(len(self.versions), 'version')}"
@@ -564,106 +532,3 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
 
     def _lines(self) -> Iterator[str]:
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)
-
-
-MARKERS: Final = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
-SHOWN_CHARACTERS: Final = 60  # of a name
-EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
-
-
-def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | None) -> Axes:
-    """Draw the rows of each version at the time it was written, by what it did and how it ended."""
-    with needs_extra("plot", "a history's plot()"):
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
-        from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415
-    is_own = axes is None
-    if axes is None:
-        _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
-    actions = sorted({_action(version) for version in versions})
-    for outcome, action, group in _groups(versions):
-        times: list[Any] = [version.created_at for version in group]
-        rows = [version.rows or 0 for version in group]
-        colour = f"C{actions.index(action)}"  # from the style in use
-        face = colour if outcome == LIVE else "none"
-        label = action if outcome == LIVE else f"{action}, {outcome}"
-        axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
-        axes.scatter(
-            times, rows, s=point, marker=MARKERS[outcome], edgecolors=colour, facecolors=face, label=label, zorder=3
-        )
-    uncounted_times: list[Any] = [version.created_at for version in versions if version.rows is None]
-    if uncounted_times:
-        axes.scatter(
-            uncounted_times,
-            [0] * len(uncounted_times),
-            marker="$?$",
-            s=60,
-            color="0.5",
-            label="rows not known",
-            zorder=4,
-        )
-    if versions:
-        ends: Any = min(version.created_at for version in versions), max(version.created_at for version in versions)
-        edge = (ends[1] - ends[0]) * 0.03 or EDGE
-        axes.set_xlim(ends[0] - edge, ends[1] + edge)
-    _draw_sizes(axes, versions)
-    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    axes.set_ylim(0, 1.08 * max((version.rows or 0 for version in versions), default=0) or 1)
-    axes.set(xlabel="written at (UTC)", ylabel="rows")
-    axes.set_title(f"{_shortened_name(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    if is_own and versions:  # outside the labels of both axes; the caller's own figure keeps its layout
-        plt.gcf().legend(loc="outside right upper", frameon=False)
-    elif versions:
-        axes.legend(loc="upper left")
-    return axes
-
-
-def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
-    """Draw the size of the table after each version, on an axis of its own, with a gap where it is not known."""
-    published_versions = sorted(
-        (version for version in versions if version.state == LIVE), key=lambda version: version.version
-    )
-    if all(version.table_bytes is None for version in published_versions):
-        return
-    sizes = axes.twinx()
-    times: list[Any] = [version.created_at for version in published_versions]
-    table_sizes = [math.nan if version.table_bytes is None else version.table_bytes for version in published_versions]
-    sizes.step(times, table_sizes, where="post", color="0.5", linewidth=1, label="table size")
-    sizes.yaxis.set_major_formatter(lambda value, _: size(max(value, 0)))
-    sizes.set(ylabel="table size")
-    sizes.set_ylim(bottom=0)
-    sizes.spines["top"].set_visible(False)
-
-
-def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
-    """Group versions by how they ended and what they did; published ones first."""
-    groups: dict[tuple[str, str], list[VersionSummary]] = {}
-    for version in versions:
-        outcome = TAKEN_BACK if version.state == LIVE and version.rolled_back_count else version.state
-        groups.setdefault((outcome, _action(version)), []).append(version)
-    keys = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
-    return [(*group, groups[group]) for group in keys]
-
-
-def _action(version: VersionSummary) -> str:
-    """Return the name of what a version did: the mode of a write, the operation of all else."""
-    return _shortened_name(version.mode).replace("$", r"\$") if version.operation == "write" else version.operation
-
-
-def _shortened_name(text: str) -> str:
-    """Return a name that is short enough for the plot."""
-    name = printable(text)
-    return name if len(name) <= SHOWN_CHARACTERS else f"{name[: SHOWN_CHARACTERS - 1]}…"
-
-
-def _numbers(versions: Sequence[VersionSummary]) -> str:
-    if not versions:
-        return "no version yet"
-    oldest, newest = min(version.version for version in versions), max(version.version for version in versions)
-    return f"version {oldest}" if oldest == newest else f"versions {oldest} to {newest}"

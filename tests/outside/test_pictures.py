@@ -1,18 +1,15 @@
 """A picture hides what it is about.
 
-Seen by a user: the legend of ``history().plot()`` lay over the labels of the second axis; on a telephone the page's
-picture of versions was scrolled to its right end, where partitions that changed earlier look as if nothing had
-happened.
+Seen by a user: on a telephone the page's picture of versions was scrolled to its right end, where partitions that
+changed earlier look as if nothing had happened.
 """
 
 from __future__ import annotations
 
 import re
 
-import matplotlib as mpl
 import pytest
 
-from table_writer.display.reports import HistoryReport
 from tests.display.browser import steered
 from tests.page.pages import WIDTHS, usual_page
 
@@ -21,18 +18,6 @@ const inside = [0, document.documentElement.clientWidth];
 return [...document.querySelectorAll('.tw-lives .tw-mark')].map(mark => mark.getBoundingClientRect())
   .filter(box => box.left < inside[0] || box.right > inside[1]).length;
 """
-
-
-def test_the_legend_of_a_plot_covers_no_label() -> None:
-    mpl.use("agg")
-    axes = HistoryReport(table="mart.orders", versions=usual_page().versions).plot()
-    figure = axes.figure
-    figure.canvas.draw()
-    (legend,) = figure.legends
-    labelled = [drawn.get_tightbbox() for drawn in figure.axes]
-    assert len(labelled) == 2
-    assert max(box.x1 for box in labelled) <= legend.get_window_extent().x0
-    mpl.pyplot.close(figure)
 
 
 def test_the_picture_of_versions_is_as_wide_as_the_page_and_never_scrolled() -> None:

@@ -26,11 +26,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
-MARKS = {
-    "azurite": pytest.mark.needs("azure"),
-    "seaweedfs": pytest.mark.needs("seaweedfs"),
-    "moto": pytest.mark.slow,
-}
+MARKS = {"azurite": pytest.mark.needs("azure"), "seaweedfs": pytest.mark.needs("seaweedfs"), "moto": pytest.mark.slow}
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
