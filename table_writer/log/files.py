@@ -55,7 +55,7 @@ def written_placeholders(
 ) -> frozenset[PartitionValues]:
     """Return the partitions at placeholders to which another tool has written: they have rows after all."""
     placeholders = _placeholders(layout, partitions)
-    return frozenset(values for values, one in placeholders.items() if any(files_read_at(store, layout, one)))
+    return frozenset(values for values, location in placeholders.items() if any(files_read_at(store, layout, location)))
 
 
 def existing_values(
@@ -69,8 +69,12 @@ def existing_values(
 def _placeholders(
     layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
 ) -> dict[PartitionValues, Location]:
-    found = {values: Location.parse_any(one.location) for values, one in partitions.items()}
-    return {values: one for values, one in found.items() if one is not None and layout.is_placeholder(one)}
+    found = {values: Location.parse_any(partition.location) for values, partition in partitions.items()}
+    return {
+        values: location
+        for values, location in found.items()
+        if location is not None and layout.is_placeholder(location)
+    }
 
 
 def why_not_copied(layout: TableLayout, partition: Partition) -> str:
@@ -162,7 +166,7 @@ def add_files(
     that leaves after the claim can come to where another tool has put its own rows since. Raises ``StorageError`` if
     not all could be copied.
     """
-    sources = {target: key for one in partitions for target, key in one.sources().items()}
+    sources = {target: key for partition in partitions for target, key in partition.sources().items()}
     if files is None:
         sources = {target: sources[target] for target in missing_files(store, partitions)}
         files = listed_sources(store, partitions) if sources else {}
@@ -179,15 +183,15 @@ def add_files(
 
 def missing_files(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, int]:
     """Return which files of appends in place are not where readers look yet, by key with their sizes."""
-    wanted = {key: size for one in partitions for key, size in one.targets().items()}
+    wanted = {key: size for partition in partitions for key, size in partition.targets().items()}
     found = dict(zip(wanted, many(store.head, wanted, COPY_THREADS), strict=True))
     return {key: size for key, size in wanted.items() if (one := found[key]) is None or one.size_bytes != size}
 
 
 def listed_sources(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, ObjectInfo]:
     """List the files that appends in place copy, as far as they are there with the size that the entry names."""
-    wanted = [one for one in partitions if one.source is not None]
-    sizes = {key: one.targets()[target] for one in wanted for target, key in one.sources().items()}
-    prefixes = [Location.parse(str(one.source)).key for one in wanted]
+    wanted = [partition for partition in partitions if partition.source is not None]
+    sizes = {key: partition.targets()[target] for partition in wanted for target, key in partition.sources().items()}
+    prefixes = [Location.parse(str(partition.source)).key for partition in wanted]
     found = (info for infos in many(lambda prefix: list(store.list(prefix)), prefixes) for info in infos)
     return {info.key: info for info in found if sizes.get(info.key) == info.size_bytes}

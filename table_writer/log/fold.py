@@ -69,8 +69,8 @@ class Fold:
         """Serialise for storage below ``root``, with a checksum."""
         fields = msgspec.to_builtins(self)
         del fields["read_at"]
-        for one in fields["left"]:
-            one["location"] = str(Location(**one["location"]))
+        for left_location in fields["left"]:
+            left_location["location"] = str(Location(**left_location["location"]))
         _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         folded = msgspec.json.encode(fields)
         return msgspec.json.encode(_Stored(format=FOLD_FORMAT, sha256=_digest(folded), folded=msgspec.Raw(folded)))
@@ -85,10 +85,10 @@ class Fold:
             raise ValueError("its checksum is of other bytes")
         fields = msgspec.json.decode(stored.folded)
         _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
-        for one in fields["left"]:
-            one["location"] = asdict(Location.parse(one["location"]))
-        for one in (*fields["current"], *fields["left"]):
-            one["age_seconds"] += older_seconds
+        for left_location in fields["left"]:
+            left_location["location"] = asdict(Location.parse(left_location["location"]))
+        for item in (*fields["current"], *fields["left"]):
+            item["age_seconds"] += older_seconds
         return msgspec.convert(fields, cls)
 
     def holds(self, unverified: Collection[int]) -> bool:
@@ -97,7 +97,7 @@ class Fold:
 
     def voids(self, version: int) -> bool:
         """Whether a rollback may have taken back what this version has published, so that its key is free again."""
-        return any(to < version < one for one, to in self.rollbacks)
+        return any(to < version < rollback for rollback, to in self.rollbacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +137,13 @@ def _digest(body: bytes) -> str:
 
 def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
     """Change every location and key: on the store they are relative to the table's root."""
-    for partition in (*(one["partition"] for one in fields["current"]), *fields["held"]):
+    for partition in (*(current["partition"] for current in fields["current"]), *fields["held"]):
         for name in ("old_location", "new_location", "source"):
             if partition[name] is not None:
                 partition[name] = change(partition[name])
-    for one in fields["left"]:
-        one["location"] = change(one["location"])
-        for found in one["objects"]:
+    for left_location in fields["left"]:
+        left_location["location"] = change(left_location["location"])
+        for found in left_location["objects"]:
             found["path"] = change_key(found["path"])
     for name in ("deleted", "naming"):
         fields[name] = [(change(location), rest) for location, rest in fields[name]]

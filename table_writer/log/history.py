@@ -53,7 +53,11 @@ class SlotRecord:
     def switched(self) -> tuple[EntryPartition, ...]:
         """The partitions that it has changed, or wants to; of an abandoned one all that it wanted to."""
         is_published = self.outcome is Outcome.PUBLISHED
-        return tuple(one for one in self.entry.partitions if not (is_published and one.values in self.superseded))
+        return tuple(
+            partition
+            for partition in self.entry.partitions
+            if not (is_published and partition.values in self.superseded)
+        )
 
     @property
     def left_alone(self) -> dict[PartitionValues, str | None]:
@@ -151,14 +155,14 @@ class History:
             self._fold(record)
 
     def _begin(self, fold: Fold) -> None:
-        self.current.update({one.partition.values: one for one in fold.current})
-        self.left.update({one.location.place: one for one in fold.left})
+        self.current.update({current.partition.values: current for current in fold.current})
+        self.left.update({left_location.location.place: left_location for left_location in fold.left})
         self.deleted.update({self.parse(location).place: version for location, version in fold.deleted})
-        self.held.update({self.parse(str(one.new_location)).place: one for one in fold.held})
+        self.held.update({self.parse(str(partition.new_location)).place: partition for partition in fold.held})
 
     def up_to(self, version: int) -> History:
         """Return what a reading of the log would have shown when this version was the newest."""
-        records = [one for one in self.records if one.entry.version <= version]
+        records = [record for record in self.records if record.entry.version <= version]
         return History(self.layout, records, self.unverified, self.lost, self.fold)
 
     def _require_entries(self) -> None:
@@ -186,7 +190,7 @@ class History:
         An alter of an append in place changes no location: only the version that it writes tells that it came late.
         """
         text, newest = parameters.get(VERSION_PARAMETER, ""), self.current[values].version
-        entries = {one.entry.version: one for one in self.records}
+        entries = {record.entry.version: record for record in self.records}
         if newest not in entries or not text.isdecimal():
             return False
         version, named = int(text), entries.get(int(text))
@@ -224,10 +228,10 @@ class History:
     def _unverified_ids(self) -> frozenset[str]:
         """The recoveries that recorded the outcomes of entries whose calls may come late; none for one in doubt."""
         if self.unverified is None:
-            recoveries = (one.entry for one in self.records if one.entry.operation is Operation.RECOVER)
+            recoveries = (record.entry for record in self.records if record.entry.operation is Operation.RECOVER)
         else:
-            recoveries = (one.entry for one in self.records if one.entry.version in self.unverified)
-        return frozenset({"", *(one.write_id for one in recoveries)})
+            recoveries = (record.entry for record in self.records if record.entry.version in self.unverified)
+        return frozenset({"", *(entry.write_id for entry in recoveries)})
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
         """Whether a call of an entry was left unanswered and may have come unseen, as where an outcome was rebuilt."""
@@ -239,8 +243,8 @@ class History:
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         self._require_entries()
-        made = (one for one in self.published if one.entry.has_own_files or one.entry.recovers is not None)
-        return next((one for one in made if write_id in written_ids(self.layout, one.entry)), None)
+        made = (record for record in self.published if record.entry.has_own_files or record.entry.recovers is not None)
+        return next((record for record in made if write_id in written_ids(self.layout, record.entry)), None)
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
@@ -346,7 +350,7 @@ class History:
     @cached_property
     def _only_adding(self) -> frozenset[int]:
         """The entries whose own call only adds partitions: it changes nothing where there is one."""
-        return frozenset(one.entry.version for one in self.records if one.entry.only_adds)
+        return frozenset(record.entry.version for record in self.records if record.entry.only_adds)
 
     def _calls(self, values: PartitionValues) -> dict[Place | None, bool]:
         """Return where calls may bring a partition, ``None`` being nowhere; and whether only where there was none.
@@ -371,7 +375,9 @@ class History:
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        return frozenset(self.current).union(one for one in self.naming.keys() - self.current if self._calls(one))
+        return frozenset(self.current).union(
+            values for values in self.naming.keys() - self.current if self._calls(values)
+        )
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.
@@ -382,7 +388,9 @@ class History:
         self._require_entries()
         later = (record for record in self.published if record.entry.version > version)
         changed = dict.fromkeys(named.values for record in later for named in record.switched)
-        hole = next((one for one in range(version + 1, self.newest) if one not in self._by_version), self.newest)
+        hole = next(
+            (number for number in range(version + 1, self.newest) if number not in self._by_version), self.newest
+        )
         return {values: self._state_at(values, version, hole) for values in changed}
 
     def _state_at(self, values: PartitionValues, version: int, hole: int) -> StateThen:
@@ -395,7 +403,7 @@ class History:
             places = {None if self._is_name(text) else self.place_of(text) for text in seen}
             return StateThen(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
         is_borne_out = set(map(self.place_of, seen)) == {self.place_of(last.after)}
-        known = is_borne_out or all(one in self._by_version for one in range(last.version, version + 1))
+        known = is_borne_out or all(number in self._by_version for number in range(last.version, version + 1))
         return StateThen(last.after, known=known, sure=is_borne_out or last.version == version)
 
     @cached_property
@@ -427,7 +435,9 @@ class History:
 
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
-        unchanged = {values: StateThen(one.partition.new_location, known=True) for values, one in self.current.items()}
+        unchanged = {
+            values: StateThen(current.partition.new_location, known=True) for values, current in self.current.items()
+        }
         for values in {values for record in self.records for values in record.moved}:
             unchanged[values] = StateThen(max(reversed(self._sights(values))).after, known=True)
         return unchanged | self.state_at(version)
@@ -443,7 +453,7 @@ class History:
 
     def lost_after(self, version: int) -> int | None:
         """Return the first lost version after another one, ``None`` if there is none."""
-        return min((one for one in self.lost if one > version), default=None)
+        return min((lost_version for lost_version in self.lost if lost_version > version), default=None)
 
     def described(
         self, values: PartitionValues, location: Location, *, version: int | None = None
@@ -475,7 +485,7 @@ class History:
 
     def held_now(self) -> dict[PartitionValues, EntryPartition]:
         """Return what lies where each partition is by the log, as far as the log has written it."""
-        places = {values: self.place_of(one.partition.new_location) for values, one in self.current.items()}
+        places = {values: self.place_of(current.partition.new_location) for values, current in self.current.items()}
         return {values: self.held[place] for values, place in places.items() if place in self.held}
 
     def surplus(self, location: Location, version: int) -> frozenset[str]:
@@ -491,12 +501,12 @@ class History:
             if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id
         ]
         part = {
-            one.name
+            file.name
             for at, record, named in adding
             if at <= version and record.outcome is Outcome.PUBLISHED and named.values not in record.superseded
-            for one in named.added
+            for file in named.added
         }
-        return frozenset(one.name for _, _, named in adding for one in named.added) - part
+        return frozenset(file.name for _, _, named in adding for file in named.added) - part
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
@@ -507,8 +517,8 @@ class History:
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, unless readers have been there again since."""
-        named = (one for one in vacuum.deletes if not one.kept)
-        found = ((self.left.get(self.parse(one.location).place), one.replaced_by) for one in named)
+        named = (deletion for deletion in vacuum.deletes if not deletion.kept)
+        found = ((self.left.get(self.parse(deletion.location).place), deletion.replaced_by) for deletion in named)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
@@ -523,7 +533,7 @@ class History:
     def _fold_vacuum(self, record: SlotRecord) -> None:
         if record.outcome is Outcome.ABANDONED:
             return
-        for deleted in (one for one in record.entry.deletes if not one.kept):
+        for deleted in (deletion for deletion in record.entry.deletes if not deletion.kept):
             place = self.parse(deleted.location).place
             if record.outcome is None:
                 self.doomed.add(place)
@@ -536,16 +546,18 @@ class History:
     def _fold_abandoned(self, record: SlotRecord) -> None:
         """Leave what only this entry would have shown; all but writes point at what is there anyway, or have copied."""
         entry, data = record.entry, self.layout.data(record.entry.write_id)
-        own = [self.parse(one.own_location) for one in entry.partitions if one.own_location is not None]
+        own = [
+            self.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
+        ]
         if entry.has_own_files:
             self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
-            copies = [one for one in own if not data.contains(one)]  # in a fresh directory
+            copies = [location for location in own if not data.contains(location)]  # in a fresh directory
         else:
-            copies = [one for one in own if data.contains(one)]
-        seen = {self.place_of(one.old_location) for one in entry.partitions}
+            copies = [location for location in own if data.contains(location)]
+        seen = {self.place_of(partition.old_location) for partition in entry.partitions}
         # also what copies elsewhere had replaced before the claim
-        replaced = (self.parse(one.location) for one in entry.replaced)
-        unseen = (one for one in replaced if self._is_ours(one) and one.place not in seen)
+        replaced = (self.parse(replaced_location.location) for replaced_location in entry.replaced)
+        unseen = (location for location in replaced if self._is_ours(location) and location.place not in seen)
         for location in (*copies, *unseen):
             self._leave(location, record)
 
@@ -571,9 +583,9 @@ class History:
             self._hold(partition)
             self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
         left = {self.place_of(partition.old_location) for partition in switched}
-        replaced_places = (self.parse(one.location) for one in entry.replaced)
+        replaced_places = (self.parse(replaced_location.location) for replaced_location in entry.replaced)
         ids = {entry.write_id, entry.recovered_write_id}
-        own = {one.place for one in replaced_places if self.layout.write_id_of(one) in ids}
+        own = {location.place for location in replaced_places if self.layout.write_id_of(location) in ids}
         for replaced in entry.replaced:
             location = self.parse(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
@@ -661,10 +673,18 @@ class History:
 
     def _folded_ids(self) -> set[str]:
         """Return the writes of which a fold still names files, or directories."""
-        placed = (one.partition for one in self.fold.current) if self.fold else ()
-        texts = {text for one in placed for text in (one.old_location, one.new_location, one.source) if text}
-        places = [*map(self.parse, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
-        return {write_id for one in places if (write_id := self.layout.write_id_of(one)) is not None}
+        placed = (current.partition for current in self.fold.current) if self.fold else ()
+        texts = {
+            text
+            for partition in placed
+            for text in (partition.old_location, partition.new_location, partition.source)
+            if text
+        }
+        places = [
+            *map(self.parse, texts),
+            *(left_location.location for left_location in (self.fold.left if self.fold else ())),
+        ]
+        return {write_id for location in places if (write_id := self.layout.write_id_of(location)) is not None}
 
     def _ids_of(self, records: Collection[SlotRecord]) -> frozenset[str]:
         """Return the writes that entries name, by their own ``write_id`` and by every location."""

@@ -66,15 +66,15 @@ class OwnListing:
     @property
     def newest(self) -> tuple[int, datetime | None]:
         """The newest version, and when its entry was put; 0 if there is none."""
-        slots = {int(found[1]): one.modified_at for one in self.log if (found := _slot(one.key))}  # entries last
+        slots = {int(found[1]): file.modified_at for file in self.log if (found := _slot(file.key))}  # entries last
         newest = max(slots, default=0)
         return newest, slots.get(newest)
 
     def looks(self, first_version: int) -> str:
         """Return what is the same as long as no object of the log from this version on comes, goes or changes."""
-        compared = [one for one in self.log if not (found := _slot(one.key)) or int(found[1]) >= first_version]
+        compared = [file for file in self.log if not (found := _slot(file.key)) or int(found[1]) >= first_version]
         compared += [] if self.owner is None else [self.owner]
-        return _digest([one.key, one.etag, one.size_bytes, one.modified_at.isoformat()] for one in compared)
+        return _digest([file.key, file.etag, file.size_bytes, file.modified_at.isoformat()] for file in compared)
 
 
 def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) -> OwnListing:
@@ -110,7 +110,7 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
 def _newest_fold(store: ObjectStore, layout: TableLayout) -> int:
     marks = f"{layout.log_prefix}folded-"
     numbers = (found.key.removeprefix(marks) for found in store.list(marks))
-    return max((int(one) for one in numbers if one.isdecimal()), default=0)
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def leave_note(store: ObjectStore, layout: TableLayout, table: Table, listing: O
         directories=_directories(found.write_ids),
         partitions=placed,
         locations=_locations(placed or (), found.partitions),
-        missing=tuple(one for one in placed or () if one not in found.partitions),
+        missing=tuple(values for values in placed or () if values not in found.partitions),
     )
     try:
         store.put(layout.idle_key, packed(msgspec.json.encode(note)))
@@ -234,7 +234,7 @@ def _directories(names: Iterable[str]) -> str:
 
 
 def _locations(values: Iterable[PartitionValues], now: Locations) -> str:
-    return _digest([*one, now[one].location if one in now else None] for one in values)
+    return _digest([*key, now[key].location if key in now else None] for key in values)
 
 
 def _digest(rows: Iterable[list[str | int | None]]) -> str:

@@ -228,7 +228,7 @@ class OpenTable:
 
     def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
         """Return Hive's names of partitions for people, in the order of their values."""
-        return tuple(shown_name(self.table, one) for one in sorted(values))
+        return tuple(shown_name(self.table, partition_values) for partition_values in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
         """Read partition names as Hive spells them; ``None`` stands for all partitions."""
@@ -304,7 +304,7 @@ def meant_instead(metastore: Metastore, name: TableName) -> str:
         if name.database not in databases:
             return f", which has no database {name.database}{nearest(name.database, databases)}"
         tables = islice(metastore.get_tables(name.database), MOST_COMPARED)
-        return nearest(name.name, [one.name.name for one in tables])
+        return nearest(name.name, [table.name.name for table in tables])
     except MetastoreError as error:
         logger.info("not known what %s may mean: %s", name, error)
         return ""

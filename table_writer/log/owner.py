@@ -292,7 +292,7 @@ def is_moved(layout: TableLayout, table: Table) -> bool:
 def home_of(store: ObjectStore, layout: TableLayout, table: Table) -> TableLayout:
     """Return the layout below the first place the table names where a log lies; as given if there is none."""
     named = (TableLayout(place, layout.directory_name) for place in places_of(table))
-    return next((one for one in named if store.head(one.owner_key) is not None), layout)
+    return next((home for home in named if store.head(home.owner_key) is not None), layout)
 
 
 def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> None:
@@ -321,7 +321,7 @@ def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> 
     """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at."""
     names = sorted(metastore.get_partition_names(table.name) if table.partition_columns else ())
     partitions = metastore.get_partitions(table, names[-LOOKED_AT:]).values()
-    for location in filter(None, (Location.parse_any(one.location) for one in partitions)):
+    for location in filter(None, (Location.parse_any(partition.location) for partition in partitions)):
         before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/")
         if found and not layout.own.contains(location):
             left = location.beside(f"{before.removeprefix('/')}/".removeprefix("/"))
@@ -356,7 +356,7 @@ def _is_at_hives(store: ObjectStore, layout: TableLayout, table: Table) -> bool:
         return False
     if store.head(hives.owner_key) is not None:
         return True
-    seen = (any(files_read_at(store, one, one.root)) for one in (hives, layout))
+    seen = (any(files_read_at(store, files_layout, files_layout.root)) for files_layout in (hives, layout))
     return not table.partition_columns and list(seen) == [True, False]
 
 

@@ -61,7 +61,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
             f"as_of={as_of!r} has no time zone; add one, for example tzinfo=UTC: the history shows times in UTC"
         )
     as_of = as_of if as_of.microsecond else as_of.replace(microsecond=999_999)
-    written = [one for one in history.published if one.entry.created_at <= as_of]
+    written = [record for record in history.published if record.entry.created_at <= as_of]
     if not written:
         oldest = "it is empty"
         if history.records:
@@ -78,8 +78,10 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
             table=str(table.name),
         )
     found = written[-1].entry.version
-    present = [one.entry.version for one in history.records]
-    later = next((one.entry.version for one in history.published if one.entry.version > found), history.newest + 1)
+    present = [record.entry.version for record in history.records]
+    later = next(
+        (record.entry.version for record in history.published if record.entry.version > found), history.newest + 1
+    )
     if not set(present).issuperset(range(found, later)):
         raise InvalidInputError(
             f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: entries between version"
@@ -91,7 +93,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
 
 def _unsettled(history: History, as_of: datetime, table: Table) -> str:
     """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
-    claimed = {one.entry.write_id: one.entry.created_at for one in history.records}
+    claimed = {record.entry.write_id: record.entry.created_at for record in history.records}
     for record in (*history.publishes_in_doubt, *history.published):
         entry = record.entry
         if entry.created_at > as_of:
@@ -137,7 +139,7 @@ def require_version(history: History, version: int, table: Table) -> None:
     oldest = min(by_version, default=1)
     known_state = version in by_version or (version == 0 and oldest == 1)
     if not known_state:
-        known = ", ".join(str(one) for one in sorted(by_version)[-5:])
+        known = ", ".join(str(number) for number in sorted(by_version)[-5:])
         raise InvalidInputError(
             f"{table.name} has no version {version}: the log holds {counted(len(by_version), 'entry')}, the newest"
             f" {known or 'none'}; older ones may have been trimmed by a vacuum",
@@ -153,7 +155,7 @@ def require_version(history: History, version: int, table: Table) -> None:
 def _require_known(history: History, version: int, table: Table) -> None:
     """Refuse a version of which nobody can tell what readers saw after it."""
     require_version(history, version, table)
-    doubt = [one.entry.version for one in history.publishes_in_doubt if one.entry.version <= version]
+    doubt = [record.entry.version for record in history.publishes_in_doubt if record.entry.version <= version]
     lost = history.lost_after(version)
     if not doubt and lost is None:
         return
@@ -195,7 +197,7 @@ class Past:
         _require_known(history, self.version, opened.table)
         self._written_until = None if is_newest else self._recorded_at()  # others' rows of today are part of today
         doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
-        self._in_doubt = {one.values: one for record in doubtful for one in record.entry.partitions}
+        self._in_doubt = {partition.values: partition for record in doubtful for partition in record.entry.partitions}
         self._listed = self._listed_since()
         self._wrong: dict[PartitionValues, str] = {}
 
@@ -214,7 +216,11 @@ class Past:
                 table=str(opened.table.name),
             )
         named = sorted(states if chosen is None else chosen)
-        found = [one for one in (self._found(values, states[values]) for values in named) if one is not None]
+        found = [
+            past_partition
+            for past_partition in (self._found(values, states[values]) for values in named)
+            if past_partition is not None
+        ]
         if self._wrong:
             raise self._refusal()
         return tuple(found)
@@ -266,9 +272,11 @@ class Past:
         past = replace(past, written_until=self._written_until)
         listed = self._listed.get(location.place)
         if listed is not None:  # with what is hidden, or in directories of its own: Spark reads none of that
-            names = ((one, one.key.removeprefix(location.key)) for one in listed)
-            read = [one for one, name in names if "/" not in name and not is_hidden(name) and name not in past.without]
-            return replace(past, files=len(read), bytes=sum(one.size_bytes for one in read))
+            names = ((file, file.key.removeprefix(location.key)) for file in listed)
+            read = [
+                file for file, name in names if "/" not in name and not is_hidden(name) and name not in past.without
+            ]
+            return replace(past, files=len(read), bytes=sum(file.size_bytes for file in read))
         seen = Location.parse_any(self._now[past.values].location) if past.values in self._now else None
         if seen is None or not seen.same_place(location):
             raise _NotKnownError(f"the log has no list of the files at {location}")
@@ -276,10 +284,13 @@ class Past:
 
     def _listed_since(self) -> dict[Place, tuple[ReplacedObject, ...]]:
         """Return the files of other tools, as they were when they were first replaced after the version."""
-        later = (one for one in self._history.records if one.entry.version > self.version)
-        seen = [one.entry for one in later if one.outcome is not Outcome.ABANDONED]
-        replaced = (one for entry in reversed(seen) for one in entry.replaced)
-        return {Location.parse(one.location).place: one.objects for one in replaced}
+        later = (record for record in self._history.records if record.entry.version > self.version)
+        seen = [record.entry for record in later if record.outcome is not Outcome.ABANDONED]
+        replaced = (replaced_location for entry in reversed(seen) for replaced_location in entry.replaced)
+        return {
+            Location.parse(replaced_location.location).place: replaced_location.objects
+            for replaced_location in replaced
+        }
 
     def _unsure(self, values: PartitionValues, state: StateThen) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""
@@ -306,8 +317,8 @@ class Past:
 
     def _others(self) -> dict[PartitionValues, StateThen]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""
-        found = {values: one.location for values, one in self._now.items()}
-        before = found | {values: one.old_location for values, one in self._in_doubt.items()}
+        found = {values: partition.location for values, partition in self._now.items()}
+        before = found | {values: partition.old_location for values, partition in self._in_doubt.items()}
         return {
             values: StateThen(location, known=True)
             for values, location in before.items()
@@ -323,13 +334,13 @@ class Past:
         if not records:
             return None
         claimed = layout.entry_key(self.version or records[0].entry.version)
-        others = (one.entry for one in records if one.entry.partitions)
+        others = (record.entry for record in records if record.entry.partitions)
         later = next((entry.version for entry in others if entry.version > self.version), None)
         found = [
             (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed),
             store.head(layout.entry_key(later)) if later and self.version else None,
         ]
-        until = min((one.modified_at for one in found if one is not None), default=None)
+        until = min((info.modified_at for info in found if info is not None), default=None)
         if until is None:
             return records[0].entry.created_at  # somebody has just deleted it: as early as can be
         return until if until.microsecond else until + WHOLE_SECOND
@@ -351,12 +362,12 @@ ADVICE: Final = (
 
 def kept_since(history: History) -> int | None:
     """Return the first version since which no vacuum has deleted files of any; ``None`` if none has deleted files."""
-    present = {one.entry.version for one in history.records}
-    since = max((one for one in range(1, history.newest) if one not in present), default=0)
+    present = {record.entry.version for record in history.records}
+    since = max((number for number in range(1, history.newest) if number not in present), default=0)
     for record in history.records:
         if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
-            since = max([since, *(one.replaced_by or 0 for one in record.entry.deletes if not one.kept)])
-    return next((one.entry.version for one in history.published if one.entry.version >= since > 0), None)
+            since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])
+    return next((record.entry.version for record in history.published if record.entry.version >= since > 0), None)
 
 
 def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, datetime]:
@@ -365,20 +376,20 @@ def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, 
     Raises ``InvalidInputError``, which the subject begins, where other files lie there today.
     """
     location = Location.parse(past.location)
-    names = {one: one.key.removeprefix(location.key) for one in files_read_at(opened.store, opened.layout, location)}
+    names = {file: file.key.removeprefix(location.key) for file in files_read_at(opened.store, opened.layout, location)}
     found = [
-        one
-        for one, name in names.items()
+        file
+        for file, name in names.items()
         if "/" not in name and (name not in past.without if past.only is None else name in past.only)
     ]
     if past.bytes is None:
         is_as_known = bool(found)  # emptied by another tool, for all that is known
     else:
-        is_as_known = sum(one.size_bytes for one in found) == past.bytes and len(found) <= (past.files or 0)
-    is_later = past.written_until is not None and any(one.modified_at > past.written_until for one in found)
+        is_as_known = sum(file.size_bytes for file in found) == past.bytes and len(found) <= (past.files or 0)
+    is_later = past.written_until is not None and any(file.modified_at > past.written_until for file in found)
     if is_later or not is_as_known:
         raise InvalidInputError(f"{subject}: {past.name} {CHANGED}. {ADVICE}", table=str(opened.table.name))
-    return {f"{location}{names[one]}": one.modified_at for one in found}
+    return {f"{location}{names[file]}": file.modified_at for file in found}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -398,8 +409,8 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
     for version in (first, last):
         _require_known(history, version, table)
     before, after = history.states_at(first), history.states_at(last)
-    between = [one for one in history.published if first < one.entry.version <= last]
-    present = {one.entry.version for one in history.records}
+    between = [record for record in history.published if first < record.entry.version <= last]
+    present = {record.entry.version for record in history.records}
     is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
     for values in sorted(set().union(*(_switched(record) for record in between)) if is_whole else after):
         if not (before[values].known and after[values].known):
@@ -408,9 +419,9 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
                 f" after version {last if before[values].known else first}",
                 table=str(table.name),
             )
-        old, new = (_but_no_placeholder(history, one[values].location) for one in (before, after))
+        old, new = (_but_no_placeholder(history, states[values].location) for states in (before, after))
         if _content(history, values, first) != _content(history, values, last):
-            appended = is_whole and all(_keeps_rows(one.entry) for one in between if values in _switched(one))
+            appended = is_whole and all(_keeps_rows(record.entry) for record in between if values in _switched(record))
             change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
             yield Changed(
                 values=values,
@@ -508,8 +519,8 @@ def _but_no_placeholder(history: History, location: str | None) -> str | None:
     return None if is_name_alone else location
 
 
-def same_place(one: str | None, other: str | None) -> bool:
+def same_place(location: str | None, other: str | None) -> bool:
     """Whether two locations are one, or neither exists."""
-    if one is None or other is None:
-        return one is other
-    return Location.parse(one).same_place(Location.parse(other))
+    if location is None or other is None:
+        return location is other
+    return Location.parse(location).same_place(Location.parse(other))

@@ -140,8 +140,8 @@ class Present:
             return None
         if not named.added:  # a recovery may have carried out a rollback: the first entry that came here wrote the rows
             place = named.new_location
-            came = [one for one, other in history.published_of(values) if same_place(other.new_location, place)]
-            wrote = next((one for one in reversed(came) if one.entry.version <= wrote.entry.version), wrote)
+            came = [record for record, other in history.published_of(values) if same_place(other.new_location, place)]
+            wrote = next((record for record in reversed(came) if record.entry.version <= wrote.entry.version), wrote)
         if wrote.entry.mode.partition(" ")[0] not in WRITE_MODES:  # a predicate follows, or a rollback's version
             return None  # a rollback, a restore or a compaction is the oldest that is left
         present = {record.entry.version for record in history.records}

@@ -139,7 +139,7 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Fou
     ids = (*_ids_below(store, layout.registrations), *_ids_below(store, layout.all_staged))
     allowance = Allowance()
     found = (read_registration(store, layout, write_id, allowance) for write_id in dict.fromkeys(ids))
-    return {one.write_id: one for one in found if one is not None}
+    return {registration.write_id: registration for registration in found if registration is not None}
 
 
 def read_registration(

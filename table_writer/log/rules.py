@@ -79,10 +79,15 @@ def _delete(
     Of other tools' files, such as those in the root, exactly the listed ones go: nothing that lies below. Which is
     which takes the ``layout`` to tell; without one all go as a whole.
     """
-    named = [Location.parse(one.location) for vacuum in vacuums for one in vacuum.deletes]
+    named = [Location.parse(deletion.location) for vacuum in vacuums for deletion in vacuum.deletes]
     exactly = {location.place for location in named}
-    whole = PlaceSet(one.place for one in named if layout is None or layout.write_id_of(one) is not None)
-    texts = (text for one in entry.partitions for text in (one.new_location, one.source) if text is not None)
+    whole = PlaceSet(location.place for location in named if layout is None or layout.write_id_of(location) is not None)
+    texts = (
+        text
+        for partition in entry.partitions
+        for text in (partition.new_location, partition.source)
+        if text is not None
+    )
     locations = [*map(Location.parse, texts), *([data] if data else [])]
     return any(location.place in exactly or whole.holds(location.place) for location in locations)
 
@@ -168,9 +173,10 @@ def is_covered(history: History, entry: LogEntry) -> bool:
     Nobody claims over an entry in doubt. So a covered one without an outcome has lost it. It is never done again, since
     readers look at what came after it, or will.
     """
-    stand = [one for one in history.records if one.outcome is not Outcome.ABANDONED]
-    newer = [one for one in stand if one.entry.version > entry.version]
-    return _delete((one.entry for one in newer), entry, history.layout) or any(_covers(one, entry) for one in newer)
+    stand = [record for record in history.records if record.outcome is not Outcome.ABANDONED]
+    newer = [record for record in stand if record.entry.version > entry.version]
+    are_deleted = _delete((record.entry for record in newer), entry, history.layout)
+    return are_deleted or any(_covers(record, entry) for record in newer)
 
 
 def rebuilt_outcome(
@@ -189,13 +195,13 @@ def rebuilt_outcome(
     for record in reversed(history.published):
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
-    covering = [one.entry for one in history.records if _covers(one, entry)]
-    present = {one.entry.version for one in history.records}
+    covering = [record.entry for record in history.records if _covers(record, entry)]
+    present = {record.entry.version for record in history.records}
     if any(is_there is not False for is_there in copied.values()):
         return Outcome.PUBLISHED, frozenset()
-    for partition in (one for one in entry.partitions if not one.added):
-        after = next((one for one in covering if partition.values in one.partition_values), None)
-        named = (one.old_location for one in after.partitions if one.values == partition.values) if after else ()
+    for partition in (placed for placed in entry.partitions if not placed.added):
+        after = next((record for record in covering if partition.values in record.partition_values), None)
+        named = (later.old_location for later in after.partitions if later.values == partition.values) if after else ()
         found = next(iter(named), None) if after else locations.get(partition.values)
         state = partition_state(partition, found, history.layout)
         is_known = after is None or present.issuperset(range(entry.version + 1, after.version))
@@ -320,15 +326,15 @@ def comes_before(key: str, other: str) -> bool:
     return stream != "" and stream == of_other and batch.isdecimal() and later.isdecimal() and int(batch) < int(later)
 
 
-def agree(one: History, other: History) -> bool:
+def agree(history: History, other: History) -> bool:
     """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
 
-    def said(history: History) -> tuple[object, ...]:
-        left = {place: (found.left_by, found.objects) for place, found in history.left.items()}
-        current = {values: (placed.version, placed.partition) for values, placed in history.current.items()}
-        return current, left, history.in_use(), history.held_now(), history.newest
+    def facts(of: History) -> tuple[object, ...]:
+        left = {place: (found.left_by, found.objects) for place, found in of.left.items()}
+        current = {values: (placed.version, placed.partition) for values, placed in of.current.items()}
+        return current, left, of.in_use(), of.held_now(), of.newest
 
-    return said(one) == said(other)
+    return facts(history) == facts(other)
 
 
 def foldable(history: History) -> int:
@@ -337,15 +343,15 @@ def foldable(history: History) -> int:
     An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can tell
     what one has done.
     """
-    ended = min((one.entry.version for one in history.in_doubt), default=history.newest) - 1
-    versions = [] if history.unverified else [one.entry.version for one in history.records]
-    return max((one for one in versions if one <= ended), default=0)
+    ended = min((record.entry.version for record in history.in_doubt), default=history.newest) - 1
+    versions = [] if history.unverified else [record.entry.version for record in history.records]
+    return max((version for version in versions if version <= ended), default=0)
 
 
 def counts_twice(history: History) -> bool:
     """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
     first = history.fold.version if history.fold else 0
-    again = (one.entry for one in history.records if (one.entry.recovers or first + 1) <= first)
+    again = (record.entry for record in history.records if (record.entry.recovers or first + 1) <= first)
     return any(partition.added for entry in again for partition in entry.partitions)
 
 

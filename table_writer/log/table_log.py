@@ -261,7 +261,9 @@ class TableLog:
 
     def _history(self, state: LogState, fold: Fold | None, allowance: Allowance) -> History:
         versions = (version for version in sorted(state.versions) if fold is None or version > fold.version)
-        found = [one for one in many(lambda version: self.find(version, allowance), versions) if one is not None]
+        found = [
+            record for record in many(lambda version: self.find(version, allowance), versions) if record is not None
+        ]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up, fold=fold)
 
     def read_recent(self, *, allow_lost: bool = False) -> History:
@@ -291,7 +293,7 @@ class TableLog:
         One request where the log fits on a page and has no fold; else six at the most.
         """
         page, more = self.store.list_page(self._layout.log_prefix)
-        marks = self._marks(one.key for one in (self._list_marks() if more else page))
+        marks = self._marks(mark.key for mark in (self._list_marks() if more else page))
         for version in sorted(marks["folded"], reverse=True)[:MOST_FOLDS]:
             fold = self._read_fold(version, allowance or Allowance(self._memory_bytes))
             if fold is not None:
@@ -350,7 +352,7 @@ class TableLog:
                 ended.add(version)
             last = last if is_entry else version
             listed.add(version)
-        trimmed = max(self._marks(one.key for one in self._list_marks())["trimmed"], default=0)
+        trimmed = max(self._marks(mark.key for mark in self._list_marks())["trimmed"], default=0)
         return Oldest(frozenset(ended), frozenset(listed), trimmed)
 
     def save_fold(self, history: History, oldest: Oldest, trimmed: Collection[int] = ()) -> int | None:
@@ -361,7 +363,7 @@ class TableLog:
         """
         earlier, version = history.fold.version if history.fold else 0, self.fold_version(history)
         try:
-            if not version or self._marks(one.key for one in self._list_marks())["recovered"]:
+            if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:
                 return None
             ended = history.up_to(version)
             body = Trimming(ended, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
@@ -372,9 +374,9 @@ class TableLog:
             self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))
             if self._read_checkpoint()[0] < version:
                 self._put_checkpoint(version)
-            folds = self._marks(one.key for one in self._list_marks())["folded"] - {version}
-            useless = sorted(one for one in folds if one < earlier or one in self._passed_over)
-            self.store.delete([self._mark("folded", one) for one in useless])
+            folds = self._marks(mark.key for mark in self._list_marks())["folded"] - {version}
+            useless = sorted(number for number in folds if number < earlier or number in self._passed_over)
+            self.store.delete([self._mark("folded", number) for number in useless])
         except (StorageError, ValueError) as error:
             logger.warning("the log up to version %d was not folded: %s", version, error)
             return None
@@ -383,7 +385,7 @@ class TableLog:
     def fold_version(self, history: History) -> int:
         """Return up to which version a vacuum folds the log now; 0 where that is not worth it."""
         version = foldable(history)
-        count = sum(one.entry.version <= version for one in history.records)
+        count = sum(record.entry.version <= version for record in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 
     def find_key(self, key: Key, recent: Recent | None = None) -> SlotRecord | None:
@@ -533,10 +535,10 @@ class TableLog:
         without an outcome would be in doubt.
         """
         wanted = set(versions)
-        marks = self._marks(one.key for one in self._list_marks())
+        marks = self._marks(mark.key for mark in self._list_marks())
         entries, outcomes = self._slots_up_to(max(wanted | marks["trimmed"], default=0))
         if wanted:  # who trims meanwhile has put a mark before
-            marks = self._marks(one.key for one in self._list_marks())
+            marks = self._marks(mark.key for mark in self._list_marks())
         ordered = sorted(wanted - marks["folded"])
         trimmed = max(marks["trimmed"], default=0)
         if ordered:
@@ -550,7 +552,7 @@ class TableLog:
         entries -= set(ordered)
         orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        ended = {kind: sorted(one for one in marks[kind] - entries if one <= trimmed) for kind in OF_ONE_ENTRY}
+        ended = {kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY}
         useless = [
             *(self._mark(kind, version) for kind, versions in ended.items() for version in versions),
             *(self._mark("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),

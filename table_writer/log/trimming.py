@@ -135,7 +135,9 @@ class Trimming:
         folded = {version: frozenset(by) for version, by in (fold.vacuums if fold else ())}
         vacuums = (record.entry for record in self.history.records if record.entry.deletes)
         own = {
-            entry.version: frozenset(one.replaced_by for one in entry.deletes if one.replaced_by is not None)
+            entry.version: frozenset(
+                deletion.replaced_by for deletion in entry.deletes if deletion.replaced_by is not None
+            )
             for entry in vacuums
         }
         return folded | own

@@ -77,16 +77,16 @@ def choose(
     chosen: dict[TableName, ChosenTable] = {}
     failed: list[TableResult[Any]] = []
     others_count = 0
-    for one in wanted:
+    for schema in wanted:
         try:
-            for table in metastore.get_tables(one):
+            for table in metastore.get_tables(schema):
                 if _may_be_ours(table):
                     chosen[table.name] = ChosenTable(table.name, table)
                 else:
                     others_count += 1
         except MetastoreError as error:
-            failed.append(TableResult(table=f"{one}.*", error=error))
-    label = "all tables" if database is None else ", ".join(f"{one}.*" for one in wanted)
+            failed.append(TableResult(table=f"{schema}.*", error=error))
+    label = "all tables" if database is None else ", ".join(f"{name}.*" for name in wanted)
     return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), others_count)
 
 
@@ -106,7 +106,7 @@ def _named(tables: Collection[str]) -> Choice:
 
 def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
     """Return the databases as the metastore spells them, each once; ``InvalidInputError`` if one is not there."""
-    spelled = {one.lower(): one for one in known}
+    spelled = {name.lower(): name for name in known}
     found: dict[str, None] = {}
     for text in named:
         *catalog, name = (part.lower() for part in name_parts(text) or [text])
@@ -152,8 +152,8 @@ class Round:
         todo: SimpleQueue[ChosenTable] = SimpleQueue()
         done: SimpleQueue[Visited] = SimpleQueue()
         results: dict[str, TableResult[Any] | None] = {}
-        for one in self.choice.tables:
-            todo.put(one)
+        for chosen_table in self.choice.tables:
+            todo.put(chosen_table)
         stopped = threading.Event()
         threads = [
             threading.Thread(target=_work, args=(self.services.beside(), todo, done, visit, stopped), daemon=True)
@@ -187,10 +187,10 @@ class Round:
 
     def _reported(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
         """Return the report, by name of the table; those whose turn has not come are among the errors."""
-        names = [str(one.name) for one in self.choice.tables]
+        names = [str(chosen_table.name) for chosen_table in self.choice.tables]
         not_begun = (TableResult[Any](table=name, error=KeyboardInterrupt(NOT_BEGUN)) for name in names)
-        found = [results.get(one.table, one) for one in not_begun]
-        ours = [one for one in found if one is not None]
+        found = [results.get(result.table, result) for result in not_begun]
+        ours = [result for result in found if result is not None]
         return report(
             self.choice.label, (*self.choice.failed, *ours), self.choice.others_count + len(found) - len(ours)
         )

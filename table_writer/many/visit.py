@@ -140,9 +140,9 @@ class TableVisit:
             raise TypeError("a vacuum always looks")
         history, placed = vacuum.look.history, vacuum.look.placements()
         behind = now.partition_names([values for values, where in placed.items() if where is Placement.BEHIND])
-        in_doubt = (*found.in_doubt, *(one.version for one in interrupted(history)))
-        objects = [one for place in found.locations for one in place.objects]
-        objects += [one for write in found.dead_writes for one in write.objects]
+        in_doubt = (*found.in_doubt, *(entry.version for entry in interrupted(history)))
+        objects = [item for place in found.locations for item in place.objects]
+        objects += [item for write in found.dead_writes for item in write.objects]
         newest = history.records[-1] if history.records else None
         return TableStatus(
             table=str(self.chosen.name),
@@ -150,7 +150,7 @@ class TableVisit:
             age_seconds=None if newest is None else newest.age_seconds,
             in_doubt=tuple(sorted(in_doubt)),
             behind=behind,
-            free_bytes=sum(one.size_bytes for one in objects),
+            free_bytes=sum(item.size_bytes for item in objects),
             health=BEHIND if behind else IN_DOUBT if in_doubt else "ok",
         )
 

@@ -59,7 +59,7 @@ def _order(item: str, fields: Mapping[str, T.StructField]) -> Column:
     if field is None:
         known = ", ".join(field.name for field in fields.values())
         raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
-    if any(one.typeName() in UNORDERED for one in all_types(field.dataType)):
+    if any(kind.typeName() in UNORDERED for kind in all_types(field.dataType)):
         raise InvalidInputError(
             f"sort_by names {item!r}, but values of type {field.dataType.simpleString()} have no order"
         )

@@ -345,7 +345,7 @@ def added_field(given: T.StructField) -> T.StructField:
 
 def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple[str, ...]:
     def is_local(kind: T.DataType) -> bool:
-        return any(isinstance(one, T.TimestampNTZType) for one in all_types(kind))
+        return any(isinstance(inner, T.TimestampNTZType) for inner in all_types(kind))
 
     name, kind = field.name, exact_type(field)
     problems = list(unstorable(kind, name))
@@ -354,12 +354,12 @@ def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple
     keeps = FIELD_HIVE_KEEPS if kind == field.dataType else FIELD_BESIDE_LIMITS
     problems += [
         f"new column {name} has a field {part.name[:80]!r} inside, a name that Hive cannot keep; rename it"
-        for one in all_types(kind)
-        if isinstance(one, T.StructType)
-        for part in one
+        for inner in all_types(kind)
+        if isinstance(inner, T.StructType)
+        for part in inner
         if not keeps.fullmatch(part.name)
     ]
-    if any(isinstance(one, T.StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
+    if any(isinstance(inner, T.StringType) and inner.simpleString() != "string" for inner in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
     if any(isinstance(inner, T.UserDefinedType) for inner in all_types(kind)):
         problems.append(

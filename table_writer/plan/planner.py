@@ -458,7 +458,9 @@ def require_inside(staged: WrittenFiles) -> None:
     outside = [partition for partition in staged.partitions if partition.values not in inside]
     if outside:
         columns = [column.name for column in plan.table.partition_columns]
-        named = (f"{partition_name(columns, one.values)} ({counted(one.rows, 'row')})" for one in outside)
+        named = (
+            f"{partition_name(columns, partition.values)} ({counted(partition.rows, 'row')})" for partition in outside
+        )
         raise InvalidInputError(
             f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
             f" where={plan.where!r} does not select: {few(named, most=3)}. Nothing was"

@@ -151,7 +151,7 @@ def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     row_count, *found = tuple(rows.agg(*named).collect()[0])
     return [
         f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
-        for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
+        for rule, bad, example in zip((limit.rule for limit in limits), found[::2], found[1::2], strict=True)
         if bad
     ]
 
@@ -273,8 +273,10 @@ def table_schema(table: Table) -> T.StructType:
     partition_names = [column.name.lower() for column in table.partition_columns]
     if stored is None or provider_of(table) == "hive":
         columns = (*table.columns, *table.partition_columns)
-        types = _all_parsed([one.type for one in columns])
-        hives = T.StructType([stored_field(one.name, of, one.comment) for one, of in zip(columns, types, strict=True)])
+        types = _all_parsed([column.type for column in columns])
+        hives = T.StructType(
+            [stored_field(column.name, of, column.comment) for column, of in zip(columns, types, strict=True)]
+        )
         if stored is None or _plain(stored, partition_names) != _plain(hives, partition_names):
             return hives
     data = [field for field in stored if field.name.lower() not in partition_names]
@@ -327,7 +329,7 @@ def exact_type(field: T.StructField) -> T.DataType:
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
-    plain: T.DataType = rebuilt(kind, lambda one: T.StringType() if isinstance(one, LIMITED) else one)
+    plain: T.DataType = rebuilt(kind, lambda inner: T.StringType() if isinstance(inner, LIMITED) else inner)
     return plain
 
 

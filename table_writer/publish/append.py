@@ -89,9 +89,15 @@ class CarryOver:
 
     def placed(self, draft: LogEntry, staying: Collection[PartitionValues] = ()) -> LogEntry:
         """Return the draft with its partitions where readers will look; those that are ``staying`` as they are."""
-        placed = {values: str(one.location) for values, one in self._placed.items() if values not in staying}
-        named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
-        return replace(draft, partitions=tuple(one for one in named if one.values not in self.given_up))
+        placed = {
+            values: str(placement.location) for values, placement in self._placed.items() if values not in staying
+        }
+        named = (
+            replace(partition, new_location=placed.get(partition.values, partition.new_location))
+            for partition in draft.partitions
+        )
+        partitions = tuple(partition for partition in named if partition.values not in self.given_up)
+        return replace(draft, partitions=partitions)
 
     @property
     def unseen(self) -> Collection[Location]:
@@ -109,7 +115,7 @@ class CarryOver:
         the files that readers would see are not exactly those that were written and copied.
         """
         listed = self._listed(now)
-        known = {values: one.copied for values, one in self._placed.items()}
+        known = {values: placement.copied for values, placement in self._placed.items()}
         changed = [
             values
             for values in targets
@@ -175,7 +181,10 @@ class CarryOver:
     def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
         listed = require_as_staged(self.store, self.staged)
-        return {self.plan.spelled(one.values): {key: listed[key] for key in one.keys} for one in self.staged.partitions}
+        return {
+            self.plan.spelled(partition.values): {key: listed[key] for key in partition.keys}
+            for partition in self.staged.partitions
+        }
 
     def _require_exactly(self) -> None:
         """Refuse to publish when readers would see anything but the new files and the copies.
@@ -185,9 +194,9 @@ class CarryOver:
         if not self._placed and not self.is_shared:
             return
         own = require_as_staged(self.store, self.staged)
-        others = (one for directory in self._directories for one in visible_files(self.store, directory.key))
-        seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
-        wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
+        others = (file for directory in self._directories for file in visible_files(self.store, directory.key))
+        seen = (file for file in (*own.values(), *others) if self._directory_of(file.key) not in self._unseen)
+        wrong = {(file.key, file.size_bytes) for file in seen} ^ set(self._expected(own).items())
         if wrong:
             raise StorageError(
                 f"the files of write {self.plan.write_id} are not exactly those that were written and copied:"
@@ -199,23 +208,23 @@ class CarryOver:
     def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
         """Return keys and sizes of all files that readers are to see."""
         expected: dict[str, int] = {}
-        for one in self.staged.partitions:
-            values = self.plan.spelled(one.values)
+        for partition in self.staged.partitions:
+            values = self.plan.spelled(partition.values)
             if values in self.given_up:
                 continue
             placed = self._placed.get(values)
-            for key in one.keys:
+            for key in partition.keys:
                 below = key.removeprefix(self._directory_of(key))
                 expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
             copied = (placed.copied or {}) if placed else {}
-            expected |= {f"{placed.location.key}{name}": one.size_bytes for name, one in copied.items() if placed}
+            expected |= {f"{placed.location.key}{name}": file.size_bytes for name, file in copied.items() if placed}
         return expected
 
     def _directory_of(self, key: str) -> str:
         """Return the key of the partition's directory in which one of the write's files, or a copy, is."""
         prefix = self.plan.layout.all_data.key
         below = key.removeprefix(prefix).split("/")
-        return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
+        return prefix + "".join(f"{segment}/" for segment in below[: 1 + len(self.plan.table.partition_columns)])
 
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
@@ -239,7 +248,7 @@ class CarryOver:
         self, now: PartitionsNow, listed: Mapping[PartitionValues, dict[str, ObjectInfo]]
     ) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the files beside those that were compacted; partitions that have not all of these are given up."""
-        written = {self.plan.spelled(one.values): one for one in self.staged.partitions}
+        written = {self.plan.spelled(partition.values): partition for partition in self.staged.partitions}
         beside: dict[PartitionValues, dict[str, ObjectInfo]] = {}
         for values in written.keys() - self.given_up:
             new = written[values]
@@ -248,9 +257,9 @@ class CarryOver:
                 self.given_up.add(values)
                 own = self.plan.data_location.child(name_in(self.plan.table, new.values))
                 placed = self._placed.get(values, _Placed(own, None)).location  # other than its own in a later round
-                self._unseen |= {one.key: one for one in (own, placed)}
+                self._unseen |= {directory.key: directory for directory in (own, placed)}
                 continue
-            beside[values] = {name: one for name, one in listed[values].items() if name not in names}
+            beside[values] = {name: file for name, file in listed[values].items() if name not in names}
             held = _described(now[values], listed[values].values(), self.plan.layout)
             self.carried[values] = Carried(
                 files=len(beside[values]),
@@ -270,7 +279,7 @@ class CarryOver:
                 **self.plan.named,
             )
         found = files_read_at(self.store, self.plan.layout, location)
-        files = {one.key.removeprefix(location.key): one for one in found}
+        files = {file.key.removeprefix(location.key): file for file in found}
         self._require_whole(partition, location, files)
         return files
 
@@ -283,7 +292,7 @@ class CarryOver:
         own = layout.write_id_of(location)
         count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
         whole = len(files) >= count and _bytes(files.values()) >= size
-        if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
+        if own is None or whole or not all(is_named_by_us(file.key, location, layout) for file in files.values()):
             return
         raise StorageError(
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
@@ -322,13 +331,16 @@ class InPlace:
         if not plan.in_place:
             return {}
         staying = {
-            values: one for values, one in now.items() if not plan.layout.is_placeholder(Location.parse(one.location))
+            values: partition
+            for values, partition in now.items()
+            if not plan.layout.is_placeholder(Location.parse(partition.location))
         }
         readers = self._readers(table, now) if staying else {}
-        for values, one in staying.items():
-            location = Location.parse(one.location)
+        for values, partition in staying.items():
+            location = Location.parse(partition.location)
             in_reach = plan.layout.root.contains(location)
-            reason = why_not_copied(plan.layout, one) or ("" if in_reach else "lies outside the table's directory")
+            outside = "" if in_reach else "lies outside the table's directory"
+            reason = why_not_copied(plan.layout, partition) or outside
             others = [name for name in _readers_of(location, readers) if name != values]
             if others:
                 reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
@@ -358,10 +370,10 @@ class InPlace:
     def _refuse_strays(self, staying: Collection[PartitionValues]) -> None:
         """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
         plan = self.staged.plan
-        own = [one for one in self.staged.partitions if plan.spelled(one.values) in staying]
-        directories = tuple(plan.data_location.child(name_in(plan.table, one.values)).key for one in own)
+        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in staying]
+        directories = tuple(plan.data_location.child(name_in(plan.table, partition.values)).key for partition in own)
         strays = {key for key in self.files if key.startswith(directories)}
-        strays -= {key for one in own for key in one.keys} | set(self.copies)
+        strays -= {key for partition in own for key in partition.keys} | set(self.copies)
         if strays:
             raise StorageError(
                 f"the files of write {plan.write_id} are not exactly those that were written:"
@@ -372,10 +384,12 @@ class InPlace:
 
     def added_to(self, draft: LogEntry, staying: PartitionsNow) -> LogEntry:
         """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
-        own = {self.staged.plan.spelled(one.values): one.keys for one in self.staged.partitions}
+        own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
         named = (
-            self._added(one, own[one.values], staying[one.values].location) if one.values in staying else one
-            for one in draft.partitions
+            self._added(partition, own[partition.values], staying[partition.values].location)
+            if partition.values in staying
+            else partition
+            for partition in draft.partitions
         )
         return replace(draft, partitions=tuple(named))
 
@@ -387,7 +401,7 @@ class InPlace:
 
     def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
         """Return where the files lie that are copied: one directory if all partitions stay where they are."""
-        found = tuple(Location.parse(one.source) for one in partitions if one.source is not None)
+        found = tuple(Location.parse(partition.source) for partition in partitions if partition.source is not None)
         return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
 
 
@@ -412,7 +426,7 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
     write are missing or have another size.
     """
     plan = staged.plan
-    found = {one.key: one for one in visible_files(store, plan.data_location.key)}
+    found = {file.key: file for file in visible_files(store, plan.data_location.key)}
     for partition in staged.partitions:
         sizes = [found[key].size_bytes for key in partition.keys if key in found]
         if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
@@ -438,12 +452,12 @@ def _names_if_there(
         return None
     is_same = Location.parse(now.location).same_place(location)
     names: set[str] = set()
-    for one in compacted.objects:
-        name = one.key.removeprefix(location.key)
+    for compacted_file in compacted.objects:
+        name = compacted_file.key.removeprefix(location.key)
         found = listed.get(name)
-        if found is None or found.size_bytes != one.size_bytes:
+        if found is None or found.size_bytes != compacted_file.size_bytes:
             return None
-        if found.etag != one.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
+        if found.etag != compacted_file.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
             return None
         names.add(name)
     return frozenset(names)

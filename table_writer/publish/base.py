@@ -65,12 +65,12 @@ def unlisted(opened: OpenTable, newest: int, listed: Collection[PartitionValues]
     Of a long log that is asked only where the metastore is known to hide what a role may not see.
     """
     if newest > MOST_ENTRIES:
-        current = opened.log.read_recent().current if opened.why_partial() else {}
-        known = {values for values, one in current.items() if one.partition.new_location is not None}
+        in_log = opened.log.read_recent().current if opened.why_partial() else {}
+        known = {values for values, current in in_log.items() if current.partition.new_location is not None}
         return frozenset(known.difference(listed))
     log = _Log(opened, newest)
     entries = log.entries(1)
-    named = {one.values for entry in entries for one in entry.partitions}
+    named = {partition.values for entry in entries for partition in entry.partitions}
     found = {values: log.moved(values, 0, entries) for values in named.difference(listed)}
     left_out = frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
     return left_out if left_out and opened.why_partial() else frozenset()  # else another tool has dropped them
@@ -83,12 +83,14 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
     drops them once its claim stands: a drop that comes late would take what others have published since.
     """
     write_id = new_write_id()  # of nobody: whose the placeholder is, owns its files by the log
-    for one in sorted(values):
-        empty = Partition(values=one, location=str(opened.layout.empty(write_id, one)), parameters=NO_FILES)
+    for partition_values in sorted(values):
+        empty = Partition(
+            values=partition_values, location=str(opened.layout.empty(write_id, partition_values)), parameters=NO_FILES
+        )
         try:
             opened.metastore.add_partitions(table, [empty])
         except PartitionExistsError as error:
-            raise hidden(opened, table, one) from error
+            raise hidden(opened, table, partition_values) from error
 
 
 def require_superseded(
@@ -113,13 +115,17 @@ def require_dropped(
 
     ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
     """
-    for one in sorted(values):
-        empty = Partition(values=one, location=str(opened.layout.empty(claimed.write_id, one)), parameters=NO_FILES)
+    for partition_values in sorted(values):
+        empty = Partition(
+            values=partition_values,
+            location=str(opened.layout.empty(claimed.write_id, partition_values)),
+            parameters=NO_FILES,
+        )
         try:
             opened.metastore.add_partitions(table, [empty], before_send=in_time)
         except PartitionExistsError as error:
-            raise hidden(opened, table, one) from error
-        opened.metastore.drop_partition(table, one, before_send=in_time)
+            raise hidden(opened, table, partition_values) from error
+        opened.metastore.drop_partition(table, partition_values, before_send=in_time)
 
 
 def hidden(opened: OpenTable, table: Table, values: PartitionValues) -> ConflictError:
@@ -202,8 +208,14 @@ class _Log:
         if not self.may_be_old:  # another tool has put it back
             return None
         published = [entry for entry in entries if self.moved(shown.values, entry.version - 1, [entry])]
-        named_before = (one for entry in published for one in entry.partitions if one.values == shown.values)
-        former = {Location.parse(one.old_location).place for one in named_before if one.old_location is not None}
+        named_before = (
+            partition for entry in published for partition in entry.partitions if partition.values == shown.values
+        )
+        former = {
+            Location.parse(partition.old_location).place
+            for partition in named_before
+            if partition.old_location is not None
+        }
         is_former = location.place in former or seen > 0  # what a refused publish has found there, it has not left
         return record.entry.version if is_former and not self._is_written_since(location, published) else None
 
@@ -217,8 +229,17 @@ class _Log:
 
     def _is_written_since(self, location: Location, entries: Collection[LogEntry]) -> bool:
         """Whether other files lie at a place of other tools' than those that the log has listed as it was left."""
-        left = (one for entry in entries for one in entry.replaced if Location.parse(one.location).same_place(location))
-        listed = {(found.key, found.size_bytes, found.etag) for one in left for found in one.objects}
+        left = (
+            replaced_location
+            for entry in entries
+            for replaced_location in entry.replaced
+            if Location.parse(replaced_location.location).same_place(location)
+        )
+        listed = {
+            (found.key, found.size_bytes, found.etag)
+            for replaced_location in left
+            for found in replaced_location.objects
+        }
         files = files_at(self.opened.store, self.opened.layout, location)
         return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
 

@@ -104,17 +104,20 @@ class Correction:
         """
         here = locations(now)
         placed = history.placements(here, wanted)
-        gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
+        gone = [values for values, where in placed.items() if where is Placement.BEHIND and values not in now]
         placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
-        behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
+        behind = {
+            values: now[values] for values, where in placed.items() if where is Placement.BEHIND and values in now
+        }
         written = written_placeholders(self._log.store, self._layout, behind)
-        for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
-            if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
-                placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
-        for one in written:
-            is_gone = one in history.current and history.current[one].partition.new_location is None
-            placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
-        return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
+        for values in (values for values, where in placed.items() if where is Placement.IN_PLACE and values in now):
+            parameters = now[values].parameters
+            if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
+                placed[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
+        for values in written:
+            is_gone = values in history.current and history.current[values].partition.new_location is None
+            placed[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
+        return placed, frozenset(values for values in written if placed[values] is Placement.MOVED)
 
     def _verify(
         self, table: Table, history: History
@@ -198,7 +201,7 @@ class Correction:
         if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
             return partition
         listed = list(files_read_at(self._opened.store, self._layout, location))
-        size = sum(one.size_bytes for one in listed)
+        size = sum(file.size_bytes for file in listed)
         if (len(listed), size) == (partition.files, partition.bytes):
             return partition
         return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")

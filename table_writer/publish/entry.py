@@ -40,16 +40,16 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     is_told = len(staged.partitions) * len(plan.table.columns) <= opened.config.most_figures
     partitions = tuple(
         EntryPartition(
-            values=plan.spelled(one.values),
+            values=plan.spelled(partition.values),
             old_location=None,
-            new_location=_directory_of(one, plan),
-            rows=one.rows,
-            bytes=one.bytes,
-            raw_bytes=one.raw_bytes,
-            files=len(one.keys),
-            figures=one.figures if is_told else "",
+            new_location=_directory_of(partition, plan),
+            rows=partition.rows,
+            bytes=partition.bytes,
+            raw_bytes=partition.raw_bytes,
+            files=len(partition.keys),
+            figures=partition.figures if is_told else "",
         )
-        for one in staged.partitions
+        for partition in staged.partitions
     )
     mode = COMPACT if plan.compacted else plan.mode.value
     return opened.next_entry(
@@ -85,20 +85,24 @@ def with_figures(
     log: TableLog, carried: Mapping[PartitionValues, Carried], now: PartitionsNow
 ) -> Mapping[PartitionValues, Carried]:
     """Return what an append brings along with the figures that the log has of exactly these files, if it has."""
-    versions = {one.version for one in carried.values() if one.version and one.files}
+    versions = {
+        carried_rows.version for carried_rows in carried.values() if carried_rows.version and carried_rows.files
+    }
     if len(versions) > MOST_VERSIONS:
         return carried
-    named = {(one.values, version): one for version in versions for one in _partitions_of(log, version)}
+    named = {
+        (partition.values, version): partition for version in versions for partition in _partitions_of(log, version)
+    }
     found: dict[PartitionValues, Carried] = {}
-    for values, one in carried.items():
-        published = named.get((values, one.version or 0))
+    for values, carried_rows in carried.items():
+        published = named.get((values, carried_rows.version or 0))
         is_same = (
             published is not None
             and published.new_location is not None
-            and (published.files, published.bytes) == (one.files, one.bytes)
+            and (published.files, published.bytes) == (carried_rows.files, carried_rows.bytes)
             and Location.parse(published.new_location).same_place(Location.parse(now[values].location))
         )
-        found[values] = replace(one, figures=published.figures if published is not None and is_same else "")
+        found[values] = replace(carried_rows, figures=published.figures if published is not None and is_same else "")
     return found
 
 
@@ -156,10 +160,10 @@ def replaced_locations(
     found = (
         _objects_by_location(store, layout, theirs)
         if partitioned
-        else {one: list(files_at(store, layout, one)) for one in theirs}
+        else {place: list(files_at(store, layout, place)) for place in theirs}
     )
     for location, objects in found.items():
-        listed = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in objects)
+        listed = tuple(ReplacedObject(key=file.key, size_bytes=file.size_bytes, etag=file.etag) for file in objects)
         scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after, objects=listed))
     notes = tuple(
         f"{location} was replaced but is not scheduled for deletion: it is not below the table's own directory."
@@ -224,7 +228,7 @@ class Republished:
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
-    for values in (one for one in chosen if one not in history.current):
+    for values in (values for values in chosen if values not in history.current):
         raise InvalidInputError(
             f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
@@ -279,9 +283,9 @@ def files_there(
     known = history.described(values, location, version=version)
     ours = history.layout.all_data.contains(location)
     listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
-    found = [one for one in listed_now if one.key not in later]
+    found = [file for file in listed_now if file.key not in later]
     if known is not None and ours:
-        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
+        if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):
             raise NotThereError(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
@@ -292,8 +296,8 @@ def files_there(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
     if left is not None:  # else readers look there still: what other tools have done since stays
-        listed = {one.key: one for one in left.objects if one.key not in later}
-        if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
+        listed = {file.key: file for file in left.objects if file.key not in later}
+        if {file.key for file in found} != listed.keys() or any(not _same(file, listed[file.key]) for file in found):
             raise NotThereError(
                 _difference(
                     location,
@@ -310,7 +314,7 @@ def _as_listed(values: PartitionValues, found: Collection[ObjectInfo]) -> EntryP
         old_location=None,
         new_location=None,
         rows=None,
-        bytes=sum(one.size_bytes for one in found),
+        bytes=sum(file.size_bytes for file in found),
         raw_bytes=None,
         files=len(found),
     )
@@ -351,8 +355,8 @@ def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryParti
     """
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))
-    is_fewer = len(found) < named.files or sum(one.size_bytes for one in found) < named.bytes
-    if is_fewer and all(is_named_by_us(one.key, location, layout) for one in found):
+    is_fewer = len(found) < named.files or sum(file.size_bytes for file in found) < named.bytes
+    if is_fewer and all(is_named_by_us(file.key, location, layout) for file in found):
         raise NotThereError(_difference(location, found, f"{counted(named.files, 'file')} with {named.bytes:,} bytes"))
     return named
 
@@ -366,5 +370,5 @@ def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
 def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:
     if not found:
         return f"its files at {location} are gone"
-    size = sum(one.size_bytes for one in found)
+    size = sum(file.size_bytes for file in found)
     return f"{location} holds {counted(len(found), 'file')} with {size:,} bytes instead of {expected}"

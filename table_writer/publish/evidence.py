@@ -31,9 +31,9 @@ class Evidence:
 
     def whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
         """Return the partitions to which an append in place has added all of its files."""
-        in_place = [one for one in partitions if one.added]
+        in_place = [partition for partition in partitions if partition.added]
         missing = missing_files(self._store, in_place).keys()
-        return frozenset(one.values for one in in_place if missing.isdisjoint(one.targets()))
+        return frozenset(partition.values for partition in in_place if missing.isdisjoint(partition.targets()))
 
     def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
@@ -42,10 +42,12 @@ class Evidence:
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
             ids = self._chain_of(entry)
-            for one in entry.partitions:
-                state = rules.recovered_state(history, one, here.get(one.values), copied=one.values in whole)
-                had_switched = not one.added and _writer_of(now.get(one.values)) in ids
-                found[one.values] = (
+            for partition in entry.partitions:
+                state = rules.recovered_state(
+                    history, partition, here.get(partition.values), copied=partition.values in whole
+                )
+                had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
+                found[partition.values] = (
                     PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
         added = [
@@ -77,13 +79,13 @@ class Evidence:
     ) -> dict[PartitionValues, str]:
         """Return which files are missing of the partitions that readers do not look at yet."""
         ours = {
-            one.values: one
-            for one in partitions
-            if one.new_location is not None
-            and found[one.values] is PartitionState.BEFORE
-            and self._layout.all_data.contains(Location.parse(str(one.own_location)))
+            partition.values: partition
+            for partition in partitions
+            if partition.new_location is not None
+            and found[partition.values] is PartitionState.BEFORE
+            and self._layout.all_data.contains(Location.parse(str(partition.own_location)))
         }
-        _, lost = check_each(ours, lambda _, one: self._require_files(one))
+        _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
         return lost
 
     def half_added(
@@ -94,10 +96,14 @@ class Evidence:
         No outcome is true of it: its rows are neither all there nor nowhere.
         """
         superseded = PartitionState.SUPERSEDED
-        partitions = [one for one in claimed.partitions if one.added and found[one.values] is not superseded]
+        partitions = [
+            partition
+            for partition in claimed.partitions
+            if partition.added and found[partition.values] is not superseded
+        ]
         missing = missing_files(self._store, partitions)
-        visible = sorted({key for one in partitions for key in one.targets()} - missing.keys())
-        sources = {target: key for one in partitions for target, key in one.sources().items()}
+        visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
+        sources = {target: key for partition in partitions for target, key in partition.sources().items()}
         gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
         if not visible or not gone:
             return None
@@ -141,7 +147,7 @@ class Evidence:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.mode != WriteMode.APPEND.value:
             return {}
-        _, changed = check_each(before, lambda _, one: self._require_copied(*one, entry))
+        _, changed = check_each(before, lambda _, named: self._require_copied(*named, entry))
         return changed
 
     def _require_copied(self, named: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
@@ -152,8 +158,8 @@ class Evidence:
         place = Location.parse(copied_from)
         target = Location.parse(str(named.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
-        held, there = ({one.key.removeprefix(at.key): one for one in files} for at, files in listed)
-        copies = {name: one for name, one in there.items() if entry.recovered_write_id not in name}
+        held, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
+        copies = {name: file for name, file in there.items() if entry.recovered_write_id not in name}
         changed = held.keys() ^ copies.keys() | {
             name
             for name in held.keys() & copies.keys()

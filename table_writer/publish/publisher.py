@@ -167,7 +167,11 @@ class Publisher:
             state = self._opened.log.read_state(listed_after=plan.base_version)
             records = self._unseen(plan, state)
             _require_unpublished(plan, records)
-            own = (one.entry for one in records if one.outcome is None and one.entry.operation is not Operation.VACUUM)
+            own = (
+                record.entry
+                for record in records
+                if record.outcome is None and record.entry.operation is not Operation.VACUUM
+            )
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
@@ -194,7 +198,7 @@ class Publisher:
         if plan.reads and plan.mode is not WriteMode.APPEND:
             table = self._table(plan)
             draft = self._with_emptied(plan, entry_of(staged, self._opened), table, 0)
-            values = [one.values for one in draft.partitions]
+            values = [partition.values for partition in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
@@ -222,7 +226,11 @@ class Publisher:
         draft = self._with_emptied(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        not_shown = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
+        not_shown = [
+            partition.values
+            for partition in draft.partitions
+            if partition.new_location is None and partition.values not in now
+        ]
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
@@ -235,14 +243,18 @@ class Publisher:
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
             staying = in_place.staying(table, now)
-            leaving = {values: one for values, one in now.items() if values not in staying}
+            leaving = {values: partition for values, partition in now.items() if values not in staying}
             left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode is WriteMode.APPEND else {}
-            targets = {one.values: str(one.new_location) for one in draft.partitions if one.values not in staying}
+            targets = {
+                partition.values: str(partition.new_location)
+                for partition in draft.partitions
+                if partition.values not in staying
+            }
             if self._brings(carry_over, carried, targets, state):
                 return None
-            if not carried and not any(one.objects for one in replaced.locations):
+            if not carried and not any(location.objects for location in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
@@ -252,13 +264,17 @@ class Publisher:
         placed = in_place.added_to(carry_over.placed(draft, staying), staying).partitions
         if not placed and carry_over.given_up:
             raise GaveWayError
-        kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}
-        scheduled = (one for one in replaced.locations if Location.parse(one.location).place not in kept)
-        are_told = any(one.figures for one in placed)
+        kept = {
+            Location.parse(partition.location).place
+            for values, partition in now.items()
+            if values in carry_over.given_up
+        }
+        scheduled = (location for location in replaced.locations if Location.parse(location.location).place not in kept)
+        are_told = any(partition.figures for partition in placed)
         brought = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
-        partitions = tuple(with_old_locations(one, now, brought) for one in placed)
+        partitions = tuple(with_old_locations(partition, now, brought) for partition in placed)
         unseen = (*carry_over.unseen, *in_place.sources(partitions))
-        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
+        overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
@@ -363,7 +379,9 @@ class Publisher:
         """Return the write that has published the key; a rollback since the plan may have brought it back."""
         if not key:
             return None
-        rolled_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in records)
+        rolled_back = any(
+            record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in records
+        )
         return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
@@ -403,7 +421,7 @@ def _description(table: Table) -> tuple[object, ...]:
 
 
 def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
-    if not any(Location.parse(one.location).contains(data) for one in vacuum.deletes):
+    if not any(Location.parse(deletion.location).contains(data) for deletion in vacuum.deletes):
         return ConflictError(
             f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
             " the log deletes: another tool has pointed readers there. Nothing was published. Run `table-writer doctor"
@@ -426,4 +444,4 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
 
 
 def _shown(table: Table, values: Collection[PartitionValues]) -> str:
-    return few((shown_name(table, one) for one in sorted(values)), most=3)
+    return few((shown_name(table, key) for key in sorted(values)), most=3)

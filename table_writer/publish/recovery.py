@@ -108,7 +108,7 @@ class Recovery:
         them is ended, and the others as it is.
         """
         history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
-        heirs = {one.entry.write_id: one for one in history.records if one.entry.version > record.entry.version}
+        heirs = {later.entry.write_id: later for later in history.records if later.entry.version > record.entry.version}
         chain, word = [record], self._log.last_word(record.entry.version)
         heir = heirs.pop(word, None)
         while heir is not None and heir.outcome is None:
@@ -168,15 +168,17 @@ class Recovery:
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
-        now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
-        in_place = [one for one in entry.partitions if one.added]
+        now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
+        in_place = [partition for partition in entry.partitions if partition.added]
         missing = missing_files(self._opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
             history = self._log.read_history(self._log.read_state(listed_after=entry.version))
-        copied = {one.values: is_copied(history, one, missing) for one in in_place}
+        copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
-        recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
+        recorded_by = next(
+            (record.recorded_by for record in history.records if record.entry.recovers == entry.version), ""
+        )
         why = "newer entries show how it had ended"
         left_alone = dict.fromkeys(superseded, NOT_KNOWN)
         return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
@@ -191,11 +193,11 @@ class Recovery:
         """
         if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
-        targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
+        targets = [partition.new_location and Location.parse(partition.new_location) for partition in entry.partitions]
         if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
             return False
         try:
-            now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+            now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
@@ -269,7 +271,7 @@ class Recovery:
         chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
-        todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
+        todo = tuple(sorted(chosen_ones, key=lambda partition: found[partition.values] is PartitionState.DONE))
         in_the_way = {} if is_correction else self._evidence.changed_since(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
@@ -280,14 +282,16 @@ class Recovery:
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
             # where a late call has taken one that is yet to be switched, it does not belong
+            old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
             undone = {
-                one.values: one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)
-                for one in claimed.partitions
-                if found[one.values] not in ended
+                values: old_location if found[values] is PartitionState.BEFORE else here.get(values)
+                for values, old_location in old_locations.items()
+                if found[values] not in ended
             }
             return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
-        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
+        partitions = tuple(partition for partition in claimed.partitions if found[partition.values] not in theirs)
+        ours = replace(claimed, partitions=partitions)
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         switched = tuple(partition.values for partition in todo)
         moved = {values: here.get(values) for values, state in found.items() if state is PartitionState.MOVED}
@@ -369,7 +373,7 @@ class Recovery:
         statistics = self._claimed.statistics
         told = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
         if todo:
-            present = {one.values: now[one.values] for one in todo if one.values in now}
+            present = {partition.values: now[partition.values] for partition in todo if partition.values in now}
             left_to_do = self._claimed.switch(table, replace(ours, partitions=tuple(todo)), present, deadline)
             if left_to_do is None:  # others have done it, with its statistics
                 return
@@ -384,7 +388,10 @@ class Recovery:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
         created_at = datetime.now(UTC)
         later = created_at - original.created_at
-        replaced = tuple(replace(one, delete_after=one.delete_after + later) for one in original.replaced)
+        replaced = tuple(
+            replace(replaced_location, delete_after=replaced_location.delete_after + later)
+            for replaced_location in original.replaced
+        )
         return replace(
             original,
             version=version,
@@ -446,17 +453,17 @@ class Recovery:
     def _event(
         self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
     ) -> TableEvent:
-        kept = (one for one in by.partitions if one.values not in superseded)
+        kept = (partition for partition in by.partitions if partition.values not in superseded)
         partitions = (
             EventPartition(
-                name=name_in(self._opened.table, one.values),
-                action=change_of(one, self._layout, original),
-                rows=one.rows,
-                files=one.files,
-                bytes=one.bytes,
-                location=one.new_location or "",
+                name=name_in(self._opened.table, partition.values),
+                action=change_of(partition, self._layout, original),
+                rows=partition.rows,
+                files=partition.files,
+                bytes=partition.bytes,
+                location=partition.new_location or "",
             )
-            for one in kept
+            for partition in kept
         )
         return TableEvent(
             operation="recover",
@@ -503,9 +510,9 @@ class Recovery:
         """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
         if not dry_run:
             history, done = self.resolved_history(table)
-            return history, tuple(f"version {one.version} was in doubt: {one.outcome.value} now" for one in done)
+            return history, tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
         history = self._log.read_history()
         versions = [record.entry.version for record in history.publishes_in_doubt]
         return history, tuple(
-            f"version {one} is in doubt: resolving it comes first, and may change this" for one in versions
+            f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
         )

@@ -66,7 +66,9 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         now = opened.metastore.get_partitions(table, list(wanted))
         root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
         lost: dict[PartitionValues, Partition] = {
-            v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
+            v: partition
+            for v, partition in now.items()
+            if v == () and Location.parse(partition.location).same_place(root)
         }
         missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
         unsure = {} if chosen else _perhaps_dropped(history, missing)
@@ -83,7 +85,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         if dry_run or not partitions:
             return found
         before = locations(lost)
-        partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
+        partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
@@ -112,7 +114,12 @@ def _check(
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
     """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
-    listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
+    listed = {
+        found.key
+        for record in history.records
+        for replaced_location in record.entry.replaced
+        for found in replaced_location.objects
+    }
     if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
@@ -190,7 +197,7 @@ def _restore_all_or_refuse(opened: OpenTable, found: Owner, *, was_made_again: b
         done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:
-        missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
+        missing = sorted({*done.not_there, *(partition.values for partition in done.partitions)})
     if not missing:
         return
     shown = few(shown_name(table, values) for values in missing)
@@ -255,7 +262,7 @@ def _require_proof(opened: OpenTable, history: History, table: Table, newest: En
         raise NotThereError("it does not say where the rows are")
     target = Location.parse(newest.new_location)
     found = list(files_read_at(opened.store, history.layout, target))
-    size = sum(one.size_bytes for one in found)
+    size = sum(file.size_bytes for file in found)
     if len(found) < newest.files or size < newest.bytes:
         raise NotThereError(
             f"of {counted(newest.files, 'file')} with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are"

@@ -52,7 +52,7 @@ def roll_back(
         known = history.known_values if chosen is None else history.known_values.intersection(chosen)
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
         targets |= _brought_late(history, known - targets.keys(), here)
-        now: PartitionsNow = {values: one for values, one in here.items() if values in targets}
+        now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
             raise _moved(table)
@@ -89,12 +89,12 @@ def _separated(
     """
     partitions: list[EntryPartition] = []
     copies: dict[str, ObjectInfo] = {}
-    for one in found:
-        partition = one.described
-        if one.others:
+    for checked in found:
+        partition = checked.described
+        if checked.others:
             location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
             prefix = Location.parse(str(partition.new_location)).key
-            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in one.files}
+            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in checked.files}
             partition = replace(partition, new_location=str(location))
         partitions.append(partition)
     return tuple(partitions), copies
@@ -108,7 +108,7 @@ def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
 
 
 def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
-    size = sum(one.size_bytes for one in copies.values())
+    size = sum(file.size_bytes for file in copies.values())
     return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
 
 
@@ -154,9 +154,9 @@ def _checked(
             table=str(table.name),
         )
     return tuple(
-        replace(one, described=replace(one.described, old_location=before.get(one.described.values)))
-        for one in checked
-        if one.others or not same_place(one.described.new_location, before.get(one.described.values))
+        replace(there, described=replace(there.described, old_location=before.get(there.described.values)))
+        for there in checked
+        if there.others or not same_place(there.described.new_location, before.get(there.described.values))
     )
 
 
@@ -237,4 +237,4 @@ def _brought_late(
 ) -> dict[PartitionValues, StateThen]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
     placed = history.placements(locations(now), suspects)
-    return {one: StateThen(None, known=True) for one, where in placed.items() if where is Placement.BEHIND}
+    return {values: StateThen(None, known=True) for values, where in placed.items() if where is Placement.BEHIND}

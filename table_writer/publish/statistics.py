@@ -82,7 +82,7 @@ class Statistics:
         has added files. So the mark is taken away by a second alter, which changes nothing else; where that is refused,
         the statistics go again.
         """
-        figures = {one.values: one.column_figures() for one in entry.partitions if one.figures}
+        figures = {partition.values: partition.column_figures() for partition in entry.partitions if partition.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return Told()
         in_time = self._in_time(entry, deadline)
@@ -124,15 +124,18 @@ class Statistics:
         return _not_set(entry, error)
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
-        places = {one.values: one.new_location for one in entry.partitions if one.figures}
+        places = {partition.values: partition.new_location for partition in entry.partitions if partition.figures}
         for attempt in range(1, TRIES + 1):
             now = self._metastore.get_partitions(table, list(places))
             changes = [
                 PartitionChange(
-                    partition=one, location=one.location, set_parameters={}, removed_parameters=frozenset({ACCURATE})
+                    partition=partition,
+                    location=partition.location,
+                    set_parameters={},
+                    removed_parameters=frozenset({ACCURATE}),
                 )
-                for values, one in now.items()
-                if ACCURATE in one.parameters and _is_at(one, places[values])
+                for values, partition in now.items()
+                if ACCURATE in partition.parameters and _is_at(partition, places[values])
             ]
             try:
                 return self._metastore.alter_partitions(table, changes, before_send=in_time)
@@ -176,27 +179,31 @@ def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[
     types = {field["name"]: str(field["type"]) for field in json.loads(schema or "{}").get("fields", [])}
     return {
         f"{SPARK_PREFIX}{name}.{key}": value
-        for name, one in figures.items()
+        for name, column in figures.items()
         if name.isascii() and len(name) <= MOST_NAME
-        for key, value in _of_spark(one, types.get(name, "")).items()
+        for key, value in _of_spark(column, types.get(name, "")).items()
     }
 
 
-def _of_spark(one: ColumnFigures, kind: str) -> dict[str, str]:
-    if one.total_bytes is not None and kind in {"string", "binary"}:
-        average = -(-one.total_bytes // max(1, one.values))
-        lengths = {"avgLen": average, "maxLen": one.longest_bytes or 0}
-    elif one.kind == "decimal" and kind.startswith("decimal"):
+def _of_spark(column: ColumnFigures, kind: str) -> dict[str, str]:
+    if column.total_bytes is not None and kind in {"string", "binary"}:
+        average = -(-column.total_bytes // max(1, column.values))
+        lengths = {"avgLen": average, "maxLen": column.longest_bytes or 0}
+    elif column.kind == "decimal" and kind.startswith("decimal"):
         size = 8 if int(kind[8:].partition(",")[0]) <= LONG_DECIMAL else 16
         lengths = {"avgLen": size, "maxLen": size}
     elif kind in SPARK_BYTES:
         lengths = dict.fromkeys(("avgLen", "maxLen"), SPARK_BYTES[kind])
-    elif one.values or kind not in {"string", "binary"}:
+    elif column.values or kind not in {"string", "binary"}:
         return {}
     else:
         lengths = {"avgLen": 0, "maxLen": 0}
-    counts = {"nullCount": one.nulls, **({} if one.distinct is None else {"distinctCount": one.distinct}), **lengths}
-    bounds = {"min": _spark_bound(one, one.low), "max": _spark_bound(one, one.high)}
+    counts = {
+        "nullCount": column.nulls,
+        **({} if column.distinct is None else {"distinctCount": column.distinct}),
+        **lengths,
+    }
+    bounds = {"min": _spark_bound(column, column.low), "max": _spark_bound(column, column.high)}
     return {
         "version": SPARK_FORMAT,
         **{name: str(count) for name, count in counts.items()},
@@ -204,11 +211,11 @@ def _of_spark(one: ColumnFigures, kind: str) -> dict[str, str]:
     }
 
 
-def _spark_bound(one: ColumnFigures, bound: float | str | None) -> str | None:
-    if bound is None or one.kind not in {"date", "timestamp"}:
+def _spark_bound(column: ColumnFigures, bound: float | str | None) -> str | None:
+    if bound is None or column.kind not in {"date", "timestamp"}:
         return None if bound is None else str(bound)
     try:
-        if one.kind == "date":
+        if column.kind == "date":
             return str(date(1970, 1, 1) + timedelta(days=int(bound)))
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(bound))
     except OverflowError:

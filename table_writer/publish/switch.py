@@ -99,12 +99,12 @@ class Switch:
             else:
                 added = [
                     Partition(
-                        values=one.values,
-                        location=one.new_location,
-                        parameters=new_parameters(entry, one, self.layout.root),
+                        values=partition.values,
+                        location=partition.new_location,
+                        parameters=new_parameters(entry, partition, self.layout.root),
                     )
-                    for one in entry.partitions
-                    if one.new_location is not None
+                    for partition in entry.partitions
+                    if partition.new_location is not None
                 ]
                 self.metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
@@ -126,14 +126,14 @@ class Switch:
             missing = [p for p in entry.partitions if p.values not in present and p.new_location is not None]
             if missing:
                 placeholders = [
-                    Partition(values=one.values, location=self._empty(entry, one), parameters=NO_FILES)
-                    for one in missing
+                    Partition(values=partition.values, location=self._empty(entry, partition), parameters=NO_FILES)
+                    for partition in missing
                 ]
                 self.metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
-                named = (one for one in entry.partitions if one.values in present)
-                changes = [self._changed(entry, one, present[one.values]) for one in named]
+                named = (partition for partition in entry.partitions if partition.values in present)
+                changes = [self._changed(entry, partition, present[partition.values]) for partition in named]
                 return self.metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
@@ -197,13 +197,15 @@ class Switch:
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        is_sent = (one for one in now.values() if one.parameters.get(WRITE_ID_PARAMETER) == entry.write_id)
-        found = states(entry, now, self.layout, frozenset(one.values for one in is_sent))
+        is_sent = (
+            partition for partition in now.values() if partition.parameters.get(WRITE_ID_PARAMETER) == entry.write_id
+        )
+        found = states(entry, now, self.layout, frozenset(partition.values for partition in is_sent))
         seen = effect(found.values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
-        changed = any(self._has_come(one, now.get(values), error) for values, one in before.items())
+        changed = any(self._has_come(partition, now.get(values), error) for values, partition in before.items())
         if seen is Effect.SOME or isinstance(error, LostResponseError) or changed:
             raise outcome_unknown(entry, error) from error
         raise error
@@ -419,7 +421,7 @@ class ClaimedEntries:
             if not deadline.allows(0):
                 raise StorageError(
                     f"{entry.publish_timeout_seconds:g} s were not enough to add"
-                    f" {counted(sum(len(one.added) for one in in_place), 'file')}, not all are there. Raise"
+                    f" {counted(sum(len(partition.added) for partition in in_place), 'file')}, not all are there. Raise"
                     " publish_timeout_seconds.",
                     **entry.named,
                 )

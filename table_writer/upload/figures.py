@@ -56,21 +56,21 @@ class FigureCount:
 
     def figures(self, looks: Mapping[str, Look]) -> dict[str, ColumnFigures]:
         """Return what was counted, with the distinct values that a look at the first row group lets expect."""
-        return {name: _with_distinct(one, self._first[name], looks.get(name)) for name, one in self._all.items()}
+        return {name: _with_distinct(column, self._first[name], looks.get(name)) for name, column in self._all.items()}
 
 
-def _with_distinct(one: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
-    if one.kind == "boolean":
-        return replace(one, distinct=one.bounded(None))
-    if not one.values:
-        return replace(one, distinct=0)
+def _with_distinct(column: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
+    if column.kind == "boolean":
+        return replace(column, distinct=column.bounded(None))
+    if not column.values:
+        return replace(column, distinct=0)
     if look is None or not first.values:
-        return one
+        return column
     grows = look.in_all >= KEY_LIKE * first.values
-    distinct = round(look.in_all * one.values / first.values if grows else look.in_all)
-    are_all = len(look.different) <= MOST_MEMBERS and (not grows or one.values == look.values)
+    distinct = round(look.in_all * column.values / first.values if grows else look.in_all)
+    are_all = len(look.different) <= MOST_MEMBERS and (not grows or column.values == look.values)
     members = members_of(_plain(look.different)) if are_all else None
-    return replace(one, distinct=one.bounded(distinct), members=members)
+    return replace(column, distinct=column.bounded(distinct), members=members)
 
 
 def _plain(values: Any) -> list[object]:

@@ -102,9 +102,11 @@ class Due:
     def keeping(self, reasons: Mapping[Place, str]) -> Due:
         """Return the same with more locations kept, each with its reason."""
         kept = (
-            Kept(one.location, reasons[one.location.place]) for one in self.locations if one.location.place in reasons
+            Kept(kept_location.location, reasons[kept_location.location.place])
+            for kept_location in self.locations
+            if kept_location.location.place in reasons
         )
-        free = tuple(one for one in self.locations if one.location.place not in reasons)
+        free = tuple(kept_location for kept_location in self.locations if kept_location.location.place not in reasons)
         return Due(free, (*self.kept, *kept))
 
 
@@ -151,7 +153,9 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
                 f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
-    lacking = {values for values, one in history.current.items() if one.partition.new_location is not None} - shown
+    lacking = {
+        values for values, current in history.current.items() if current.partition.new_location is not None
+    } - shown
     hidden = _former_places(history, lacking) if lacking and why_partial() else frozenset()
     return InUse(history.layout, live | history.in_use() | hidden)
 
@@ -161,12 +165,23 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
 
     A fold does not say whose a place is that was left; of this library's own the last directories do.
     """
-    named = [one for record in history.records for one in record.entry.partitions if one.values in wanted]
+    named = [
+        partition for record in history.records for partition in record.entry.partitions if partition.values in wanted
+    ]
     named += [history.current[values].partition for values in wanted]
-    texts = {text for one in named for text in (one.old_location, one.new_location, one.source) if text is not None}
+    texts = {
+        text
+        for partition in named
+        for text in (partition.old_location, partition.new_location, partition.source)
+        if text is not None
+    }
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
-    left = [one.location for one in history.left.values() if _below_write(history.layout, one.location) in own]
+    left = [
+        left_location.location
+        for left_location in history.left.values()
+        if _below_write(history.layout, left_location.location) in own
+    ]
     return frozenset(location.place for location in (*places, *left))
 
 
@@ -185,7 +200,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
     """
     chosen: list[Left] = []
     kept: list[Kept] = []
-    for left in sorted(history.left.values(), key=lambda one: (one.left_by, str(one.location))):
+    for left in sorted(history.left.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
@@ -198,7 +213,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
         elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
     own = history.layout.own  # an abandoned write's directory may lie around one of ours that stays
-    stay = PlaceSet(one.location.place for one in kept if own.contains(one.location))
+    stay = PlaceSet(kept_location.location.place for kept_location in kept if own.contains(kept_location.location))
     return Due(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
 
 
@@ -229,7 +244,8 @@ class Others:
 
     def __init__(self, metastore: Metastore, layout: TableLayout, table: Table) -> None:
         others = other_tables(metastore, table)  # all of all databases; kept are those below, at or around the root
-        root, named = PlaceSet([layout.root.place]), ((place, one.name) for one in others for place in places_of(one))
+        root = PlaceSet([layout.root.place])
+        named = ((place, other_table.name) for other_table in others for place in places_of(other_table))
         self._layout = layout
         self._tables = {location.place: name for location, name in named if root.meets(location.place)}
         self._places = PlaceSet(self._tables)
@@ -237,7 +253,7 @@ class Others:
     def reasons(self, store: ObjectStore, locations: Iterable[Left]) -> dict[Place, str]:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
-        directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
+        directories = {directory for left in foreign for found in left.objects for directory in self._above(found.key)}
         answers = zip(directories, many(partial(self._why_root, store), directories), strict=True)
         roots = {directory: why for directory, why in answers if why}
         reasons = ((left.location.place, self._reason(left, roots)) for left in foreign)
@@ -249,7 +265,7 @@ class Others:
             holder = self._places.holder((store, bucket, found.key))
             if holder is not None:
                 return f"files there may be those of table {self._tables[holder]}, whose location holds them"
-            inner = next((one for one in self._above(found.key) if one in roots), None)
+            inner = next((directory for directory in self._above(found.key) if directory in roots), None)
             if inner is not None:
                 return f"files there may be those of another table, {roots[inner]}"
         return ""
@@ -299,9 +315,11 @@ class Traces:
         An append in place copies large files in parts to where another tool has put a partition: their names tell.
         """
         own = self.layout.write_id_of(self.layout.root.beside(upload.key))
+        if own is not None:
+            return own
         name = upload.key.rpartition("/")[2]
         usual = WRITE_ID_IN_NAME.search(name)
-        return own or (usual[0] if usual else next((one for one in history.claimed_ids if one in name), None))
+        return usual[0] if usual else next((write_id for write_id in history.claimed_ids if write_id in name), None)
 
     def age_seconds(self, upload: UploadInfo) -> float:
         """Return the age of an upload by the store's clock."""
@@ -313,7 +331,11 @@ class Traces:
         Copies to locations of other tools must be as old as dead writes: others may bring a file of ours back there.
         """
         ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        alive = {write_id for write_id, one in self.registered.items() if not one.is_dead(older_than_seconds)}
+        alive = {
+            write_id
+            for write_id, registration in self.registered.items()
+            if not registration.is_dead(older_than_seconds)
+        }
         running = history.ids_in_doubt | alive
         of_appends = (
             upload
@@ -328,8 +350,12 @@ class Traces:
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids
-        ended = {write_id: one for write_id, one in self.registered.items() if write_id in claimed}
-        dead = {write_id: one.key for write_id, one in ended.items() if one.is_dead(older_than_seconds)}
+        ended = {write_id: registration for write_id, registration in self.registered.items() if write_id in claimed}
+        dead = {
+            write_id: registration.key
+            for write_id, registration in ended.items()
+            if registration.is_dead(older_than_seconds)
+        }
         alive = self.registered.keys() - dead.keys()
         checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
         return tuple(sorted((*dead.values(), *checks)))
@@ -360,7 +386,7 @@ class Traces:
             elif given_up is not None:
                 reason = f"given up in version {given_up}"
             else:
-                times = [*(found.modified_at for found in objects), *(one.initiated_at for one in uploads)]
+                times = [*(found.modified_at for found in objects), *(upload.initiated_at for upload in uploads)]
                 age_seconds = max(0.0, (self.now - max(times)).total_seconds()) if times else 0.0
                 if not times or age_seconds < older_than_seconds:
                     continue
@@ -390,7 +416,9 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
-    registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
+    registered = {
+        key: replace(registration, staged={}) for key, registration in read_registrations(store, layout).items()
+    }
     owner = store.get(layout.owner_key)  # its own time plus the age that the store gives it is the store's time
     if owner is None:  # never written by this library: nothing there has an age
         now = datetime.fromtimestamp(0, tz=UTC)
@@ -423,11 +451,16 @@ class Look:
         if history.in_doubt or history.unverified or traced or copies:
             return 0.0
         layout = history.layout
-        ours = [one for one in history.left.values() if layout.write_id_of(one.location)]
-        ours += [one for one in history.left.values() if one.objects and layout.root.contains(one.location)]
-        return max(0.0, min((ages.of_replaced(one) - one.age_seconds for one in ours), default=math.inf))
+        ours = [left_location for left_location in history.left.values() if layout.write_id_of(left_location.location)]
+        ours += [
+            left_location
+            for left_location in history.left.values()
+            if left_location.objects and layout.root.contains(left_location.location)
+        ]
+        remaining_seconds = (ages.of_replaced(left_location) - left_location.age_seconds for left_location in ours)
+        return max(0.0, min(remaining_seconds, default=math.inf))
 
     def placements(self) -> dict[PartitionValues, Placement]:
         """Compare every partition of the log with the metastore."""
-        here = {values: one.location for values, one in self.partitions.items()}
+        here = {values: partition.location for values, partition in self.partitions.items()}
         return self.history.placements(here)

@@ -95,7 +95,11 @@ class Vacuum:
                 looks_again -= 1
                 continue
             used = in_use(history, partitions.values(), self._why_partial)
-            staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
+            staged = {
+                key
+                for key, registration in traces.registered.items()
+                if registration.is_staged and not registration.is_dead(0.0)
+            }
             chosen = self._spare_others(due(history, used, ages, staged))
             plan = Vacuumed(
                 locations=tuple(map(FoundLocation, chosen.locations)),
@@ -113,7 +117,7 @@ class Vacuum:
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan, history, oldest)
             deletes = self._deletes(plan)
-            died = (one for one in interrupted(history) if set(deletes) <= set(one.deletes))
+            died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
@@ -127,7 +131,7 @@ class Vacuum:
             history = read()
             is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
             partitions = self._opened.metastore.get_all_partitions(self._opened.table)
-            if not history.needs_entries({values: one.location for values, one in partitions.items()}):
+            if not history.needs_entries({values: partition.location for values, partition in partitions.items()}):
                 return history, partitions, is_last_look
             read = self._log.read_history
 
@@ -185,11 +189,11 @@ class Vacuum:
         history = self._log.read_recent()
         finished: list[int] = []
         for entry in interrupted(history):
-            ids = {self._layout.write_id_of(Location.parse(one.location)) for one in entry.deletes}
+            ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
             dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
             plan = Vacuumed(
                 locations=tuple(map(FoundLocation, history.outstanding(entry))),
-                dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
+                dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
             if self._log.outcome(entry.version) is not None:
@@ -198,7 +202,7 @@ class Vacuum:
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
-        here = {values: one.location for values, one in partitions.items()}
+        here = {values: partition.location for values, partition in partitions.items()}
         placed = history.placements(here)
         if Placement.BEHIND in placed.values():
             return
@@ -238,9 +242,9 @@ class Vacuum:
             if not left.objects:
                 return FoundLocation(left, objects)
             there = {(found.key, found.size_bytes, found.etag): found for found in objects}
-            free = (one for one in left.objects if may_go(history, left.location, one))
-            listed = ((one.key, one.size_bytes, one.etag) for one in free)
-            return FoundLocation(left, tuple(there[one] for one in listed if one in there))
+            free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
+            listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
+            return FoundLocation(left, tuple(there[identity] for identity in listed if identity in there))
 
         return tuple(many(look, locations))
 
@@ -277,12 +281,12 @@ class Vacuum:
             served -= len(chunk)
             if not deadline.allows(CHUNK_SECONDS):
                 break
-            chosen = Due(tuple(one.left for one in chunk), ())
+            chosen = Due(tuple(found_location.left for found_location in chunk), ())
             in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
             free = self._spare_others(chosen.keeping(in_the_way))
             spared += free.kept
             found = self._found(history, free.locations)
-            failures += self._delete(entry, (item for one in found for item in one.objects))
+            failures += self._delete(entry, (item for found_location in found for item in found_location.objects))
             done += found
         used = self._in_use(history)
         dead: list[DeadWrite] = []
@@ -317,7 +321,7 @@ class Vacuum:
     def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
-        for earlier in (one.entry for one in history.in_doubt if one.entry.operation is Operation.VACUUM):
+        for earlier in (record.entry for record in history.in_doubt if record.entry.operation is Operation.VACUUM):
             if done.issuperset(left.location.place for left in history.outstanding(earlier)):
                 self._log.record_outcome(
                     earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id

@@ -49,7 +49,7 @@ MUTATIONS: Final = (
     Mutation(
         "what a vacuum deletes is not done again",
         "log.rules:is_covered",
-        "return _delete((one.entry for one in newer), entry, history.layout) or any(",
+        "return are_deleted or any(",
         "return any(",
         ("refusal lost after a vacuum", "recover"),
         Bound(0, 0),
@@ -138,8 +138,8 @@ MUTATIONS: Final = (
     Mutation(
         "what a recovery names is of the version that it finishes",
         "log.history:History.surplus",
-        "frozenset(one.name for _, _, named in adding for one in named.added) - part",
-        "frozenset(one.name for _, by, named in adding if by.entry.version > version for one in named.added)",
+        "frozenset(file.name for _, _, named in adding for file in named.added) - part",
+        "frozenset(file.name for _, by, named in adding if by.entry.version > version for file in named.added)",
         ("rollback to what was recovered",),
         Bound(0, 0),
         10,
@@ -162,8 +162,8 @@ MUTATIONS: Final = (
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
         "log.rules:_delete",
-        "for text in (one.new_location, one.source)",
-        "for text in (one.new_location,)",
+        "for text in (partition.new_location, partition.source)",
+        "for text in (partition.new_location,)",
         ("refusal in place lost after a vacuum", "recover"),
         bound=Bound(0, 0),
         schedules=10,
@@ -172,7 +172,7 @@ MUTATIONS: Final = (
     Mutation(
         "an outcome is rebuilt by files: what was refused",
         "publish.recovery:Recovery._rebuild",
-        "is_copied(history, one, missing)",
+        "is_copied(history, partition, missing)",
         "True",
         ("refusal lost under an append", "recover"),
         Bound(0, 0),
@@ -189,7 +189,7 @@ MUTATIONS: Final = (
     Mutation(
         "a call without an answer counts by the parameters",
         "publish.switch:Switch._read_back",
-        "frozenset(one.values for one in is_sent)",
+        "frozenset(partition.values for partition in is_sent)",
         "entry.partition_values",
         schedule="append in place, overwrite, append: 0@37!late 2@1~",
         also=(CONFIRMED,),
@@ -213,7 +213,7 @@ MUTATIONS: Final = (
     Mutation(
         "what is in doubt is not folded",
         "log.rules:foldable",
-        "min((one.entry.version for one in history.in_doubt), default=history.newest) - 1",
+        "min((record.entry.version for record in history.in_doubt), default=history.newest) - 1",
         "history.newest - 1",
         test="tests/log/test_fold.py::test_what_is_in_doubt_is_not_folded",
         also=(("log.table_log:TableLog.save_fold", "if not agree(", "if False and not agree("),),
@@ -221,13 +221,13 @@ MUTATIONS: Final = (
     Mutation(
         "what a recovery has ended is folded once it is verified",
         "log.rules:foldable",
-        "[] if history.unverified else [one",
-        "[one",
+        "[] if history.unverified else [record",
+        "[record",
         test="tests/log/test_fold.py::test_nothing_is_folded_while_a_call_may_come_late",
         also=(
             (
                 "log.table_log:TableLog.save_fold",
-                'if not version or self._marks(one.key for one in self._list_marks())["recovered"]:',
+                'if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:',
                 "if not version:",
             ),
         ),
@@ -397,8 +397,8 @@ MUTATIONS: Final = (
     Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
         "publish.recovery:Recovery._do_again",
-        "one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)",
-        "here.get(one.values)",
+        "old_location if found[values] is PartitionState.BEFORE else here.get(values)",
+        "here.get(values)",
         test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",
     ),
 )

@@ -10,7 +10,7 @@ from .search import Bound
 
 NOT_COUNTED: Final = (
     "publish.entry:files_there",
-    "if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):",
+    "if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):",
     "if False:",
 )
 """What is put back is counted and measured: the second guard of which files are of which version."""
@@ -133,7 +133,7 @@ MUTATIONS: Final = (
     Mutation(
         "a rollback copies where later files lie",
         "log.history:History.surplus",
-        "return frozenset(one.name for _, _, named in adding for one in named.added) - part",
+        "return frozenset(file.name for _, _, named in adding for file in named.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
         Bound(1, 1),
@@ -162,14 +162,14 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",
         "log.history:History._fold_abandoned",
-        "copies = [one for one in own if data.contains(one)]",
+        "copies = [location for location in own if data.contains(location)]",
         "copies = []",
         ("append in place", "rollback"),
     ),
     Mutation(
         "an outcome is rebuilt by files: what was published",
         "publish.recovery:Recovery._rebuild",
-        "is_copied(history, one, missing)",
+        "is_copied(history, partition, missing)",
         "False",
         ("append in place", "lose outcome", "overwrite", "recover"),
         Bound(2, 1),

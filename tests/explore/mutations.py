@@ -158,7 +158,7 @@ MUTATIONS: Final = (
     Mutation(
         "a key of a batch and one of a single call never meet",
         "log.keys:KeySearch.look_up",
-        "if key.stream and one.entry.stream == key.stream",
+        "if key.stream and record.entry.stream == key.stream",
         "if key.stream",
         ("batch", "append once", "batch"),
     ),
@@ -187,14 +187,14 @@ MUTATIONS: Final = (
     Mutation(
         "an append in place is done again, file by file",
         "publish.evidence:Evidence.whole",
-        "if missing.isdisjoint(one.targets())",
+        "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),
     ),
     Mutation(
         "late calls are corrected",
         "publish.correction:Correction._placed",
-        "return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)",
+        "return placed, frozenset(values for values in written if placed[values] is Placement.MOVED)",
         "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),

@@ -7,7 +7,7 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-COVERED_BELOW: Final = ("log.rules:_delete", "if layout is None or layout.write_id_of(one) is not None", "")
+COVERED_BELOW: Final = ("log.rules:_delete", "if layout is None or layout.write_id_of(location) is not None", "")
 
 MUTATIONS: Final = (
     Mutation(

@@ -45,8 +45,8 @@ MUTATIONS: Final = (
     Mutation(
         "new partitions come empty",
         "publish.switch:Switch._alter",
-        "location=self._empty(entry, one)",
-        "location=str(one.new_location)",
+        "location=self._empty(entry, partition)",
+        "location=str(partition.new_location)",
         ("append d2 d3",),
     ),
     Mutation(
@@ -210,8 +210,8 @@ MUTATIONS: Final = (
     Mutation(
         "what a table loses is emptied in the same alter",
         "publish.switch:Switch._alter",
-        "if one.values in present)",
-        "if one.values in present and one.new_location)",
+        "if partition.values in present)",
+        "if partition.values in present and partition.new_location)",
         ("overwrite table",),
     ),
     Mutation(
