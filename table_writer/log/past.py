@@ -72,7 +72,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
         raise InvalidInputError(
             f"the log of {table.name} has no version of {as_of.isoformat()} or before: {oldest}", table=str(table.name)
         )
-    if why := _unsettled(history, as_of, table):
+    if why := _note_of_doubt(history, as_of, table):
         raise InvalidInputError(
             f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: {why}",
             table=str(table.name),
@@ -91,7 +91,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
     return found
 
 
-def _unsettled(history: History, as_of: datetime, table: Table) -> str:
+def _note_of_doubt(history: History, as_of: datetime, table: Table) -> str:
     """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
     claimed = {record.entry.write_id: record.entry.created_at for record in history.records}
     for record in (*history.publishes_in_doubt, *history.published):
@@ -195,10 +195,10 @@ class Past:
             else version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
         )
         _require_known(history, self.version, opened.table)
-        self._written_until = None if is_newest else self._recorded_at()  # others' rows of today are part of today
+        self._written_until = None if is_newest else self._seen_until()  # others' rows of today are part of today
         doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
         self._in_doubt = {partition.values: partition for record in doubtful for partition in record.entry.partitions}
-        self._listed = self._listed_since()
+        self._listed = self._replaced_objects()
         self._wrong: dict[PartitionValues, str] = {}
 
     def partitions(self, names: Collection[str] | None = None) -> tuple[PastPartition, ...]:
@@ -208,7 +208,7 @@ class Past:
         """
         opened, history = self._opened, self._history
         chosen = opened.partition_values(names)
-        states = {**self._others(), **history.states_at(self.version)}
+        states = {**self._partitions_of_others(), **history.states_at(self.version)}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
                 f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
@@ -218,7 +218,7 @@ class Past:
         named = sorted(states if chosen is None else chosen)
         found = [
             past_partition
-            for past_partition in (self._found(values, states[values]) for values in named)
+            for past_partition in (self._past_partition(values, states[values]) for values in named)
             if past_partition is not None
         ]
         if self._wrong:
@@ -230,7 +230,7 @@ class Past:
         """What an error is about."""
         return f"version {self.version} of {self._opened.table.name} cannot be read any more"
 
-    def _found(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+    def _past_partition(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
         """Return a partition as it was; ``None`` if there was none, or if it is noted as wrong."""
         try:
             past = self._as_it_was(values, state)
@@ -244,7 +244,7 @@ class Past:
 
     def _as_it_was(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
         opened, history = self._opened, self._history
-        if why := self._unsure(values, state):
+        if why := self._why_unsure(values, state):
             raise _NotKnownError(why)
         if state.location is None:
             return None
@@ -265,9 +265,9 @@ class Past:
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
-        return self._of_others(past, location)
+        return self._with_files_of_others(past, location)
 
-    def _of_others(self, past: PastPartition, location: Location) -> PastPartition:
+    def _with_files_of_others(self, past: PastPartition, location: Location) -> PastPartition:
         """Say which files of other tools lay there: by the list of when they were replaced, or else by their times."""
         past = replace(past, written_until=self._written_until)
         listed = self._listed.get(location.place)
@@ -282,7 +282,7 @@ class Past:
             raise _NotKnownError(f"the log has no list of the files at {location}")
         return past
 
-    def _listed_since(self) -> dict[Place, tuple[ReplacedObject, ...]]:
+    def _replaced_objects(self) -> dict[Place, tuple[ReplacedObject, ...]]:
         """Return the files of other tools, as they were when they were first replaced after the version."""
         later = (record for record in self._history.records if record.entry.version > self.version)
         seen = [record.entry for record in later if record.outcome is not Outcome.ABANDONED]
@@ -292,7 +292,7 @@ class Past:
             for replaced_location in replaced
         }
 
-    def _unsure(self, values: PartitionValues, state: StateThen) -> str:
+    def _why_unsure(self, values: PartitionValues, state: StateThen) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
@@ -315,7 +315,7 @@ class Past:
         now = {values: self._now[values]} if values in self._now else {}
         return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
-    def _others(self) -> dict[PartitionValues, StateThen]:
+    def _partitions_of_others(self) -> dict[PartitionValues, StateThen]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""
         found = {values: partition.location for values, partition in self._now.items()}
         before = found | {values: partition.old_location for values, partition in self._in_doubt.items()}
@@ -325,7 +325,7 @@ class Past:
             if values not in self._history.current
         }
 
-    def _recorded_at(self) -> datetime | None:
+    def _seen_until(self) -> datetime | None:
         """Return until when files of other tools were seen by readers of this version, by the store's clock.
 
         An outcome may be recorded long after, by a recovery; but not after the next version was claimed.
@@ -412,7 +412,7 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
     between = [record for record in history.published if first < record.entry.version <= last]
     present = {record.entry.version for record in history.records}
     is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
-    for values in sorted(set().union(*(_switched(record) for record in between)) if is_whole else after):
+    for values in sorted(set().union(*(_switched_values(record) for record in between)) if is_whole else after):
         if not (before[values].known and after[values].known):
             raise InvalidInputError(
                 f"{shown_name(table, values)} of {table.name}: a vacuum has trimmed the entries that say where it was"
@@ -421,7 +421,9 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
             )
         old, new = (_but_no_placeholder(history, states[values].location) for states in (before, after))
         if _content(history, values, first) != _content(history, values, last):
-            appended = is_whole and all(_keeps_rows(record.entry) for record in between if values in _switched(record))
+            appended = is_whole and all(
+                _keeps_rows(record.entry) for record in between if values in _switched_values(record)
+            )
             change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
             yield Changed(
                 values=values,
@@ -500,7 +502,7 @@ def _keeps_rows(entry: LogEntry) -> bool:
     return is_append(entry) or entry.is_compaction
 
 
-def _switched(record: SlotRecord) -> frozenset[PartitionValues]:
+def _switched_values(record: SlotRecord) -> frozenset[PartitionValues]:
     return record.entry.partition_values - record.superseded
 
 

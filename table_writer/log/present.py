@@ -88,10 +88,10 @@ class Present:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
         placed = {self._history.current[values].version for values in self._wanted if self._is_found(values)}
         many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
-        return map(self._found, self._wanted)
+        return map(self._rows_of, self._wanted)
 
     @cached_property
-    def _whole(self) -> History:
+    def _whole_history(self) -> History:
         """All records that are left, where the newest entry of a partition did not write its rows itself."""
         return self._opened.log.read_history()
 
@@ -101,7 +101,7 @@ class Present:
             return False
         return self._history.current[values].partition.new_location is not None
 
-    def _found(self, values: PartitionValues) -> PresentRows:
+    def _rows_of(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
@@ -112,10 +112,10 @@ class Present:
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
-            return self._not_known(values, why)
+            return self._unknown_rows(values, why)
         why = f"readers look elsewhere than where version {placed.version} has put it: it has just been published, or"
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
-        return self._not_known(values, f"{why} {what}")
+        return self._unknown_rows(values, f"{why} {what}")
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]
@@ -128,13 +128,13 @@ class Present:
         if wrote is not None:
             return PresentRows(values=values, state=PUBLISHED, wrote=wrote.entry, rows=rows)
         if self._opened.layout.write_id_of(Location.parse(str(placed.partition.new_location))) is None:
-            return self._not_known(values, f"version {placed.version} has put back the rows of another tool")
+            return self._unknown_rows(values, f"version {placed.version} has put back the rows of another tool")
         note = f"its rows are older than version {placed.version}: a vacuum has trimmed the entry that wrote them"
         return PresentRows(values=values, state=PUBLISHED, note=note, rows=rows)
 
     def _writer_of(self, values: PartitionValues, version: int) -> SlotRecord | None:
         """Return the entry whose rows a later one has only put back, moved or compacted; ``None`` if it is trimmed."""
-        history = self._whole
+        history = self._whole_history
         wrote, named = next(writes_behind(history, values, version), (None, None))
         if wrote is None or named is None:
             return None
@@ -149,7 +149,7 @@ class Present:
         return wrote if present.issuperset(range(first, version + 1)) else None
 
     @staticmethod
-    def _not_known(values: PartitionValues, note: str) -> PresentRows:
+    def _unknown_rows(values: PartitionValues, note: str) -> PresentRows:
         return PresentRows(values=values, state=NOT_KNOWN, note=note)
 
 

@@ -58,7 +58,7 @@ def standing(
         meets = (
             not seen
             and outcome is not Outcome.ABANDONED
-            and _delete([entry], draft, layout, layout.data(draft.write_id) if layout else None)
+            and _are_deleted_by([entry], draft, layout, layout.data(draft.write_id) if layout else None)
         )
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
@@ -71,7 +71,7 @@ def standing(
     return Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT
 
 
-def _delete(
+def _are_deleted_by(
     vacuums: Iterable[LogEntry], entry: LogEntry, layout: TableLayout | None = None, data: Location | None = None
 ) -> bool:
     """Whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
@@ -175,7 +175,7 @@ def is_covered(history: History, entry: LogEntry) -> bool:
     """
     stand = [record for record in history.records if record.outcome is not Outcome.ABANDONED]
     newer = [record for record in stand if record.entry.version > entry.version]
-    are_deleted = _delete((record.entry for record in newer), entry, history.layout)
+    are_deleted = _are_deleted_by((record.entry for record in newer), entry, history.layout)
     return are_deleted or any(_covers(record, entry) for record in newer)
 
 

@@ -135,10 +135,10 @@ class TableLog:
         state = self._list(start, listed)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
             state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
-        state = self._identified(state)
+        state = self._with_log_id(state)
         missed: frozenset[int] = frozenset()
         while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
-            again = self._identified(self._list(state.listed_after))
+            again = self._with_log_id(self._list(state.listed_after))
             missed = again.lost & state.lost
             state = replace(again, lost=missed or again.lost)
         if state.lost and not allow_lost:
@@ -193,7 +193,7 @@ class TableLog:
             given_up=numbers["lost"],
         )
 
-    def _identified(self, state: LogState) -> LogState:
+    def _with_log_id(self, state: LogState) -> LogState:
         """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
         if not self._expected_id or self._expected_id in state.ids:
             return state

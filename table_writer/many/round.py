@@ -71,7 +71,7 @@ def choose(
     if tables is not None and database is not None:
         raise InvalidInputError("tables and database exclude each other: name tables, or whole databases")
     if tables is not None:
-        return _named(tables)
+        return _named_tables(tables)
     known = list(metastore.get_databases())
     wanted = known if database is None else _databases([database] if isinstance(database, str) else database, known)
     chosen: dict[TableName, ChosenTable] = {}
@@ -90,7 +90,7 @@ def choose(
     return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), others_count)
 
 
-def _named(tables: Collection[str]) -> Choice:
+def _named_tables(tables: Collection[str]) -> Choice:
     for text in tables:
         if PATTERN.intersection(text):
             raise InvalidInputError(
@@ -180,12 +180,12 @@ class Round:
                         thread.join(STOP_LOOK_SECONDS)
                 while not done.empty():
                     results.update([done.get()])
-                raise ManyInterruptedError(self._reported(results, report)) from None
+                raise ManyInterruptedError(self._report(results, report)) from None
             finally:
                 stopped.set()
-        return self._reported(results, report)
+        return self._report(results, report)
 
-    def _reported(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
+    def _report(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
         """Return the report, by name of the table; those whose turn has not come are among the errors."""
         names = [str(chosen_table.name) for chosen_table in self.choice.tables]
         not_begun = (TableResult[Any](table=name, error=KeyboardInterrupt(NOT_BEGUN)) for name in names)

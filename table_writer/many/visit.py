@@ -81,7 +81,7 @@ class TableVisit:
         if not dry_run and _has_changed(found):
             _look_again(now)
         elif not dry_run and vacuum.look is not None:
-            _leave(now, glance.listing, vacuum.look, ages)
+            _leave_idle_note(now, glance.listing, vacuum.look, ages)
         return vacuum_report(now.table, now.layout, found, dry_run=dry_run)
 
     def recover(self, recover: Recover, *, dry_run: bool) -> RecoverReport | None:
@@ -163,7 +163,7 @@ def _look_again(opened: OpenTable) -> None:
         listing = list_own(opened.store, opened.layout)
         vacuum.run(ages, dry_run=True)
         if vacuum.look is not None:
-            _leave(opened, listing, vacuum.look, ages)
+            _leave_idle_note(opened, listing, vacuum.look, ages)
     except TableWriterError as error:
         logger.warning("%s is looked through as a whole again next time: %s", opened.table.name, error)
 
@@ -173,7 +173,7 @@ def _has_changed(found: Vacuumed) -> bool:
     return bool(found.version or tidied or found.failures)
 
 
-def _leave(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
+def _leave_idle_note(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
     placed = look.placements()
     findings = Findings(
         version=look.history.newest,

@@ -67,13 +67,13 @@ def _is_not(*values: str) -> Callable[[str], bool]:
 def _settings() -> Iterator[ParquetSetting]:
     for prefix in PROTECTING:
         yield ParquetSetting(prefix, Outcome.SPARK, "encryption")
-    yield from _followed()
-    yield from _passed_over()
+    yield from _followed_settings()
+    yield from _settings_passed_over()
     for meaning, names in NOTHING_IN_A_FILE.items():
         yield from (ParquetSetting(name, Outcome.NOTHING, meaning) for name in names)
 
 
-def _followed() -> Iterator[ParquetSetting]:
+def _followed_settings() -> Iterator[ParquetSetting]:
     same = Outcome.SAME
     lz4 = "the codec; `lz4` becomes `lz4_raw`, with a note"
     for name in ("compression", "parquet.compression", "spark.sql.parquet.compression.codec"):
@@ -94,7 +94,7 @@ def _followed() -> Iterator[ParquetSetting]:
     yield ParquetSetting("spark.sql.parquet.fieldId.write.enabled", same, "ids of columns, from `parquet.field.id`")
 
 
-def _passed_over() -> Iterator[ParquetSetting]:
+def _settings_passed_over() -> Iterator[ParquetSetting]:
     note, bloom = Outcome.NOTE, "Bloom filters"
     yield ParquetSetting("parquet.bloom.filter.enabled", note, bloom, _is_on, per_column=True)
     yield ParquetSetting("parquet.bloom.filter.adaptive.enabled", note, bloom, _is_on)

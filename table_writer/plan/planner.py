@@ -100,7 +100,7 @@ class Planner:
             fitted = self.fit(df, options)
             data_schema = self._data_schema(fitted)
             scope = self.scope(df, mode, options)
-            existing = self._existing(mode, options)
+            existing = self._existing_partitions(mode, options)
             if options.where:  # a predicate that fails on a value fails now
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
@@ -260,7 +260,7 @@ class Planner:
     def _partition_types(self) -> tuple[str, ...]:
         return tuple(exact_type(field).simpleString() for field in partition_schema(self._table))
 
-    def _existing(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
+    def _existing_partitions(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
         """Read the partitions that exist, once, where it matters.
 
         It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.

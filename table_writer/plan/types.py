@@ -88,7 +88,7 @@ def enforced(rule: Rule, accepted: Expression) -> Expression:
     def checked(value: Column) -> Column:
         bad = rule.offender(value)
         begin = f"[table_writer limit: column {rule.column} is {rule.rule}, and one row or more {rule.verdict}"
-        text = F.concat(F.lit(f"{begin}, for example "), _shown(bad), F.lit(" :table_writer limit]"))
+        text = F.concat(F.lit(f"{begin}, for example "), _quoted_text(bad), F.lit(" :table_writer limit]"))
         return F.when(bad.isNull(), accepted(value)).otherwise(F.raise_error(text))
 
     return checked
@@ -132,7 +132,7 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
         return None
     counted: list[str] = []
     try:
-        counted = _counted(df, limits)
+        counted = _violation_texts(df, limits)
     except SPARK_ERRORS as failure:
         _logger.warning("could not count the rows that do not fit table %s: %s", table, failure)
     return SchemaMismatchError(
@@ -142,10 +142,13 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
     )
 
 
-def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
+def _violation_texts(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     aggregates = [F.count(F.lit(1))]
     for limit in limits:
-        aggregates += [F.count(F.when(limit.violates, F.lit(1))), F.min(F.when(limit.violates, _shown(limit.example)))]
+        aggregates += [
+            F.count(F.when(limit.violates, F.lit(1))),
+            F.min(F.when(limit.violates, _quoted_text(limit.example))),
+        ]
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     rows = df.withColumn(ROW_TEXT, _row_text(df))  # once, however many limits show it
     row_count, *found = tuple(rows.agg(*named).collect()[0])
@@ -156,7 +159,7 @@ def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     ]
 
 
-def _shown(text: Column) -> Column:
+def _quoted_text(text: Column) -> Column:
     """Quote a text, shortened on the executor."""
     cut = F.concat(F.substring(text, 1, LONGEST_EXAMPLE - 1), F.lit("…"))
     return F.concat(F.lit("'"), F.when(F.length(text) > LONGEST_EXAMPLE, cut).otherwise(text), F.lit("'"))
@@ -273,7 +276,7 @@ def table_schema(table: Table) -> T.StructType:
     partition_names = [column.name.lower() for column in table.partition_columns]
     if stored is None or provider_of(table) == "hive":
         columns = (*table.columns, *table.partition_columns)
-        types = _all_parsed([column.type for column in columns])
+        types = _parsed_types([column.type for column in columns])
         hives = T.StructType(
             [stored_field(column.name, of, column.comment) for column, of in zip(columns, types, strict=True)]
         )
@@ -325,7 +328,7 @@ def stored_field(name: str, kind: T.DataType, comment: str = "") -> T.StructFiel
 def exact_type(field: T.StructField) -> T.DataType:
     """Return a column's type with ``char(n)`` and ``varchar(n)`` in their places."""
     declared = field.metadata.get(CHAR_VARCHAR)
-    return field.dataType if declared is None else _with_limits(field.dataType, _parsed(declared))
+    return field.dataType if declared is None else _with_limits(field.dataType, _parsed_type(declared))
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
@@ -350,12 +353,12 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
     return declared if isinstance(declared, LIMITED) else kind
 
 
-def _all_parsed(texts: Sequence[str]) -> list[T.DataType]:
+def _parsed_types(texts: Sequence[str]) -> list[T.DataType]:
     """Read types in Hive's spelling, in one call of Java: each takes 2 ms, and a table may have hundreds."""
-    whole = _parsed(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
+    whole = _parsed_type(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
     return [field.dataType for field in cast("T.StructType", whole)]
 
 
-def _parsed(text: str) -> T.DataType:
+def _parsed_type(text: str) -> T.DataType:
     """Read a type in Hive's spelling, which does not quote the names of fields."""
     return type_of_ddl(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))

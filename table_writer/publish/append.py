@@ -46,7 +46,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _PartitionPlace:
     """Where readers will look for a partition, and what was copied there, by name; ``None``: not all of it."""
 
     location: Location
@@ -73,9 +73,11 @@ class CarryOver:
     fresh_directory: Callable[[], Location]
     is_shared: bool = False
     carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
-    _placed: dict[PartitionValues, _Placed] = field(default_factory=dict, init=False)
+    _partition_places: dict[PartitionValues, _PartitionPlace] = field(default_factory=dict, init=False)
     _directories: list[Location] = field(default_factory=list, init=False)
-    _unseen: dict[str, Location] = field(default_factory=dict, init=False)  # by key: another one has replaced them
+    _unseen_directories: dict[str, Location] = field(
+        default_factory=dict, init=False
+    )  # by key: another one has replaced them
     _attempts: int = field(default=0, init=False)
     given_up: set[PartitionValues] = field(default_factory=set, init=False)
     """Partitions of a compaction that others have changed since: they stay as they are."""
@@ -90,7 +92,9 @@ class CarryOver:
     def placed(self, draft: LogEntry, staying: Collection[PartitionValues] = ()) -> LogEntry:
         """Return the draft with its partitions where readers will look; those that are ``staying`` as they are."""
         placed = {
-            values: str(placement.location) for values, placement in self._placed.items() if values not in staying
+            values: str(placement.location)
+            for values, placement in self._partition_places.items()
+            if values not in staying
         }
         named = (
             replace(partition, new_location=placed.get(partition.values, partition.new_location))
@@ -102,7 +106,7 @@ class CarryOver:
     @property
     def unseen(self) -> Collection[Location]:
         """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
-        return self._unseen.values()
+        return self._unseen_directories.values()
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions, unless the last round has copied exactly these.
@@ -114,8 +118,8 @@ class CarryOver:
         bucket, or are too many bytes; ``ConflictError`` if they change faster than they are copied; ``StorageError`` if
         the files that readers would see are not exactly those that were written and copied.
         """
-        listed = self._listed(now)
-        known = {values: placement.copied for values, placement in self._placed.items()}
+        listed = self._files_by_partition(now)
+        known = {values: placement.copied for values, placement in self._partition_places.items()}
         changed = [
             values
             for values in targets
@@ -140,7 +144,9 @@ class CarryOver:
             self.copy_files(copies)
         except SourceChangedError as gone:
             logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
-            self._placed |= {values: _Placed(self._placed[values].location, None) for values in changed}
+            self._partition_places |= {
+                values: _PartitionPlace(self._partition_places[values].location, None) for values in changed
+            }
         return True
 
     def _place(
@@ -153,7 +159,7 @@ class CarryOver:
         new = self._new_files() if again else {}
         copies: dict[str, ObjectInfo] = {}
         for values, (target, files) in changed.items():
-            placed = self._placed.get(values, _Placed(target, {}))
+            placed = self._partition_places.get(values, _PartitionPlace(target, {}))
             location, sources = placed.location, {name: files[name] for name in files.keys() - (placed.copied or {})}
             if values in again:
                 location = self._directories[-1].child(self.plan.data_location.relative_key(target))
@@ -166,14 +172,14 @@ class CarryOver:
                         **self.plan.named,
                     )
                 sources = {**own, **files}
-                self._unseen[placed.location.key] = placed.location
+                self._unseen_directories[placed.location.key] = placed.location
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
-            self._placed[values] = _Placed(location, files)
+            self._partition_places[values] = _PartitionPlace(location, files)
         return copies
 
     def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
         """Whether files only have to be added where the partition is now."""
-        placed = self._placed.get(values)
+        placed = self._partition_places.get(values)
         if placed is None:
             return not self.is_shared
         return placed.copied is not None and placed.copied.items() <= files.items()
@@ -191,11 +197,13 @@ class CarryOver:
 
         An executor that was given up may have copied late; and anybody can reach a staged write's files.
         """
-        if not self._placed and not self.is_shared:
+        if not self._partition_places and not self.is_shared:
             return
         own = require_as_staged(self.store, self.staged)
         others = (file for directory in self._directories for file in visible_files(self.store, directory.key))
-        seen = (file for file in (*own.values(), *others) if self._directory_of(file.key) not in self._unseen)
+        seen = (
+            file for file in (*own.values(), *others) if self._directory_of(file.key) not in self._unseen_directories
+        )
         wrong = {(file.key, file.size_bytes) for file in seen} ^ set(self._expected(own).items())
         if wrong:
             raise StorageError(
@@ -212,7 +220,7 @@ class CarryOver:
             values = self.plan.spelled(partition.values)
             if values in self.given_up:
                 continue
-            placed = self._placed.get(values)
+            placed = self._partition_places.get(values)
             for key in partition.keys:
                 below = key.removeprefix(self._directory_of(key))
                 expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
@@ -226,7 +234,7 @@ class CarryOver:
         below = key.removeprefix(prefix).split("/")
         return prefix + "".join(f"{segment}/" for segment in below[: 1 + len(self.plan.table.partition_columns)])
 
-    def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+    def _files_by_partition(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
         listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
         if self.plan.compacted:
@@ -241,7 +249,7 @@ class CarryOver:
                 **self.plan.named,
             )
         layout = self.plan.layout
-        self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
+        self.carried = {values: _carried_files(now[values], files.values(), layout) for values, files in listed.items()}
         return listed
 
     def _beside_compacted(
@@ -256,11 +264,13 @@ class CarryOver:
             if names is None:
                 self.given_up.add(values)
                 own = self.plan.data_location.child(name_in(self.plan.table, new.values))
-                placed = self._placed.get(values, _Placed(own, None)).location  # other than its own in a later round
-                self._unseen |= {directory.key: directory for directory in (own, placed)}
+                placed = self._partition_places.get(
+                    values, _PartitionPlace(own, None)
+                ).location  # other than its own in a later round
+                self._unseen_directories |= {directory.key: directory for directory in (own, placed)}
                 continue
             beside[values] = {name: file for name, file in listed[values].items() if name not in names}
-            held = _described(now[values], listed[values].values(), self.plan.layout)
+            held = _carried_files(now[values], listed[values].values(), self.plan.layout)
             self.carried[values] = Carried(
                 files=len(beside[values]),
                 bytes=_bytes(beside[values].values()),
@@ -386,14 +396,14 @@ class InPlace:
         """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
         own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
         named = (
-            self._added(partition, own[partition.values], staying[partition.values].location)
+            self._grown_partition(partition, own[partition.values], staying[partition.values].location)
             if partition.values in staying
             else partition
             for partition in draft.partitions
         )
         return replace(draft, partitions=tuple(named))
 
-    def _added(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
+    def _grown_partition(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
         prefix = Location.parse(str(drafted.new_location)).key
         sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
         added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
@@ -467,7 +477,7 @@ def _bytes(files: Iterable[ObjectInfo]) -> int:
     return sum(found.size_bytes for found in files)
 
 
-def _described(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> Carried:
+def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> Carried:
     """Take rows from the partition's parameters only where they describe these very files."""
     size_bytes = _bytes(files)
     given = partition.parameters

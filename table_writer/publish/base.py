@@ -160,8 +160,8 @@ class _Log:
             if version < self.newest and (self.may_be_old or self.newest - version <= MOST_ENTRIES)
         }
         first = min(older.values(), default=self.newest) + 1
-        entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._by_fold(older)
-        found = {values: self._moved_by(now[values], version, entries) for values, version in older.items()}
+        entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._entries_by_fold(older)
+        found = {values: self._moving_version(now[values], version, entries) for values, version in older.items()}
         return {values: version for values, version in found.items() if version is not None}
 
     def entries(self, first: int) -> list[LogEntry]:
@@ -182,14 +182,14 @@ class _Log:
                         return record, named
         return None
 
-    def _by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
+    def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
         versions = {history.current[values].version for values in wanted if values in history.current}
         found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 
-    def _moved_by(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:
+    def _moving_version(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:
         """Return the version that has moved a partition away from where it is shown, ``None`` if none has.
 
         Where nobody but this library puts partitions, any but the newest place was left; elsewhere the log names it, or

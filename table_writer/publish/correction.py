@@ -80,7 +80,7 @@ class Correction:
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
-        placed, taken = self._placed(history, values, now)
+        placed, taken = self._placements(history, values, now)
         if taken:
             raise ConflictError(
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
@@ -95,7 +95,7 @@ class Correction:
         self._correct(table, history, placed, now)
         return True
 
-    def _placed(
+    def _placements(
         self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
@@ -133,7 +133,7 @@ class Correction:
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self._recovery.resolved_history(table)[0])
-        placed, taken = self._placed(history, known, now)
+        placed, taken = self._placements(history, known, now)
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
@@ -167,11 +167,11 @@ class Correction:
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
         for values in (values for values, where in placed.items() if where is Placement.BEHIND):
-            version, known = self._wanted(entries, values, here.get(values))
+            version, known = self._target_of(entries, values, here.get(values))
             location = known.new_location
             held = entries.described(values, Location.parse(location)) if location else None
             moved = replace(held or known, old_location=here.get(values), new_location=location)
-            moved = self._as_listed(replace(moved, source=None, added=()))
+            moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
         oldest = min(behind)
         lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
@@ -184,7 +184,7 @@ class Correction:
             )
         return self._recovery.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
 
-    def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
+    def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
@@ -195,7 +195,7 @@ class Correction:
         version, location = (belongs.version, belongs.location) if belongs else (0, here)
         return version, EntryPartition.without_rows(values, location)
 
-    def _as_listed(self, partition: EntryPartition) -> EntryPartition:
+    def _with_listed_figures(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again, or has none, with those of all that is there."""
         location = Location.parse_any(partition.new_location or "")
         if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):

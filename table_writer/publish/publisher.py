@@ -125,7 +125,7 @@ class Publisher:
         pauses = MOST_PAUSES
         while True:
             started = Deadline(self._opened.config.publish_timeout_seconds)
-            records = self._unseen(staged.plan, state)
+            records = self._unseen_records(staged.plan, state)
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
@@ -165,7 +165,7 @@ class Publisher:
         """
         while True:
             state = self._opened.log.read_state(listed_after=plan.base_version)
-            records = self._unseen(plan, state)
+            records = self._unseen_records(plan, state)
             _require_unpublished(plan, records)
             own = (
                 record.entry
@@ -183,7 +183,7 @@ class Publisher:
         Entries in doubt are passed over: a publish would wait for them.
         """
         state = self._opened.log.read_state(listed_after=0)
-        records = self._unseen(staged.plan, state)
+        records = self._unseen_records(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
         draft = entry_of(staged, self._opened)
@@ -197,7 +197,7 @@ class Publisher:
         plan = staged.plan
         if plan.reads and plan.mode is not WriteMode.APPEND:
             table = self._table(plan)
-            draft = self._with_emptied(plan, entry_of(staged, self._opened), table, 0)
+            draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
             values = [partition.values for partition in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
@@ -223,7 +223,7 @@ class Publisher:
         """
         plan = carry_over.plan
         table = self._table(plan)
-        draft = self._with_emptied(plan, draft, table, state.newest)
+        draft = self._with_emptied_partitions(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
         not_shown = [
@@ -297,7 +297,7 @@ class Publisher:
             partial
         )
 
-    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
+    def _with_emptied_partitions(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
         An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
@@ -321,7 +321,7 @@ class Publisher:
         if existing:
             raise PartitionExistsError(
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
-                f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
+                f" {plan.table.name}: {_few_names(plan.table, existing)}. Nothing was published. Use append or"
                 " overwrite_partitions for them.",
                 **plan.named,
             )
@@ -350,14 +350,14 @@ class Publisher:
             return table
         raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
-    def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
+    def _unseen_records(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
-        published = self._repeated(records, draft.key)
+        published = self._repetition(records, draft.key)
         if published is not None:
             if draft.stream:
                 query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
@@ -372,10 +372,10 @@ class Publisher:
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
-                raise _given_up(record.entry, draft, plan.data_location)
+                raise _given_up_error(record.entry, draft, plan.data_location)
         return None
 
-    def _repeated(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
+    def _repetition(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
         """Return the write that has published the key; a rollback since the plan may have brought it back."""
         if not key:
             return None
@@ -392,7 +392,7 @@ class Publisher:
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
             f" write {draft.write_id} wants to publish, after {behind}:"
-            f" {_shown(plan.table, both)}."
+            f" {_few_names(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             **draft.named,
         )
@@ -420,7 +420,7 @@ def _description(table: Table) -> tuple[object, ...]:
     return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
 
 
-def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
+def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
     if not any(Location.parse(deletion.location).contains(data) for deletion in vacuum.deletes):
         return ConflictError(
             f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
@@ -443,5 +443,5 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
             raise repeated(record, plan.table)
 
 
-def _shown(table: Table, values: Collection[PartitionValues]) -> str:
+def _few_names(table: Table, values: Collection[PartitionValues]) -> str:
     return few((shown_name(table, key) for key in sorted(values)), most=3)

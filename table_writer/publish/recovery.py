@@ -163,7 +163,7 @@ class Recovery:
             entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
         )
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
-        self._tell(entry, ended.outcome, superseded=ended.superseded)
+        self._announce(entry, ended.outcome, superseded=ended.superseded)
         return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
@@ -225,7 +225,7 @@ class Recovery:
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
-        claimed = self._again(record.entry, newest + 1, behind)
+        claimed = self._recover_entry(record.entry, newest + 1, behind)
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
@@ -234,12 +234,12 @@ class Recovery:
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
-        original = None if behind else self._ended_origin(record.entry)
+        original = None if behind else self._outcome_of_origin(record.entry)
         if original is not None:
             return self._end_as(original, record.entry, claimed, table)
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
-    def _ended_origin(self, entry: LogEntry) -> Ended | None:
+    def _outcome_of_origin(self, entry: LogEntry) -> Ended | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
         while entry.recovers is not None:
             if ended := self._log.ended(entry.recovers):
@@ -262,7 +262,7 @@ class Recovery:
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded and not is_correction:
-            now = self._confirmed(table, record, claimed, now, superseded, deadline)
+            now = self._confirm_moves(table, record, claimed, now, superseded, deadline)
             found = self._evidence.states(claimed, now)
             superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
@@ -308,10 +308,10 @@ class Recovery:
         found = original.left_alone
         left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
         if original.recorded_by != entry.write_id:  # a correction
-            left_alone |= self._moved_since(entry, claimed, table)
+            left_alone |= self._moved_locations(entry, claimed, table)
         return self._record_outcome(entry, claimed, (), left_alone)
 
-    def _moved_since(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
+    def _moved_locations(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
         """Return where other tools have partitions that a correction in doubt has found, or wants, elsewhere."""
         try:
             here = locations(self._metastore.get_partitions(table, list(entry.partition_values)))
@@ -337,7 +337,7 @@ class Recovery:
         self._log.record_outcome(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id)
         return False
 
-    def _confirmed(
+    def _confirm_moves(
         self,
         table: Table,
         record: SlotRecord,
@@ -384,7 +384,7 @@ class Recovery:
                 f"version {original.version} of {ours.table} is only half recovered: {told.notes[0]}", **ours.named
             )
 
-    def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
+    def _recover_entry(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
         created_at = datetime.now(UTC)
         later = created_at - original.created_at
@@ -431,10 +431,10 @@ class Recovery:
             original.version, ended.outcome, write_id=by, superseded=left_alone, moved=ended.moved, of=original.write_id
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        self._tell(original, outcome, claimed=claimed, superseded=left_alone)
+        self._announce(original, outcome, claimed=claimed, superseded=left_alone)
         return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=left_alone)
 
-    def _tell(
+    def _announce(
         self,
         original: LogEntry,
         outcome: Outcome,

@@ -71,7 +71,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
             if v == () and Location.parse(partition.location).same_place(root)
         }
         missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-        unsure = {} if chosen else _perhaps_dropped(history, missing)
+        unsure = {} if chosen else _why_not_restored(history, missing)
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
         partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
@@ -124,7 +124,7 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
 
-def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
+def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
     """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
     after = {values: history.lost_after(history.current[values].version) for values in missing}
     return {

@@ -51,17 +51,17 @@ def roll_back(
         targets = _targets(history, version, chosen, table)
         known = history.known_values if chosen is None else history.known_values.intersection(chosen)
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
-        targets |= _brought_late(history, known - targets.keys(), here)
+        targets |= _states_brought_late(history, known - targets.keys(), here)
         now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
-            raise _moved(table)
+            raise _moved_error(table)
         first = before
-        found = _checked(opened, history, version, targets, now)
+        found = _checked_partitions(opened, history, version, targets, now)
         place = opened.layout.data(write_id).place
         if found != copied_of or place in history.deleted or place in history.doomed:
             write_id, copied_of = new_write_id(), None
-        partitions, copies = _separated(opened, write_id, found)
+        partitions, copies = _separate_copies(opened, write_id, found)
         copied = (_copy_note(copies),) if copies else ()
         if dry_run or not partitions:
             return Republished(version=None, partitions=partitions, notes=resolved + copied)
@@ -71,7 +71,7 @@ def roll_back(
             copied_of = found
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
-            raise _moved(table)  # while files were listed, which can take minutes
+            raise _moved_error(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
@@ -79,7 +79,7 @@ def roll_back(
             return Republished(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
 
 
-def _separated(
+def _separate_copies(
     opened: OpenTable, write_id: str, found: Sequence[FilesThere]
 ) -> tuple[tuple[EntryPartition, ...], dict[str, ObjectInfo]]:
     """Return the partitions to point readers at, and the copies that this takes, by new key.
@@ -104,7 +104,7 @@ def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
     try:
         many(lambda key: opened.store.copy(copies[key], key), copies)
     except SourceChangedError as gone:
-        raise _moved(opened.table) from gone
+        raise _moved_error(opened.table) from gone
 
 
 def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
@@ -112,7 +112,7 @@ def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
     return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
 
 
-def _checked(
+def _checked_partitions(
     opened: OpenTable, history: History, version: int, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
 ) -> tuple[FilesThere, ...]:
     """Return the partitions that must change, having checked that readers would find all of their files."""
@@ -207,7 +207,7 @@ def _entry(
     )
 
 
-def _moved(table: Table) -> ConflictError:
+def _moved_error(table: Table) -> ConflictError:
     return ConflictError(
         f"partitions of {table.name} were moved by somebody else while they were being rolled back; nothing changed."
         " Look at the history and decide again.",
@@ -232,7 +232,7 @@ def _targets(
     return dict(sorted(states.items()))
 
 
-def _brought_late(
+def _states_brought_late(
     history: History, suspects: Collection[PartitionValues], now: PartitionsNow
 ) -> dict[PartitionValues, StateThen]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""

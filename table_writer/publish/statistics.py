@@ -95,7 +95,7 @@ class Statistics:
                 (f"published; whether its column statistics were set is not known ({error.message}).",), is_late=True
             )
         except MetastoreError as error:
-            return _not_set(entry, error)
+            return _not_set_result(entry, error)
         try:
             self._unmark(table, entry, in_time)
         except LostResponseError as error:
@@ -103,10 +103,10 @@ class Statistics:
             text = f"published; the answer to the last alter was lost ({error.message}); the next write or"
             return Told((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
         except MetastoreError as error:
-            return self._taken_back(table, entry, figures, error, in_time)
+            return self._take_back(table, entry, figures, error, in_time)
         return told
 
-    def _taken_back(
+    def _take_back(
         self,
         table: Table,
         entry: LogEntry,
@@ -121,7 +121,7 @@ class Statistics:
             logger.warning("write_id=%s statistics stay, marked as accurate: %s", entry.write_id, second)
             text = f"published; its column statistics are set, but marked as accurate ({error.message})."
             return Told((text,), is_late=isinstance(second, LostResponseError))
-        return _not_set(entry, error)
+        return _not_set_result(entry, error)
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
         places = {partition.values: partition.new_location for partition in entry.partitions if partition.figures}
@@ -156,7 +156,7 @@ class Statistics:
         return in_time
 
 
-def _not_set(entry: LogEntry, error: MetastoreError) -> Told:
+def _not_set_result(entry: LogEntry, error: MetastoreError) -> Told:
     logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
     return Told((f"published; its column statistics were not set ({error.message}).",))
 

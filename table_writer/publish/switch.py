@@ -133,7 +133,7 @@ class Switch:
                 present |= {partition.values: partition for partition in placeholders}
             try:
                 named = (partition for partition in entry.partitions if partition.values in present)
-                changes = [self._changed(entry, partition, present[partition.values]) for partition in named]
+                changes = [self._partition_change(entry, partition, present[partition.values]) for partition in named]
                 return self.metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
@@ -166,7 +166,7 @@ class Switch:
             return (f"{todo} `table-writer recover` does it.",)
         return ()
 
-    def _changed(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
+    def _partition_change(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
         """Move a partition; one to be dropped stays at its placeholder: others may have written there."""
         is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
@@ -324,7 +324,7 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
 
     def carry_out(
         self,
@@ -345,7 +345,7 @@ class ClaimedEntries:
         try:
             forgotten = self.statistics.forget(table, entry, now, deadline)
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
@@ -355,7 +355,7 @@ class ClaimedEntries:
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
                 told = self.statistics.tell(table, entry, deadline)
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
         notes = forgotten.notes + told.notes
         if told.is_open:
             return notes
@@ -367,7 +367,7 @@ class ClaimedEntries:
             )
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            others = self._ended(entry)
+            others = self._recorded_outcome(entry)
             if others is None:
                 note = f"published, but the log could not record it ({error.message}); the next write resolves it."
                 return (*notes, note)
@@ -392,13 +392,15 @@ class ClaimedEntries:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if self._ended(entry) is not None:  # others have seen it, or carried it out, and may have moved on since
+            if (
+                self._recorded_outcome(entry) is not None
+            ):  # others have seen it, or carried it out, and may have moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, failure)
             raise
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
         return notes
 
     def _counts(self, entry: LogEntry, parameters: Mapping[str, str]) -> bool:
@@ -432,7 +434,7 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _ended(self, entry: LogEntry) -> Ended | None:
+    def _recorded_outcome(self, entry: LogEntry) -> Ended | None:
         """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
             return self._log.ended(entry.version)
@@ -476,7 +478,7 @@ def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
         raise partly_published(entry, ended.superseded, table)
 
 
-def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
+def _with_note(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
     """Add a note to the interruption: what may have become of the write."""
     stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
     return stopped

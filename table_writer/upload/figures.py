@@ -50,7 +50,7 @@ class FigureCount:
     def add(self, rows: Any) -> None:
         """Count a table of the file's schema."""
         for name, kind in self._kinds.items():
-            counted = _counted(kind, rows.column(name))
+            counted = _count_column(kind, rows.column(name))
             self._first.setdefault(name, counted)
             self._all[name] = self._all[name].plus(counted) if name in self._all else counted
 
@@ -100,7 +100,7 @@ def _kind(kind: Any) -> Kind | None:
     return next((name for name, is_so in checks.items() if is_so), None)
 
 
-def _counted(kind: Kind, column: Any) -> ColumnFigures:
+def _count_column(kind: Kind, column: Any) -> ColumnFigures:
     """Count one column of a row group."""
     nulls = column.null_count
     counted = ColumnFigures(kind, nulls, len(column) - nulls)

@@ -117,8 +117,8 @@ class PartitionFile:
     def write(self, rows: Any) -> None:
         """Encode a table, as a row group or, where files have a target size, as several."""
         while rows.num_rows:
-            encoder, sink = self._opened(rows)
-            count = self._fitting(rows, sink.size_bytes)
+            encoder, sink = self._open_file(rows)
+            count = self._fitting_row_count(rows, sink.size_bytes)
             before_bytes = sink.size_bytes
             piece = rows.slice(0, count)
             encoder.write(piece)
@@ -142,7 +142,7 @@ class PartitionFile:
         self._files.finished(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
-    def _fitting(self, rows: Any, size_bytes: int) -> int:
+    def _fitting_row_count(self, rows: Any, size_bytes: int) -> int:
         """Return how many of the rows a file of this size gets in one piece; all of them where there is no target."""
         if self._target_bytes is None:
             return int(rows.num_rows)
@@ -154,7 +154,7 @@ class PartitionFile:
         )
         return min(int(rows.num_rows), max(1, round(fitting)))
 
-    def _opened(self, rows: Any) -> tuple[ParquetFile, PartSink]:
+    def _open_file(self, rows: Any) -> tuple[ParquetFile, PartSink]:
         if self._sink is None or self._encoder is None or self._is_full(rows):
             self.close()
             self._sink = self._files.open(self._partition_id, self._number)

@@ -121,7 +121,7 @@ class ParquetFile:
     def statistics(self) -> dict[str, ColumnStatistics]:
         """Return what the footer says of columns; it says nothing of INT96, whose nulls were counted on their way."""
         int96 = {name: ColumnStatistics(null_count=count) for name, count in self._int96_nulls.items()}
-        return _said_by(self._row_groups(), self._columns) | int96
+        return _statistics_of_groups(self._row_groups(), self._columns) | int96
 
     def figures(self) -> str:
         """Return what optimizers are told of the columns; empty where nothing was counted."""
@@ -153,7 +153,7 @@ def _plain_columns(schema: Any) -> tuple[_Column, ...]:
     return tuple(islice(plain, MOST_COLUMNS))
 
 
-def _said_by(groups: Iterable[Any], columns: Sequence[_Column]) -> dict[str, ColumnStatistics]:
+def _statistics_of_groups(groups: Iterable[Any], columns: Sequence[_Column]) -> dict[str, ColumnStatistics]:
     """Return what row groups say of columns, taken together."""
     merged = MergedStatistics()
     for group in groups:

@@ -141,13 +141,13 @@ def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
         row_count += batch.num_rows
         size_bytes += batch.nbytes
         if row_count >= CHUNK_ROWS or size_bytes >= CHUNK_BYTES:
-            yield _joined(waiting)
+            yield _join_batches(waiting)
             waiting, row_count, size_bytes = [], 0, 0
     if waiting:
-        yield _joined(waiting)
+        yield _join_batches(waiting)
 
 
-def _joined(batches: list[Any]) -> Any:
+def _join_batches(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

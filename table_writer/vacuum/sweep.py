@@ -111,18 +111,18 @@ class Vacuum:
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
             )
             if dry_run:
-                return replace(plan, locations=self._found(history, chosen.locations))
+                return replace(plan, locations=self._found_locations(history, chosen.locations))
             if is_last_look:
                 self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
-                return self._tidied(plan, history, oldest)
+                return self._tidy(plan, history, oldest)
             deletes = self._deletes(plan)
             died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
             if unfinished or self._log.claim(entry):
-                return self._tidied(self._carry_out(history, entry, plan, deadline), history, oldest)
+                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest)
 
     def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
         """Read the log, then the partitions; also return whether no call can come late any more."""
@@ -166,7 +166,7 @@ class Vacuum:
                     table=str(name),
                     write_id=write_id,
                 )
-            plan = self._given_up(history, write_id)
+            plan = self._plan_to_give_up(history, write_id)
             if dry_run:
                 return plan
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
@@ -175,7 +175,7 @@ class Vacuum:
             if self._log.claim(entry):
                 return self._carry_out(history, entry, plan, deadline)
 
-    def _given_up(self, history: History, write_id: str) -> Vacuumed:
+    def _plan_to_give_up(self, history: History, write_id: str) -> Vacuumed:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
         data = self._layout.data(write_id)
         if write_id in history.claimed_ids:
@@ -234,7 +234,7 @@ class Vacuum:
             return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
         return chosen.keeping(self._others.reasons(self._store, chosen.locations))
 
-    def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
+    def _found_locations(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
 
         def look(left: Left) -> FoundLocation:
@@ -285,7 +285,7 @@ class Vacuum:
             in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
             free = self._spare_others(chosen.keeping(in_the_way))
             spared += free.kept
-            found = self._found(history, free.locations)
+            found = self._found_locations(history, free.locations)
             failures += self._delete(entry, (item for found_location in found for item in found_location.objects))
             done += found
         used = self._in_use(history)
@@ -328,7 +328,7 @@ class Vacuum:
                 )
         self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidied(self, plan: Vacuumed, history: History, oldest: Oldest) -> Vacuumed:
+    def _tidy(self, plan: Vacuumed, history: History, oldest: Oldest) -> Vacuumed:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)

@@ -108,7 +108,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what is emptied already stays where it is",
-        "publish.switch:Switch._changed",
+        "publish.switch:Switch._partition_change",
         "current.location if is_empty else self._empty(entry, partition)",
         "self._empty(entry, partition)",
         test=f"{BETWEEN_CALLS}::test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted",
@@ -116,8 +116,8 @@ MUTATIONS: Final = (
     Mutation(
         "no publisher points readers at copies that a vacuum has given up",
         "log.rules:standing",
-        "_delete([entry], draft, layout",
-        "_delete([entry], __import__('dataclasses').replace(draft, partitions=()), layout",
+        "_are_deleted_by([entry], draft, layout",
+        "_are_deleted_by([entry], __import__('dataclasses').replace(draft, partitions=()), layout",
         schedule="publish, vacuum: 0@22>>>1 1@47>0",
     ),
     Mutation(
@@ -161,7 +161,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
-        "log.rules:_delete",
+        "log.rules:_are_deleted_by",
         "for text in (partition.new_location, partition.source)",
         "for text in (partition.new_location,)",
         ("refusal in place lost after a vacuum", "recover"),
@@ -305,7 +305,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
-        "publish.recovery:Recovery._moved_since",
+        "publish.recovery:Recovery._moved_locations",
         "and history.brought_late(named.values, here.get(named.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
@@ -375,7 +375,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback looks at what late calls show, where no version has changed it",
-        "publish.rollback:_brought_late",
+        "publish.rollback:_states_brought_late",
         "history.placements(locations(now), suspects)",
         "{}",
         test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",

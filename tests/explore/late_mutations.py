@@ -38,8 +38,8 @@ MUTATIONS: Final = (
     Mutation(
         "who verifies compares all partitions",
         "publish.correction:Correction._verify",
-        "self._placed(history, known, now)",
-        "self._placed(history, sorted(known)[:1], now)",
+        "self._placements(history, known, now)",
+        "self._placements(history, sorted(known)[:1], now)",
         ("overwrite d2 d3", "append d2 d3"),
         Bound(2, 1),
         1500,
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key is looked for behind a rollback",
-        "publish.publisher:Publisher._repeated",
+        "publish.publisher:Publisher._repetition",
         "return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),

@@ -193,7 +193,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "late calls are corrected",
-        "publish.correction:Correction._placed",
+        "publish.correction:Correction._placements",
         "return placed, frozenset(values for values in written if placed[values] is Placement.MOVED)",
         "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),

@@ -10,7 +10,7 @@ from .search import Bound
 
 NOT_EXACTLY: Final = (
     "publish.append:CarryOver._require_exactly",
-    "if not self._placed and not self.is_shared:",
+    "if not self._partition_places and not self.is_shared:",
     "if True:",
 )
 LOG: Final = "self.counts.__self__._log"

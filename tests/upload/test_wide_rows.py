@@ -55,7 +55,7 @@ def held(monkeypatch):
 def opened(monkeypatch):
     """How many files were open, at the most."""
     alive, most = set(), [0]
-    opens, close = files_module.PartitionFile._opened, files_module.PartitionFile.close
+    opens, close = files_module.PartitionFile._open_file, files_module.PartitionFile.close
 
     def watch_open(self, rows):
         answer = opens(self, rows)
@@ -67,7 +67,7 @@ def opened(monkeypatch):
         close(self)
         alive.discard(id(self))
 
-    monkeypatch.setattr(files_module.PartitionFile, "_opened", watch_open)
+    monkeypatch.setattr(files_module.PartitionFile, "_open_file", watch_open)
     monkeypatch.setattr(files_module.PartitionFile, "close", watch_close)
     return most
 
