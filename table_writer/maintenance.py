@@ -58,7 +58,7 @@ from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
 from table_writer.page.table_page import TablePage
 from table_writer.publish.correction import Correction
-from table_writer.publish.entry import Republished
+from table_writer.publish.entry import RepublishResult
 from table_writer.publish.restore import adopt, restore_partitions
 from table_writer.publish.rollback import roll_back
 from table_writer.publish.switch import locations
@@ -177,7 +177,7 @@ class Maintenance:
         return VersionReport(
             table=str(opened.table.name),
             summary=summarised(record, opened.layout),
-            partitions=partition_details(opened.table, opened.layout, record.switched, record.entry),
+            partitions=partition_details(opened.table, opened.layout, record.switched_partitions, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
@@ -300,7 +300,7 @@ class Maintenance:
         if dry_run:
             now = opened.metastore.get_partitions(opened.table, sorted(before.known_values))
             here = locations(now)
-            placed = opened.log.explained(before, here, allow_lost=bool(lost)).placements(here)
+            placed = opened.log.explained_history(before, here, allow_lost=bool(lost)).placements(here)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
@@ -318,8 +318,8 @@ class Maintenance:
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
             put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
-            superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
-            missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
+            superseded=opened.partition_names(done.taken_by_others.union(*(one.superseded for one in every))),
+            missing=opened.partition_names([v for v, where in done.placements.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_recent())),
             lost=tuple(sorted(lost)),
@@ -605,7 +605,7 @@ class Maintenance:
         )
         return told.done(report, write_id=done.write_id)
 
-    def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
+    def _missing(self, opened: OpenTable, done: RepublishResult, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
         if chosen is not None:
             done = restore_partitions(opened, None, dry_run=True)

@@ -18,7 +18,7 @@ from table_writer.display.reports import (
     VersionSummary,
 )
 from table_writer.log.history import History, SlotRecord
-from table_writer.log.past import Changed, change_of
+from table_writer.log.past import PartitionDifference, change_of
 from table_writer.log.present import PresentRows
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -26,7 +26,7 @@ from table_writer.model.table import PartitionValues, Table, are_small_files, sh
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.due import Traces
-from table_writer.vacuum.sweep import Vacuumed
+from table_writer.vacuum.sweep import VacuumResult
 
 SHOWN_PARTITIONS: Final = 5
 
@@ -43,7 +43,7 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
 def summarised(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
-    entry, partitions = record.entry, record.switched
+    entry, partitions = record.entry, record.switched_partitions
     rows = [partition.rows for partition in partitions]
     changes = [change_of(partition, layout, entry) for partition in partitions]
     return VersionSummary(
@@ -77,7 +77,7 @@ def _rolled_back(history: History) -> Counter[int]:
     """Count, by version, the partitions that a rollback has taken back; one of the rollback itself can return them."""
     abandoned = {one.entry.version: one.entry for one in history.records if one.outcome is Outcome.ABANDONED}
     seen: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}  # who named it, and what was gone after that
-    for record in history.published:
+    for record in history.published_records:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
         to = carried_out.rollback_to
@@ -94,9 +94,9 @@ def _rolled_back(history: History) -> Counter[int]:
 def _sizes(history: History) -> dict[int, int | None]:
     """Return the size of the table after each version, as far as the log knows all of its partitions."""
     objects = {one.location: one.objects for record in history.records for one in record.entry.replaced}
-    ours = {key for record in history.published for one in record.entry.partitions for key in one.targets()}
+    ours = {key for record in history.published_records for one in record.entry.partitions for key in one.targets()}
     now: dict[PartitionValues, int | None] = {}  # at first what other tools, or entries that are gone, had left there
-    for record in history.published:
+    for record in history.published_records:
         for one in (one for one in record.entry.partitions if one.values not in now):
             replaced = objects.get(one.old_location or "", ())
             listed = sum(found.size_bytes for found in replaced if found.key not in ours)
@@ -125,7 +125,7 @@ def _sizes(history: History) -> dict[int, int | None]:
 
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Name the partitions that hold many small files, as far as the log tells."""
-    held = sorted(history.held_now().items())
+    held = sorted(history.current_contents().items())
     small = [values for values, one in held if are_small_files(one.files, one.bytes)]
     shown = ", ".join(shown_name(table, values) for values in small[:SHOWN_PARTITIONS])
     more = f" and {len(small) - SHOWN_PARTITIONS} more" if len(small) > SHOWN_PARTITIONS else ""
@@ -167,7 +167,7 @@ def upload_details(
     )
 
 
-def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
+def vacuum_report(table: Table, layout: TableLayout, found: VacuumResult, *, dry_run: bool) -> VacuumReport:
     replaced = (
         DeletedPath.of(one.left.location, f"replaced by version {one.left.left_by}", one.objects)
         for one in found.locations
@@ -208,7 +208,7 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
     return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
 
 
-def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[ChangedPartition, ...]:
+def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[ChangedPartition, ...]:
     return tuple(
         ChangedPartition(
             name=shown_name(table, one.values),

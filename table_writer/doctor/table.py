@@ -22,7 +22,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
+from table_writer.vacuum.due import SAFE_AGE, Ages, due_locations, in_use, look_for_traces
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
@@ -177,13 +177,13 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     usual = opened.retention.total_seconds()
     used = in_use(history, subject.partitions().values())
     ages = Ages(replaced_seconds=asked, usual_seconds=usual, dead_write_seconds=usual)
-    ready = due(history, used, ages).locations
+    ready = due_locations(history, used, ages).locations
     longest = max((usual, *(one.retention_seconds or 0 for one in ready)))
-    late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
-    everything = size(sum(one.bytes for one in history.left.values()))
+    late = due_locations(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
+    everything = size(sum(one.bytes for one in history.left_locations.values()))
     says = (
-        f"waiting: {counted(len(history.left), 'location')} with at least {everything}, {len(ready):,} of them with"
-        f" {size(sum(one.bytes for one in ready))} to be deleted now"
+        f"waiting: {counted(len(history.left_locations), 'location')} with at least {everything}, {len(ready):,} of"
+        f" them with {size(sum(one.bytes for one in ready))} to be deleted now"
     )
     if late:
         yield warning(
@@ -249,7 +249,7 @@ def placement(subject: Subject) -> Iterable[Finding]:
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
-        others = len(subject.partitions().keys() - subject.history().current.keys())
+        others = len(subject.partitions().keys() - subject.history().current_partitions.keys())
         placed = len(by_placement[Placement.IN_PLACE])
         yield ok(
             f"where the log has put them: {counted(placed, 'partition')}; never written by this library: {others:,}"
@@ -277,7 +277,7 @@ def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     history, now = subject.history(), subject.partitions()
     doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
-    for values in sorted(history.current.keys() - doubtful):
+    for values in sorted(history.current_partitions.keys() - doubtful):
         location = now[values].location if values in now else None
         by_placement[history.placement(values, location)].append(values)
     return by_placement
@@ -288,10 +288,12 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     ours = []
     for values in _placed(subject)[Placement.IN_PLACE]:
-        location = history.current[values].partition.new_location
+        location = history.current_partitions[values].partition.new_location
         if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
             ours.append(values)
-    newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
+    newest = sorted(ours, key=lambda values: history.current_partitions[values].version, reverse=True)[
+        :LISTED_PARTITIONS
+    ]
     trouble = many(lambda values: _trouble(subject, history, values), newest)
     mixed, lost = (
         sorted(values for values, found in zip(newest, trouble, strict=True) if found == one)
@@ -336,9 +338,9 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.current[values].partition.new_location))
+    location = Location.parse(str(history.current_partitions[values].partition.new_location))
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
-    known = None if history.layout.is_placeholder(location) else history.described(values, location)
+    known = None if history.layout.is_placeholder(location) else history.content_at(values, location)
     expected = (known.files, known.bytes) if known else None
     if (len(found), sum(one.size_bytes for one in found)) == expected:
         return ""  # also of copies, which keep their names

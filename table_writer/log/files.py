@@ -96,14 +96,14 @@ def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Ite
 
 
 @dataclass(slots=True)
-class Removed:
+class RemovalResult:
     """How many uploads or objects are gone, and why others are not."""
 
     count: int = 0
     failures: list[str] = field(default_factory=list)
 
 
-def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> Removed:
+def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> RemovalResult:
     """Abort pending uploads; one that is gone already counts as aborted."""
 
     def abort(upload: UploadInfo) -> int:
@@ -113,7 +113,7 @@ def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads:
     return _remove(abort, uploads, threads=threads, at_once=PAGE_KEYS)
 
 
-def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removed:
+def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> RemovalResult:
     """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted.
 
     Of those that are given as they were listed, others that have taken their keys since stay.
@@ -133,9 +133,9 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> Removed:
+def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> RemovalResult:
     """Call ``remove`` for each item; no more than ``at_once`` are taken before the first of them is done with."""
-    removed = Removed()
+    removed = RemovalResult()
 
     def tried(item: Item) -> int | StorageError:
         try:

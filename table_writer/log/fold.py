@@ -23,7 +23,7 @@ FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast with
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class CurrentPartition:
     """Where the newest published entry that names a partition has put it."""
 
     version: int
@@ -32,7 +32,7 @@ class Placed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
+class LeftLocation:
     """A location that readers have left, or that they never came to because its entry was abandoned.
 
     ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
@@ -53,8 +53,8 @@ class Fold:
     version: int
     log_id: str  # of the log that it is of
     write_id: str  # of that version: a log that was put back to an earlier state has another one there, or none
-    current: tuple[Placed, ...]
-    left: tuple[Left, ...]
+    current: tuple[CurrentPartition, ...]
+    left: tuple[LeftLocation, ...]
     deleted: tuple[tuple[str, int], ...]  # locations that readers have left, or look at, with their newest vacuum
     held: tuple[EntryPartition, ...]  # what lies at these locations
     naming: tuple[tuple[str, tuple[int, ...]], ...]  # which entries name these locations

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
-from table_writer.log.fold import Fold, Left, Placed
+from table_writer.log.fold import CurrentPartition, Fold, LeftLocation
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import VERSION_PARAMETER, PartitionValues
@@ -22,14 +22,14 @@ LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it 
 NOT_KNOWN: Final = ""  # where a partition was found: an outcome does not say it
 
 
-def left_alone(
+def superseded_locations(
     superseded: Collection[PartitionValues], found: Mapping[PartitionValues, str | None]
 ) -> dict[PartitionValues, str | None]:
     """Return the superseded partitions of an outcome, with where they were found."""
     return {values: found.get(values, NOT_KNOWN) for values in superseded}
 
 
-def moved_since(
+def moved_locations(
     superseded: Collection[PartitionValues], found: Mapping[PartitionValues, str | None]
 ) -> dict[PartitionValues, str | None]:
     """Return where partitions were found that an entry had switched, and another tool has moved since."""
@@ -50,7 +50,7 @@ class SlotRecord:
     """Where these were then, if anywhere; and others that had been switched, and moved since."""
 
     @property
-    def switched(self) -> tuple[EntryPartition, ...]:
+    def switched_partitions(self) -> tuple[EntryPartition, ...]:
         """The partitions that it has changed, or wants to; of an abandoned one all that it wanted to."""
         is_published = self.outcome is Outcome.PUBLISHED
         return tuple(
@@ -60,14 +60,14 @@ class SlotRecord:
         )
 
     @property
-    def left_alone(self) -> dict[PartitionValues, str | None]:
+    def superseded_locations(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return left_alone(self.superseded, self.found)
+        return superseded_locations(self.superseded, self.found)
 
     @property
-    def moved(self) -> dict[PartitionValues, str | None]:
+    def moved_locations(self) -> dict[PartitionValues, str | None]:
         """Where partitions were found that had been switched, and moved by another tool since."""
-        return moved_since(self.superseded, self.found)
+        return moved_locations(self.superseded, self.found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class History:
     lost: Collection[int] = ()  # versions whose entries are lost: what they did to which partition is not known
     fold: Fold | None = None
     """What the entries before say. It answers what recover and vacuum ask; what it has left out is refused."""
-    current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
+    current_partitions: dict[PartitionValues, CurrentPartition] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
-    left: dict[Place, Left] = field(default_factory=dict, init=False)
+    left_locations: dict[Place, LeftLocation] = field(default_factory=dict, init=False)
     """What readers have left and no vacuum has deleted."""
     deleted: dict[Place, int] = field(default_factory=dict, init=False)
     """What vacuums have deleted, with the version of the newest one."""
@@ -135,7 +135,7 @@ class History:
         default_factory=dict, init=False, repr=False
     )
     """Appends in place to each location, whatever became of them; one that is done again keeps its version."""
-    held: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
+    contents: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
     """What lies at each location that was published."""
     _counted: set[str] = field(default_factory=set, init=False, repr=False)  # keys of files that were added in place
     locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -155,10 +155,10 @@ class History:
             self._fold(record)
 
     def _begin(self, fold: Fold) -> None:
-        self.current.update({current.partition.values: current for current in fold.current})
-        self.left.update({left_location.location.place: left_location for left_location in fold.left})
+        self.current_partitions.update({current.partition.values: current for current in fold.current})
+        self.left_locations.update({left_location.location.place: left_location for left_location in fold.left})
         self.deleted.update({self.parse(location).place: version for location, version in fold.deleted})
-        self.held.update({self.parse(str(partition.new_location)).place: partition for partition in fold.held})
+        self.contents.update({self.parse(str(partition.new_location)).place: partition for partition in fold.held})
 
     def up_to(self, version: int) -> History:
         """Return what a reading of the log would have shown when this version was the newest."""
@@ -176,11 +176,16 @@ class History:
         That is so after a late call, and after a metastore was set back.
         """
         return self.fold is not None and any(
-            self._is_unexplained(values, location) for values, location in here.items() if values in self.current
+            self._is_unexplained(values, location)
+            for values, location in here.items()
+            if values in self.current_partitions
         )
 
     def _is_unexplained(self, values: PartitionValues, text: str) -> bool:
-        location, wanted = Location.parse_any(text), self.place_of(self.current[values].partition.new_location)
+        location, wanted = (
+            Location.parse_any(text),
+            self.place_of(self.current_partitions[values].partition.new_location),
+        )
         is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
 
@@ -189,7 +194,7 @@ class History:
 
         An alter of an append in place changes no location: only the version that it writes tells that it came late.
         """
-        text, newest = parameters.get(VERSION_PARAMETER, ""), self.current[values].version
+        text, newest = parameters.get(VERSION_PARAMETER, ""), self.current_partitions[values].version
         entries = {record.entry.version: record for record in self.records}
         if newest not in entries or not text.isdecimal():
             return False
@@ -219,7 +224,7 @@ class History:
         return tuple(record for record in self.in_doubt if record.entry.operation is not Operation.VACUUM)
 
     @property
-    def published(self) -> tuple[SlotRecord, ...]:
+    def published_records(self) -> tuple[SlotRecord, ...]:
         """Entries that changed partitions."""
         ended = (record for record in self.records if record.outcome is Outcome.PUBLISHED)
         return tuple(record for record in ended if record.entry.operation is not Operation.VACUUM)
@@ -243,7 +248,11 @@ class History:
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         self._require_entries()
-        made = (record for record in self.published if record.entry.has_own_files or record.entry.recovers is not None)
+        made = (
+            record
+            for record in self.published_records
+            if record.entry.has_own_files or record.entry.recovers is not None
+        )
         return next((record for record in made if write_id in written_ids(self.layout, record.entry)), None)
 
     @cached_property
@@ -263,7 +272,7 @@ class History:
     @cached_property
     def live_places(self) -> frozenset[Place | None]:
         """Where readers look, by the newest published entries."""
-        return frozenset(self.place_of(placed.partition.new_location) for placed in self.current.values())
+        return frozenset(self.place_of(placed.partition.new_location) for placed in self.current_partitions.values())
 
     @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
@@ -272,7 +281,7 @@ class History:
 
     def in_use(self) -> frozenset[Place]:
         """Return where readers look by the log, or may once what is in doubt is resolved, or a late call is undone."""
-        named = [placed.partition.new_location for placed in self.current.values()]
+        named = [placed.partition.new_location for placed in self.current_partitions.values()]
         found = (self.belongs(values) for values in self.known_values) if self._unverified_ids != {""} else ()
         named += [belongs.location for belongs in found if belongs is not None]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
@@ -287,9 +296,12 @@ class History:
         looked after the day in which the call could come. Else somebody did it on purpose. A placeholder that no entry
         names counts as no partition: a refused publish has added it.
         """
-        if self.brought_late(values, location) is not None:
+        if self.correction_of(values, location) is not None:
             return Placement.BEHIND
-        newest, current = self.current.get(values), None if location is None else Location.parse_any(location)
+        newest, current = (
+            self.current_partitions.get(values),
+            None if location is None else Location.parse_any(location),
+        )
         wanted = self.place_of(newest.partition.new_location) if newest is not None else None
         if current is not None and current.place == wanted:
             return Placement.IN_PLACE
@@ -304,7 +316,7 @@ class History:
         return {
             values: self.placement(values, here.get(values))
             for values in (self.known_values if wanted is None else wanted)
-            if values in self.current or self.brought_late(values, here.get(values))
+            if values in self.current_partitions or self.correction_of(values, here.get(values))
         }
 
     def belongs(self, values: PartitionValues) -> Belongs | None:
@@ -313,7 +325,7 @@ class History:
         A recovery that has left it alone says where it was found, for as long as calls may come that take it from
         there. Where calls of ours lead to files of ours, a late one had taken it by then.
         """
-        newest = self.current.get(values)
+        newest = self.current_partitions.get(values)
         published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
         for record, named in reversed(self.naming.get(values, ())):
             if newest is not None and record.entry.version < newest.version:
@@ -334,7 +346,7 @@ class History:
                 return Belongs(record.entry.version, text)
         return published
 
-    def brought_late(self, values: PartitionValues, location: str | None) -> Belongs | None:
+    def correction_of(self, values: PartitionValues, location: str | None) -> Belongs | None:
         """Return where a partition goes back to that a late call has brought to where it is; ``None`` if none has."""
         belongs, current = self.belongs(values), None if location is None else Location.parse_any(location)
         if belongs is None or (location is not None and (current is None or self.lost_after(belongs.version))):
@@ -358,7 +370,7 @@ class History:
         Those are the calls of entries before the newest published one, but not to where that has put it: there it is
         in place. And, while they may come unseen, of those after it, which by their outcomes have not moved it.
         """
-        newest = self.current.get(values)
+        newest = self.current_partitions.get(values)
         calls: dict[Place | None, bool] = {}
         for record, named in self.naming.get(values, ()):
             version, is_older = record.entry.version, newest is not None and record.entry.version < newest.version
@@ -375,8 +387,8 @@ class History:
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        return frozenset(self.current).union(
-            values for values in self.naming.keys() - self.current if self._calls(values)
+        return frozenset(self.current_partitions).union(
+            values for values in self.naming.keys() - self.current_partitions if self._calls(values)
         )
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
@@ -386,8 +398,8 @@ class History:
         has switched it. If entries in between were trimmed, and no other sight confirms the location, it is not known.
         """
         self._require_entries()
-        later = (record for record in self.published if record.entry.version > version)
-        changed = dict.fromkeys(named.values for record in later for named in record.switched)
+        later = (record for record in self.published_records if record.entry.version > version)
+        changed = dict.fromkeys(named.values for record in later for named in record.switched_partitions)
         hole = next(
             (number for number in range(version + 1, self.newest) if number not in self._by_version), self.newest
         )
@@ -436,9 +448,10 @@ class History:
     def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
         unchanged = {
-            values: StateThen(current.partition.new_location, known=True) for values, current in self.current.items()
+            values: StateThen(current.partition.new_location, known=True)
+            for values, current in self.current_partitions.items()
         }
-        for values in {values for record in self.records for values in record.moved}:
+        for values in {values for record in self.records for values in record.moved_locations}:
             unchanged[values] = StateThen(max(reversed(self._sights(values))).after, known=True)
         return unchanged | self.state_at(version)
 
@@ -448,14 +461,14 @@ class History:
         place = location.place
         if place in self.live_places:
             return False
-        left, deleted = self.left.get(place), self.deleted.get(place)
+        left, deleted = self.left_locations.get(place), self.deleted.get(place)
         return place in self.doomed or (deleted is not None and (left is None or deleted >= left.left_by))
 
     def lost_after(self, version: int) -> int | None:
         """Return the first lost version after another one, ``None`` if there is none."""
         return min((lost_version for lost_version in self.lost if lost_version > version), default=None)
 
-    def described(
+    def content_at(
         self, values: PartitionValues, location: Location, *, version: int | None = None
     ) -> EntryPartition | None:
         """Return what the log knows of the files at a location of ours after a version, by default the newest.
@@ -483,12 +496,14 @@ class History:
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 yield record, named
 
-    def held_now(self) -> dict[PartitionValues, EntryPartition]:
+    def current_contents(self) -> dict[PartitionValues, EntryPartition]:
         """Return what lies where each partition is by the log, as far as the log has written it."""
-        places = {values: self.place_of(current.partition.new_location) for values, current in self.current.items()}
-        return {values: self.held[place] for values, place in places.items() if place in self.held}
+        places = {
+            values: self.place_of(current.partition.new_location) for values, current in self.current_partitions.items()
+        }
+        return {values: self.contents[place] for values, place in places.items() if place in self.contents}
 
-    def surplus(self, location: Location, version: int) -> frozenset[str]:
+    def surplus_names(self, location: Location, version: int) -> frozenset[str]:
         """Return names of files that may lie at a location, or come there, and are no part of a version.
 
         Those are the files of all appends in place but the ones that were published up to the version. A recovery names
@@ -508,17 +523,19 @@ class History:
         }
         return frozenset(file.name for _, _, named in adding for file in named.added) - part
 
-    def restorable(self, location: Location) -> bool:
+    def is_restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
         self._require_entries()
-        left = self.left.get(location.place)
+        left = self.left_locations.get(location.place)
         is_there = left is not None and self.deleted.get(location.place, 0) < left.left_by
         return is_there and location.place not in self.doomed
 
-    def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
+    def outstanding_locations(self, vacuum: LogEntry) -> tuple[LeftLocation, ...]:
         """Return what a vacuum names and has not deleted, unless readers have been there again since."""
         named = (deletion for deletion in vacuum.deletes if not deletion.kept)
-        found = ((self.left.get(self.parse(deletion.location).place), deletion.replaced_by) for deletion in named)
+        found = (
+            (self.left_locations.get(self.parse(deletion.location).place), deletion.replaced_by) for deletion in named
+        )
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
@@ -539,9 +556,11 @@ class History:
                 self.doomed.add(place)
                 continue
             self.deleted[place] = record.entry.version
-            self.held.pop(place, None)
-            if place in self.left and self.left[place].left_by == (deleted.replaced_by or self.left[place].left_by):
-                del self.left[place]
+            self.contents.pop(place, None)
+            if place in self.left_locations and self.left_locations[place].left_by == (
+                deleted.replaced_by or self.left_locations[place].left_by
+            ):
+                del self.left_locations[place]
 
     def _fold_abandoned(self, record: SlotRecord) -> None:
         """Leave what only this entry would have shown; all but writes point at what is there anyway, or have copied."""
@@ -566,22 +585,24 @@ class History:
         place = self.place_of(partition.new_location)
         targets = partition.targets()
         if place is not None and not targets:
-            self.held[place] = replace(partition, figures="")
-        elif place in self.held and not targets.keys() <= self._counted:
-            self.held[place] = self.held[place].with_more(partition)
+            self.contents[place] = replace(partition, figures="")
+        elif place in self.contents and not targets.keys() <= self._counted:
+            self.contents[place] = self.contents[place].with_more(partition)
         self._counted.update(targets)
 
     def _fold_published(self, record: SlotRecord) -> None:
         entry, data = record.entry, self.layout.all_data
         switched = [partition for partition in entry.partitions if partition.values not in record.superseded]
         for partition in switched:
-            before = self.current.get(partition.values)
+            before = self.current_partitions.get(partition.values)
             for text in (self._left_behind(before), partition.old_location):
                 if text is not None and text != partition.new_location and data.contains(self.parse(text)):
-                    held = self.held.get(self.parse(text).place)
+                    held = self.contents.get(self.parse(text).place)
                     self._leave(self.parse(text), record, bytes=held.bytes if held else 0)
             self._hold(partition)
-            self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
+            self.current_partitions[partition.values] = CurrentPartition(
+                entry.version, partition, record.outcome_age_seconds
+            )
         left = {self.place_of(partition.old_location) for partition in switched}
         replaced_places = (self.parse(replaced_location.location) for replaced_location in entry.replaced)
         ids = {entry.write_id, entry.recovered_write_id}
@@ -590,7 +611,7 @@ class History:
             location = self.parse(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
                 continue  # another tool has taken its files elsewhere: they were never replaced by this library
-            earlier = self.left.get(location.place)
+            earlier = self.left_locations.get(location.place)
             self._leave(
                 location,
                 record,
@@ -606,7 +627,7 @@ class History:
             else:
                 self._leave_superseded(partition, record)
 
-    def _left_behind(self, before: Placed | None) -> str | None:
+    def _left_behind(self, before: CurrentPartition | None) -> str | None:
         """Return where a partition was; not what is deleted by now, since an entry that is trimmed had left it."""
         text = before.partition.new_location if before else None
         deleted = self.deleted.get(self.parse(text).place, 0) if text else 0
@@ -621,10 +642,10 @@ class History:
 
     def _come_to(self, location: Location) -> None:
         """Note that readers look at a location, which may belong to a write whose earlier entry was abandoned."""
-        self.left.pop(location.place, None)
+        self.left_locations.pop(location.place, None)
         write_id = self.layout.write_id_of(location)
         if write_id is not None:
-            self.left.pop(self.layout.data(write_id).place, None)
+            self.left_locations.pop(self.layout.data(write_id).place, None)
 
     def parse(self, text: str) -> Location:
         """Parse a location, each text once: entries name the same ones again and again."""
@@ -653,7 +674,7 @@ class History:
         objects: tuple[ReplacedObject, ...] = (),
         bytes: int = 0,  # noqa: A002  # as everywhere in the model
     ) -> None:
-        self.left[location.place] = Left(
+        self.left_locations[location.place] = LeftLocation(
             location=location,
             left_by=record.entry.version,
             age_seconds=record.outcome_age_seconds,

@@ -144,7 +144,7 @@ class Glance:
         age = self.stored.info.modified_at - modified_at
         return max(0.0, age.total_seconds() + self.stored.age_seconds)
 
-    def fitting(self, table: Table) -> IdleNote | None:
+    def valid_note(self, table: Table) -> IdleNote | None:
         """Return the note if nothing has happened to the log since, and it is not too old to be believed."""
         note, stored = self.note, self.stored
         if note is None or stored is None or stored.age_seconds >= BELIEVED_SECONDS:
@@ -154,7 +154,7 @@ class Glance:
 
     def quiet_note(self, table: Table, settings: str) -> IdleNote | None:
         """Return the note if a vacuum with these settings has nothing to do: two more requests."""
-        note = self.fitting(table)
+        note = self.valid_note(table)
         if note is None or self.stored is None or self.listing.pending or note.settings != settings:
             return None
         if self.stored.age_seconds >= note.quiet_seconds or any(self.store.list_uploads(self.layout.all_data.key)):
@@ -164,7 +164,7 @@ class Glance:
 
     def settled_note(self, table: Table, metastore: Metastore) -> IdleNote | None:
         """Return the note if a recovery has nothing to do: one metastore call for every 250 partitions of the log."""
-        note = self.fitting(table)
+        note = self.valid_note(table)
         if note is None or note.partitions is None:
             return None
         now = metastore.get_partitions(table, note.partitions)

@@ -55,14 +55,16 @@ class RepeatedError(Exception):
         self.entry = entry
 
 
-def repeated(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
+def repetition_error(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
     """Return what to raise for a call whose write was published before, or was published in part."""
-    return (
-        partly_published(record.entry, record.superseded, table) if record.superseded else RepeatedError(record.entry)
-    )
+    if record.superseded:
+        return partly_published_error(record.entry, record.superseded, table)
+    return RepeatedError(record.entry)
 
 
-def partly_published(entry: LogEntry, superseded: Collection[PartitionValues], table: Table) -> PartlyPublishedError:
+def partly_published_error(
+    entry: LogEntry, superseded: Collection[PartitionValues], table: Table
+) -> PartlyPublishedError:
     """Return the error of a write some of whose partitions another tool had moved before they switched."""
     names = few(shown_name(table, values) for values in sorted(superseded))
     return PartlyPublishedError(
@@ -185,7 +187,7 @@ class OpenTable:
         else:
             published = self.log.find_key(key, recent)
         if published is not None:
-            raise repeated(published, self.table)
+            raise repetition_error(published, self.table)
         return self.log.with_checkpoint(recent.state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
@@ -210,7 +212,7 @@ class OpenTable:
         Returns whether that is done: what depends on rows alone goes on without it.
         """
         in_place = (values for values, where in placed.items() if where is Placement.IN_PLACE)
-        wanted = {values: history.current[values].partition.column_figures() for values in in_place}
+        wanted = {values: history.current_partitions[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
             if wrong:
@@ -288,7 +290,7 @@ class OpenTable:
 def require_table(table: Table | None, name: TableName, metastore_uri: str, meant: str = "") -> Table:
     """Return the table; refuse one that is not there or has no files of its own.
 
-    ``meant`` is what :func:`meant_instead` says of one that is not there.
+    ``meant`` is what :func:`nearest_names` says of one that is not there.
     """
     if table is None:
         raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}{meant}", table=str(name))
@@ -297,7 +299,7 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str, mean
     return table
 
 
-def meant_instead(metastore: Metastore, name: TableName) -> str:
+def nearest_names(metastore: Metastore, name: TableName) -> str:
     """Say of a table that is not there which database is not, or which table may be meant; empty if nobody knows."""
     try:
         databases = metastore.get_databases()
@@ -374,9 +376,9 @@ class Services:
     ) -> OpenTable:
         """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
         found = self.metastore.get_table(name)
-        meant = "" if found else meant_instead(self.metastore, name)
+        meant = "" if found else nearest_names(self.metastore, name)
         known = found and require_named(name, found, self.metastore.uri)
-        return self.opened(require(known, name, self.metastore.uri, meant))
+        return self.open_known_table(require(known, name, self.metastore.uri, meant))
 
     def beside(self) -> Services:
         """Return the same with a connection to the metastore of its own, and the same stores."""
@@ -388,7 +390,7 @@ class Services:
         """Return the store of a location, which may be another bucket than its table's."""
         return self._open_object_store(settings_for(location, self.session.hadoop, self.config.s3))
 
-    def opened(self, table: Table) -> OpenTable:
+    def open_known_table(self, table: Table) -> OpenTable:
         """Open the store of a table that was looked up already."""
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)

@@ -57,7 +57,7 @@ class Owner:
         """The fields by which tables are compared."""
         return (self.database, self.name, self.created_at_seconds)
 
-    def hidden(self, shown: Owner) -> tuple[str, ...]:
+    def hidden_columns(self, shown: Owner) -> tuple[str, ...]:
         """Return the columns that the metastore has shown before, and does not show now."""
         names = frozenset(shown.columns)
         return tuple(name for name in self.columns if name not in names)
@@ -171,7 +171,7 @@ def require_columns(found: Owner, shown: Owner) -> None:
 
     A table that was made again may have others.
     """
-    hidden = found.hidden(shown)
+    hidden = found.hidden_columns(shown)
     if hidden and found.identity == shown.identity:
         table = f"{shown.database}.{shown.name}"
         raise InvalidInputError(

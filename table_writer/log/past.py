@@ -49,10 +49,10 @@ def version_meant(
     return version_of(history, write_id, table) if version is None else version  # type: ignore[arg-type]  # one is given
 
 
-def newest_known(history: History) -> int:
+def newest_known_version(history: History) -> int:
     """Return the newest version before which nothing is in doubt: what is, may yet be published."""
     end = min((record.entry.version for record in history.publishes_in_doubt), default=history.newest + 1)
-    return max((record.entry.version for record in history.published if record.entry.version < end), default=0)
+    return max((record.entry.version for record in history.published_records if record.entry.version < end), default=0)
 
 
 def _version_at(history: History, as_of: datetime, table: Table) -> int:
@@ -61,7 +61,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
             f"as_of={as_of!r} has no time zone; add one, for example tzinfo=UTC: the history shows times in UTC"
         )
     as_of = as_of if as_of.microsecond else as_of.replace(microsecond=999_999)
-    written = [record for record in history.published if record.entry.created_at <= as_of]
+    written = [record for record in history.published_records if record.entry.created_at <= as_of]
     if not written:
         oldest = "it is empty"
         if history.records:
@@ -80,7 +80,8 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
     found = written[-1].entry.version
     present = [record.entry.version for record in history.records]
     later = next(
-        (record.entry.version for record in history.published if record.entry.version > found), history.newest + 1
+        (record.entry.version for record in history.published_records if record.entry.version > found),
+        history.newest + 1,
     )
     if not set(present).issuperset(range(found, later)):
         raise InvalidInputError(
@@ -94,7 +95,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
 def _note_of_doubt(history: History, as_of: datetime, table: Table) -> str:
     """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
     claimed = {record.entry.write_id: record.entry.created_at for record in history.records}
-    for record in (*history.publishes_in_doubt, *history.published):
+    for record in (*history.publishes_in_doubt, *history.published_records):
         entry = record.entry
         if entry.created_at > as_of:
             continue
@@ -190,7 +191,7 @@ class Past:
         self._history = history = opened.log.read_history()
         is_newest = version is None and as_of is None and write_id is None
         self.version = (
-            newest_known(history)
+            newest_known_version(history)
             if is_newest
             else version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
         )
@@ -258,10 +259,10 @@ class Past:
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
         name = shown_name(opened.table, values)
-        later = history.surplus(location, self.version)
+        later = history.surplus_names(location, self.version)
         past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
         if history.layout.all_data.contains(location):
-            known = history.described(values, location, version=self.version)
+            known = history.content_at(values, location, version=self.version)
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
@@ -296,7 +297,7 @@ class Past:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-        placed = self._history.current.get(values)
+        placed = self._history.current_partitions.get(values)
         is_sure = state.sure
         if placed is not None and placed.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
@@ -322,7 +323,7 @@ class Past:
         return {
             values: StateThen(location, known=True)
             for values, location in before.items()
-            if values not in self._history.current
+            if values not in self._history.current_partitions
         }
 
     def _seen_until(self) -> datetime | None:
@@ -349,7 +350,7 @@ class Past:
         table, wrong = self._opened.table, self._wrong
         shown = "; ".join(f"{shown_name(table, values)}: {why}" for values, why in list(wrong.items())[:SHOWN])
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        since = kept_since(self._history) or 0
+        since = oldest_whole_version(self._history) or 0
         kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self.version else ""
         return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {ADVICE}", table=str(table.name))
 
@@ -360,14 +361,16 @@ ADVICE: Final = (
 )
 
 
-def kept_since(history: History) -> int | None:
+def oldest_whole_version(history: History) -> int | None:
     """Return the first version since which no vacuum has deleted files of any; ``None`` if none has deleted files."""
     present = {record.entry.version for record in history.records}
     since = max((number for number in range(1, history.newest) if number not in present), default=0)
     for record in history.records:
         if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
             since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])
-    return next((record.entry.version for record in history.published if record.entry.version >= since > 0), None)
+    return next(
+        (record.entry.version for record in history.published_records if record.entry.version >= since > 0), None
+    )
 
 
 def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, datetime]:
@@ -393,7 +396,7 @@ def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changed:
+class PartitionDifference:
     """A partition that two versions differ in, with what the log knows of both."""
 
     values: PartitionValues
@@ -402,14 +405,14 @@ class Changed:
     after: EntryPartition | None
 
 
-def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[Changed]:
+def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[PartitionDifference]:
     """Yield the partitions that are elsewhere after ``last`` than after ``first``, by the log alone."""
     if first > last:
         raise InvalidInputError(f"version {first} is newer than version {last}: name the older one first")
     for version in (first, last):
         _require_known(history, version, table)
     before, after = history.states_at(first), history.states_at(last)
-    between = [record for record in history.published if first < record.entry.version <= last]
+    between = [record for record in history.published_records if first < record.entry.version <= last]
     present = {record.entry.version for record in history.records}
     is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
     for values in sorted(set().union(*(_switched_values(record) for record in between)) if is_whole else after):
@@ -425,7 +428,7 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
                 _keeps_rows(record.entry) for record in between if values in _switched_values(record)
             )
             change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
-            yield Changed(
+            yield PartitionDifference(
                 values=values,
                 change=change,
                 before=_at(history, values, old, first),
@@ -509,7 +512,7 @@ def _switched_values(record: SlotRecord) -> frozenset[PartitionValues]:
 def _at(history: History, values: PartitionValues, location: str | None, version: int) -> EntryPartition | None:
     if location is None:
         return None
-    known = history.described(values, Location.parse(location), version=version)
+    known = history.content_at(values, Location.parse(location), version=version)
     unknown = EntryPartition(
         values=values, old_location=None, new_location=location, rows=None, bytes=0, raw_bytes=None, files=0
     )

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.log.files import existing_values
-from table_writer.log.fold import Placed
+from table_writer.log.fold import CurrentPartition
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import same_place, writes_behind
@@ -56,7 +56,7 @@ def placements_now(
     doubtful = _doubtful(history)
 
     def where(values: PartitionValues) -> Placement | None:
-        placed, seen = history.current.get(values), now.get(values)
+        placed, seen = history.current_partitions.get(values), now.get(values)
         found = None if placed is None else history.placement(values, None if seen is None else seen.location)
         is_found = placed is not None and placed.partition.new_location is not None and found is Placement.IN_PLACE
         return Placement.IN_DOUBT if values in doubtful and not is_found else found
@@ -79,14 +79,16 @@ class Present:
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
         self._existing = existing_values(opened.store, opened.layout, self._now)  # and not as names alone
         self._history = history = opened.log.read_recent()
-        self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
+        self._wanted = (
+            sorted({*self._now, *history.current_partitions}) if wanted is None else list(dict.fromkeys(wanted))
+        )
         self._where = placements_now(history, self._wanted, self._now)
         self._doubtful = _doubtful(history)
-        self._held = history.held_now()
+        self._held = history.current_contents()
 
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
-        placed = {self._history.current[values].version for values in self._wanted if self._is_found(values)}
+        placed = {self._history.current_partitions[values].version for values in self._wanted if self._is_found(values)}
         many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
         return map(self._rows_of, self._wanted)
 
@@ -99,10 +101,10 @@ class Present:
         """Whether readers look where the newest published entry has put a partition, and find more than its name."""
         if values not in self._existing or self._where[values] is not Placement.IN_PLACE:
             return False
-        return self._history.current[values].partition.new_location is not None
+        return self._history.current_partitions[values].partition.new_location is not None
 
     def _rows_of(self, values: PartitionValues) -> PresentRows:
-        placed = self._history.current.get(values)
+        placed = self._history.current_partitions.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
@@ -118,7 +120,7 @@ class Present:
         return self._unknown_rows(values, f"{why} {what}")
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
-        placed = self._history.current[values]
+        placed = self._history.current_partitions[values]
         beside_others = placed.partition.added and values not in self._held  # whose rows nobody has counted
         held = self._held.get(values, placed.partition)
         rows = None if beside_others else held.rows
@@ -153,7 +155,7 @@ class Present:
         return PresentRows(values=values, state=NOT_KNOWN, note=note)
 
 
-def _why_missing(placed: Placed | None) -> str:
+def _why_missing(placed: CurrentPartition | None) -> str:
     if placed is None:
         return "it was never written"
     return f"{'another tool' if placed.partition.new_location else f'version {placed.version}'} has dropped it"

@@ -232,7 +232,7 @@ def _seconds(value: object, longest: float) -> float:
     return float(value) if known and isinstance(value, int | float) else longest
 
 
-def used_before(write_id: str, table: str) -> InvalidInputError:
+def id_was_used_error(write_id: str, table: str) -> InvalidInputError:
     """Return the error for a ``write_id`` of the caller that was used before."""
     return InvalidInputError(
         f"write_uuid={write_id!r} was used before for {table}: a write_id is never used again. Give a new one for each"

@@ -192,7 +192,7 @@ def rebuilt_outcome(
     trimmed, nobody knows what they found; then its idempotency key is not free again. ``copied`` says of appends in
     place whether their files are at the location, ``None`` where that has been deleted since: then nobody knows either.
     """
-    for record in reversed(history.published):
+    for record in reversed(history.published_records):
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [record.entry for record in history.records if _covers(record, entry)]
@@ -330,9 +330,9 @@ def agree(history: History, other: History) -> bool:
     """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
 
     def facts(of: History) -> tuple[object, ...]:
-        left = {place: (found.left_by, found.objects) for place, found in of.left.items()}
-        current = {values: (placed.version, placed.partition) for values, placed in of.current.items()}
-        return current, left, of.in_use(), of.held_now(), of.newest
+        left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
+        current = {values: (placed.version, placed.partition) for values, placed in of.current_partitions.items()}
+        return current, left, of.in_use(), of.current_contents(), of.newest
 
     return facts(history) == facts(other)
 

@@ -17,7 +17,14 @@ import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History, SlotRecord, left_alone, moved_since
+from table_writer.log.history import (
+    LATE_CALL_SECONDS,
+    NOT_KNOWN,
+    History,
+    SlotRecord,
+    moved_locations,
+    superseded_locations,
+)
 from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import agree, counts_twice, foldable
@@ -80,7 +87,7 @@ class Recent(NamedTuple):
     fold: Fold | None = None
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
+class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
     """How an entry ended, as it is stored."""
 
     outcome: Outcome
@@ -92,14 +99,14 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "s
     age_seconds: float = 0.0  # by the store's clock: not stored
 
     @property
-    def left_alone(self) -> dict[PartitionValues, str | None]:
+    def superseded_locations(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return left_alone(self.superseded, dict(self.found))
+        return superseded_locations(self.superseded, dict(self.found))
 
     @property
-    def moved(self) -> dict[PartitionValues, str | None]:
+    def moved_locations(self) -> dict[PartitionValues, str | None]:
         """Where partitions were found that had been switched, and moved by another tool since."""
-        return moved_since(self.superseded, dict(self.found))
+        return moved_locations(self.superseded, dict(self.found))
 
 
 class TableLog:
@@ -281,7 +288,9 @@ class TableLog:
             else history
         )
 
-    def explained(self, history: History, here: Mapping[PartitionValues, str], *, allow_lost: bool = False) -> History:
+    def explained_history(
+        self, history: History, here: Mapping[PartitionValues, str], *, allow_lost: bool = False
+    ) -> History:
         """Return a history with all records if only they can tell how partitions came to where they are."""
         if not history.needs_entries(here):
             return history
@@ -502,21 +511,21 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return the outcome of an entry, ``None`` while it is in doubt."""
-        ended = self.ended(version)
+        ended = self.stored_outcome(version)
         return None if ended is None else ended.outcome
 
-    def ended(self, version: int) -> Ended | None:
+    def stored_outcome(self, version: int) -> StoredOutcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
         return self._read_outcome(version, Allowance(self._memory_bytes))
 
-    def _read_outcome(self, version: int, allowance: Allowance) -> Ended | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> StoredOutcome | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
-            parse = partial(msgspec.json.decode, type=Ended)
-            found: Ended = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
+            parse = partial(msgspec.json.decode, type=StoredOutcome)
+            found: StoredOutcome = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(self._unreadable(version, str(error))) from error
         return msgspec.structs.replace(found, age_seconds=stored.age_seconds)
@@ -615,7 +624,7 @@ class TableLog:
         superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         of: str = "",
-    ) -> Ended:
+    ) -> StoredOutcome:
         """Record how an entry ended; returns what stands, which may be an earlier record.
 
         ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
@@ -630,8 +639,10 @@ class TableLog:
         )
         body |= {"found": found} if found else {}
         if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps(body).encode())):
-            return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)
-        stands = self.ended(version)
+            return StoredOutcome(
+                outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found
+            )
+        stands = self.stored_outcome(version)
         if stands is None:
             raise StorageError(f"the outcome of log entry {version} below {self._layout.root} was there, and is gone")
         return stands

@@ -56,21 +56,21 @@ class Trimming:
             is_there = version in present if version > self._folded_to else not self.oldest.is_gone(version)
             return is_there and version not in trimmed
 
-        last, live = history.records[-1].entry, {*history.live_places, *history.left}
+        last, live = history.records[-1].entry, {*history.live_places, *history.left_locations}
         vacuums = (
             (version, tuple(sorted(filter(stays, by)))) for version, by in self._vacuums().items() if stays(version)
         )
         named = {location.place: str(location) for location in history.locations.values()} | {
-            place: str(left.location) for place, left in history.left.items()
+            place: str(left.location) for place, left in history.left_locations.items()
         }
         return Fold(
             version=last.version,
             log_id=log_id,
             write_id=last.write_id,
-            current=tuple(history.current.values()),
-            left=tuple(history.left.values()),
+            current=tuple(history.current_partitions.values()),
+            left=tuple(history.left_locations.values()),
             deleted=tuple((named[place], version) for place, version in history.deleted.items() if place in live),
-            held=tuple(held for place, held in history.held.items() if place in live),
+            held=tuple(held for place, held in history.contents.items() if place in live),
             naming=tuple((named[at], tuple(sorted(filter(stays, by)))) for at, by in self._versions_at(live).items()),
             added=tuple(named[place] for place in self._added & live),
             vacuums=tuple((version, by) for version, by in vacuums if by),
@@ -87,11 +87,13 @@ class Trimming:
         """Return the versions on which something depends."""
         history = self.history
         needed = {history.newest, self._folded_to}
-        needed |= {placed.version for placed in history.current.values()}
+        needed |= {placed.version for placed in history.current_partitions.values()}
         is_ours = history.layout.write_id_of
-        needed |= {left.left_by for left in history.left.values() if left.objects or is_ours(left.location)}
+        needed |= {left.left_by for left in history.left_locations.values() if left.objects or is_ours(left.location)}
         needed |= self._needed_for_files()
-        needed |= {history.deleted[place] for place in history.left if place in history.deleted}  # it is left, and gone
+        needed |= {
+            history.deleted[place] for place in history.left_locations if place in history.deleted
+        }  # it is left, and gone
         folded = {left.location.place for left in (history.fold.left if history.fold else ())}
         needed |= {version for place, version in history.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())
@@ -165,5 +167,5 @@ class Trimming:
 
         They are needed until the location is deleted.
         """
-        found = self._versions_at(self._added & (self.history.in_use() | self.history.left.keys()))
+        found = self._versions_at(self._added & (self.history.in_use() | self.history.left_locations.keys()))
         return frozenset().union(*found.values())

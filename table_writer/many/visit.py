@@ -18,7 +18,7 @@ from table_writer.log.owner import require_in_place
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
 from table_writer.vacuum.due import Ages, Look, vacuum_ages
-from table_writer.vacuum.sweep import Vacuum, Vacuumed, interrupted
+from table_writer.vacuum.sweep import Vacuum, VacuumResult, interrupted
 
 logger = logging.getLogger(__name__)
 Recover = Callable[[Services, str], RecoverReport]
@@ -35,7 +35,7 @@ class TableVisit:
     def opened(self) -> OpenTable:
         """Open the table as its database listed it, or look it up if the caller has named it."""
         if self.chosen.found is not None:
-            opened = self.services.opened(self.chosen.found)
+            opened = self.services.open_known_table(self.chosen.found)
             self.on_open(opened)
             return opened
         opened = self.services.open_table(self.chosen.name)
@@ -54,7 +54,7 @@ class TableVisit:
             table = self.services.metastore.get_table(self.chosen.name)
             if table is None:
                 return None
-            opened = self.services.opened(require_table(table, self.chosen.name, self.services.metastore.uri))
+            opened = self.services.open_known_table(require_table(table, self.chosen.name, self.services.metastore.uri))
         return opened
 
     def is_passed_over(self, glance: Glance) -> bool:
@@ -168,7 +168,7 @@ def _look_again(opened: OpenTable) -> None:
         logger.warning("%s is looked through as a whole again next time: %s", opened.table.name, error)
 
 
-def _has_changed(found: Vacuumed) -> bool:
+def _has_changed(found: VacuumResult) -> bool:
     tidied = found.leftover_uploads or found.stale_registrations or found.trimmed or found.folded
     return bool(found.version or tidied or found.failures)
 

@@ -61,7 +61,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
+    states = placements_now(look.history, {*look.history.current_partitions, *look.partitions}, look.partitions)
     troubles = sorted(_troubles(opened, look, states, read, refusal), key=lambda one: WORST_FIRST.index(one.health))
     versions = summaries(newest, is_whole=read.is_whole)
     shown, generations, changed_count = _generations(opened, read.records)
@@ -166,7 +166,7 @@ def _named(opened: OpenTable, states: States, wanted: Placement) -> str:
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe what the metastore has, and what it should have; not what the log itself has dropped."""
-    held = look.history.held_now()
+    held = look.history.current_contents()
     lacking = (values for values, where in states.items() if where is not Placement.IN_PLACE)
     return tuple(
         _partition(opened, look, values, states.get(values), held.get(values))
@@ -179,7 +179,7 @@ def _partition(
 ) -> PartitionNow:
     found: Partition | None = look.partitions.get(values)
     is_ours = where is Placement.IN_PLACE
-    placed = look.history.current.get(values) if is_ours else None
+    placed = look.history.current_partitions.get(values) if is_ours else None
     known = held if is_ours else None
     return PartitionNow(
         name=shown_name(opened.table, values),
@@ -219,7 +219,7 @@ def _left(history: History, vacuum: VacuumReport | None) -> Iterator[LeftByAge]:
     """Divide what readers have left by age."""
     due = {one.location for one in vacuum.deleted} if vacuum else frozenset()
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
-        here = [one for one in history.left.values() if youngest <= one.age_seconds / DAY_SECONDS < oldest]
+        here = [one for one in history.left_locations.values() if youngest <= one.age_seconds / DAY_SECONDS < oldest]
         yield LeftByAge(
             older_than_days=youngest,
             younger_than_days=None if oldest == math.inf else int(oldest),

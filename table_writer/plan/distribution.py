@@ -28,7 +28,7 @@ UNSEEN_ROWS: Final = 500  # of a first write: no slower than larger batches
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
 
 
-def laid_out(
+def lay_out(
     rows: DataFrame, *, partition_columns: Sequence[str], distribution: str, sort_by: Sequence[str]
 ) -> DataFrame:
     """Return the same rows, spread over tasks and ordered within each.

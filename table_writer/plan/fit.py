@@ -26,7 +26,7 @@ from table_writer.plan.types import (
     Limit,
     Match,
     Rule,
-    enforced,
+    enforce,
     exact_type,
     in_array,
     in_struct,
@@ -62,7 +62,7 @@ FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fitted:
+class FittedRows:
     """Rows in the table's shape, and what was done to give them that."""
 
     given: DataFrame  # as the user gave it, with the defaults of columns that it lacks
@@ -80,7 +80,7 @@ def fit(
     table: str,
     partition_columns: Sequence[str],
     mode: SchemaMode = SchemaMode.STRICT,
-) -> Fitted:
+) -> FittedRows:
     """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
     Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
@@ -114,7 +114,7 @@ def fit(
         columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
         limits.extend(limits_of(found.rules, column))
     filled = tuple(path for found in matches.values() for path in found.filled)
-    return Fitted(
+    return FittedRows(
         given=df,
         rows=_in_shape(df, columns, table),
         schema=whole,
@@ -229,7 +229,7 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
     rule = Rule(
         column=path, rule=NOT_NULL, verdict="are null", offender=lambda column: F.when(column.isNull(), F.lit("null"))
     )
-    return replace(inner, convert=enforced(rule, inner.convert or _same_column), rules=(rule, *inner.rules))
+    return replace(inner, convert=enforce(rule, inner.convert or _same_column), rules=(rule, *inner.rules))
 
 
 def _same_column(column: Column) -> Column:

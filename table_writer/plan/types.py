@@ -82,7 +82,7 @@ class Limit:
     example: Column
 
 
-def enforced(rule: Rule, accepted: Expression) -> Expression:
+def enforce(rule: Rule, accepted: Expression) -> Expression:
     """Return what to make of a value: what is accepted, or an error of the task that :func:`violation` knows."""
 
     def checked(value: Column) -> Column:
@@ -241,7 +241,7 @@ def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:
         verdict=f"have more than {room} digits before the point",
         offender=lambda column: F.when((column >= bound) | (column <= -bound), _text(column, given)),
     )
-    return Match(convert=enforced(rule, lambda column: column.cast(wanted)), rules=(rule,))
+    return Match(convert=enforce(rule, lambda column: column.cast(wanted)), rules=(rule,))
 
 
 def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: str) -> Match:
@@ -257,7 +257,7 @@ def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: s
         return F.rpad(text, length, " ") if isinstance(wanted, T.CharType) else F.substring(text, 1, length)
 
     rule = Rule(column=path, rule=wanted.simpleString(), verdict="are longer", offender=offender)
-    return Match(convert=enforced(rule, accepted), rules=(rule,))
+    return Match(convert=enforce(rule, accepted), rules=(rule,))
 
 
 def _text(column: Column, given: T.DataType) -> Column:

@@ -34,7 +34,7 @@ class OwnFilesSeenError(ConflictError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
+class CarriedFiles:
     """The files of one partition that an append brings along; rows are known where this library wrote them all."""
 
     files: int = 0
@@ -72,7 +72,7 @@ class CarryOver:
     staged: WrittenFiles
     fresh_directory: Callable[[], Location]
     is_shared: bool = False
-    carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
+    carried: dict[PartitionValues, CarriedFiles] = field(default_factory=dict, init=False)
     _partition_places: dict[PartitionValues, _PartitionPlace] = field(default_factory=dict, init=False)
     _directories: list[Location] = field(default_factory=list, init=False)
     _unseen_directories: dict[str, Location] = field(
@@ -89,12 +89,12 @@ class CarryOver:
         """The write's."""
         return self.staged.plan
 
-    def placed(self, draft: LogEntry, staying: Collection[PartitionValues] = ()) -> LogEntry:
-        """Return the draft with its partitions where readers will look; those that are ``staying`` as they are."""
+    def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
+        """Return the draft with its partitions where readers will look; those that are ``to_grow`` as they are."""
         placed = {
             values: str(placement.location)
             for values, placement in self._partition_places.items()
-            if values not in staying
+            if values not in to_grow
         }
         named = (
             replace(partition, new_location=placed.get(partition.values, partition.new_location))
@@ -104,7 +104,7 @@ class CarryOver:
         return replace(draft, partitions=partitions)
 
     @property
-    def unseen(self) -> Collection[Location]:
+    def unseen_directories(self) -> Collection[Location]:
         """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
         return self._unseen_directories.values()
 
@@ -271,7 +271,7 @@ class CarryOver:
                 continue
             beside[values] = {name: file for name, file in listed[values].items() if name not in names}
             held = _carried_files(now[values], listed[values].values(), self.plan.layout)
-            self.carried[values] = Carried(
+            self.carried[values] = CarriedFiles(
                 files=len(beside[values]),
                 bytes=_bytes(beside[values].values()),
                 rows=held.rows if held.rows is None else held.rows - new.rows,
@@ -330,7 +330,7 @@ class InPlace:
     """The write's own, by their keys, as they were listed last."""
     _others: PartitionsNow | None = field(default=None, init=False)
 
-    def staying(self, table: Table, now: PartitionsNow) -> PartitionsNow:
+    def partitions_to_grow(self, table: Table, now: PartitionsNow) -> PartitionsNow:
         """Return the partitions to whose location files are added, having looked whether all files are there.
 
         A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
@@ -340,13 +340,13 @@ class InPlace:
         plan = self.staged.plan
         if not plan.in_place:
             return {}
-        staying = {
+        to_grow = {
             values: partition
             for values, partition in now.items()
             if not plan.layout.is_placeholder(Location.parse(partition.location))
         }
-        readers = self._readers(table, now) if staying else {}
-        for values, partition in staying.items():
+        readers = self._readers(table, now) if to_grow else {}
+        for values, partition in to_grow.items():
             location = Location.parse(partition.location)
             in_reach = plan.layout.root.contains(location)
             outside = "" if in_reach else "lies outside the table's directory"
@@ -361,10 +361,10 @@ class InPlace:
                     f"{'' if in_reach else ', or append with carry=copy'}.",
                     **plan.named,
                 )
-        if staying:
+        if to_grow:
             self.files = require_as_staged(self.store, self.staged)
-            self._refuse_strays(staying)
-        return staying
+            self._refuse_strays(to_grow)
+        return to_grow
 
     def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
         """Return which partitions are at each place, those that the write does not name too."""
@@ -377,10 +377,10 @@ class InPlace:
                 readers.setdefault(location.place, []).append(values)
         return readers
 
-    def _refuse_strays(self, staying: Collection[PartitionValues]) -> None:
+    def _refuse_strays(self, to_grow: Collection[PartitionValues]) -> None:
         """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
         plan = self.staged.plan
-        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in staying]
+        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in to_grow]
         directories = tuple(plan.data_location.child(name_in(plan.table, partition.values)).key for partition in own)
         strays = {key for key in self.files if key.startswith(directories)}
         strays -= {key for partition in own for key in partition.keys} | set(self.copies)
@@ -392,12 +392,12 @@ class InPlace:
                 **plan.named,
             )
 
-    def added_to(self, draft: LogEntry, staying: PartitionsNow) -> LogEntry:
+    def with_added_files(self, draft: LogEntry, to_grow: PartitionsNow) -> LogEntry:
         """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
         own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
         named = (
-            self._grown_partition(partition, own[partition.values], staying[partition.values].location)
-            if partition.values in staying
+            self._grown_partition(partition, own[partition.values], to_grow[partition.values].location)
+            if partition.values in to_grow
             else partition
             for partition in draft.partitions
         )
@@ -477,15 +477,15 @@ def _bytes(files: Iterable[ObjectInfo]) -> int:
     return sum(found.size_bytes for found in files)
 
 
-def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> Carried:
+def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> CarriedFiles:
     """Take rows from the partition's parameters only where they describe these very files."""
     size_bytes = _bytes(files)
     given = partition.parameters
     ours = layout.write_id_of(Location.parse(partition.location)) is not None
     if not files:
-        return Carried()
+        return CarriedFiles()
     exact = ours and (given.get("numFiles"), given.get("totalSize")) == (str(len(files)), str(size_bytes))
-    return Carried(
+    return CarriedFiles(
         files=len(files),
         bytes=size_bytes,
         rows=_figure(given.get("numRows")) if exact else None,

@@ -30,8 +30,10 @@ class RecoveryResult:
 
     resolved: tuple[RecoveredEntry, ...]
     corrected: tuple[RecoveredEntry, ...]
-    placed: Mapping[PartitionValues, Placement]
-    taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
+    placements: Mapping[PartitionValues, Placement]
+    taken_by_others: frozenset[
+        PartitionValues
+    ]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Correction:
@@ -50,11 +52,18 @@ class Correction:
         while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self._recovery.resolve_in_doubt(table)
             done += recovered
-            placed, taken, again = self._verify(table, history)
+            placements, taken_by_others, again = self._verify(table, history)
             if again is None:
-                return RecoveryResult(resolved=tuple(done), corrected=tuple(corrected), placed=placed, taken=taken)
+                return RecoveryResult(
+                    resolved=tuple(done),
+                    corrected=tuple(corrected),
+                    placements=placements,
+                    taken_by_others=taken_by_others,
+                )
             corrected += again
-            rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
+            rounds.update(
+                (again[0].partitions if again else ()) or list(placements)
+            )  # of a mapping it would add values
         raise MetastoreError(
             f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
@@ -74,13 +83,13 @@ class Correction:
         if not moved and not state.unverified:
             return False
         here = locations(now)
-        history = self._log.explained(self._log.read_recent(), here)
+        history = self._log.explained_history(self._log.read_recent(), here)
         if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
             return True
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
-        placed, taken = self._placements(history, values, now)
+        placements, taken = self._placements(history, values, now)
         if taken:
             raise ConflictError(
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
@@ -90,9 +99,9 @@ class Correction:
                 " replace them with overwrite_partitions.",
                 table=str(table.name),
             )
-        if Placement.BEHIND not in placed.values():
+        if Placement.BEHIND not in placements.values():
             return False
-        self._correct(table, history, placed, now)
+        self._correct(table, history, placements, now)
         return True
 
     def _placements(
@@ -103,21 +112,24 @@ class Correction:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = history.placements(here, wanted)
-        gone = [values for values, where in placed.items() if where is Placement.BEHIND and values not in now]
-        placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
+        placements = history.placements(here, wanted)
+        gone = [values for values, where in placements.items() if where is Placement.BEHIND and values not in now]
+        placements |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {
-            values: now[values] for values, where in placed.items() if where is Placement.BEHIND and values in now
+            values: now[values] for values, where in placements.items() if where is Placement.BEHIND and values in now
         }
         written = written_placeholders(self._log.store, self._layout, behind)
-        for values in (values for values, where in placed.items() if where is Placement.IN_PLACE and values in now):
+        for values in (values for values, where in placements.items() if where is Placement.IN_PLACE and values in now):
             parameters = now[values].parameters
             if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
-                placed[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
+                placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
-            is_gone = values in history.current and history.current[values].partition.new_location is None
-            placed[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
-        return placed, frozenset(values for values in written if placed[values] is Placement.MOVED)
+            is_gone = (
+                values in history.current_partitions
+                and history.current_partitions[values].partition.new_location is None
+            )
+            placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
+        return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
 
     def _verify(
         self, table: Table, history: History
@@ -133,14 +145,14 @@ class Correction:
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self._recovery.resolved_history(table)[0])
-        placed, taken = self._placements(history, known, now)
-        if Placement.BEHIND in placed.values():
-            again = self._correct(table, history, placed, now)
-            return placed, taken, [again] if again else []
-        are_right = not history.unverified or self._opened.correct_statistics(history, placed)
+        placements, taken = self._placements(history, known, now)
+        if Placement.BEHIND in placements.values():
+            again = self._correct(table, history, placements, now)
+            return placements, taken, [again] if again else []
+        are_right = not history.unverified or self._opened.correct_statistics(history, placements)
         if not taken and is_last_look and are_right:
             self._log.forget_recoveries(history.unverified or ())
-        return placed, taken, None
+        return placements, taken, None
 
     def _can_verify(self, history: History) -> bool:
         """Whether calls may have come late, and none can any more."""
@@ -157,7 +169,7 @@ class Correction:
         return True
 
     def _correct(
-        self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
+        self, table: Table, history: History, placements: Mapping[PartitionValues, Placement], now: PartitionsNow
     ) -> RecoveredEntry | None:
         """Undo a call that the metastore applied late: point partitions to where they belong.
 
@@ -166,15 +178,15 @@ class Correction:
         here = locations(now)
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
-        for values in (values for values, where in placed.items() if where is Placement.BEHIND):
+        for values in (values for values, where in placements.items() if where is Placement.BEHIND):
             version, known = self._target_of(entries, values, here.get(values))
             location = known.new_location
-            held = entries.described(values, Location.parse(location)) if location else None
+            held = entries.content_at(values, Location.parse(location)) if location else None
             moved = replace(held or known, old_location=here.get(values), new_location=location)
             moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
         oldest = min(behind)
-        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
+        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placements, PartitionState.BEFORE))
         if lost:
             raise StorageError(
                 f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
@@ -189,7 +201,7 @@ class Correction:
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs, newest = history.brought_late(values, here), history.current.get(values)
+        belongs, newest = history.correction_of(values, here), history.current_partitions.get(values)
         if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
         version, location = (belongs.version, belongs.location) if belongs else (0, here)

@@ -22,7 +22,7 @@ from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
-from table_writer.publish.append import Carried
+from table_writer.publish.append import CarriedFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
@@ -68,10 +68,10 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
 
 
 def with_old_locations(
-    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
+    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, CarriedFiles]
 ) -> EntryPartition:
     """Fill in where readers look now, and count the files that an append copies."""
-    brought = carried.get(partition.values, Carried())
+    brought = carried.get(partition.values, CarriedFiles())
     old_location = now[partition.values].location if partition.values in now else None
     figures = partition.figures  # an append in place leaves files beside its own that nobody has counted
     if partition.added or not figures:
@@ -82,8 +82,8 @@ def with_old_locations(
 
 
 def with_figures(
-    log: TableLog, carried: Mapping[PartitionValues, Carried], now: PartitionsNow
-) -> Mapping[PartitionValues, Carried]:
+    log: TableLog, carried: Mapping[PartitionValues, CarriedFiles], now: PartitionsNow
+) -> Mapping[PartitionValues, CarriedFiles]:
     """Return what an append brings along with the figures that the log has of exactly these files, if it has."""
     versions = {
         carried_rows.version for carried_rows in carried.values() if carried_rows.version and carried_rows.files
@@ -93,7 +93,7 @@ def with_figures(
     named = {
         (partition.values, version): partition for version in versions for partition in _partitions_of(log, version)
     }
-    found: dict[PartitionValues, Carried] = {}
+    found: dict[PartitionValues, CarriedFiles] = {}
     for values, carried_rows in carried.items():
         published = named.get((values, carried_rows.version or 0))
         is_same = (
@@ -125,7 +125,7 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ScheduledDeletions:
     """What is scheduled for deletion, and what a person should know about the rest."""
 
     locations: tuple[ReplacedLocation, ...]
@@ -139,7 +139,7 @@ def replaced_locations(
     delete_after: datetime,
     *,
     partitioned: bool = True,
-) -> Replaced:
+) -> ScheduledDeletions:
     """Describe the locations that readers leave.
 
     A location of ours is deleted as a whole later. Where other tools wrote, exactly the files that are there now are
@@ -170,7 +170,7 @@ def replaced_locations(
         " Delete it yourself once no query reads it any more."
         for location in foreign
     )
-    return Replaced(tuple(scheduled), notes)
+    return ScheduledDeletions(tuple(scheduled), notes)
 
 
 def _objects_by_location(
@@ -215,7 +215,7 @@ def _end_of(location: Location) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Republished:
+class RepublishResult:
     """What a rollback or a restore has put back; a dry run and a call with nothing to do have no version."""
 
     version: int | None
@@ -228,7 +228,7 @@ class Republished:
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
-    for values in (values for values in chosen if values not in history.current):
+    for values in (values for values in chosen if values not in history.current_partitions):
         raise InvalidInputError(
             f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
@@ -278,9 +278,9 @@ def files_there(
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
         return FilesThere(EntryPartition.without_rows(values, str(location)))
-    surplus = history.surplus(location, history.newest if version is None else version)
+    surplus = history.surplus_names(location, history.newest if version is None else version)
     later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
-    known = history.described(values, location, version=version)
+    known = history.content_at(values, location, version=version)
     ours = history.layout.all_data.contains(location)
     listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
     found = [file for file in listed_now if file.key not in later]
@@ -290,7 +290,7 @@ def files_there(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
         return FilesThere(known, tuple(found), later)
-    left = history.left.get(location.place)
+    left = history.left_locations.get(location.place)
     if ours or (left is None and not later):
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"

@@ -29,7 +29,7 @@ class Evidence:
         self._log, self._store, self._layout = opened.log, opened.store, opened.layout
         self._metastore, self._table = opened.metastore, opened.table
 
-    def whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
+    def whole_partitions(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
         """Return the partitions to which an append in place has added all of its files."""
         in_place = [partition for partition in partitions if partition.added]
         missing = missing_files(self._store, in_place).keys()
@@ -37,7 +37,7 @@ class Evidence:
 
     def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        whole = self.whole(entry.partitions)
+        whole = self.whole_partitions(entry.partitions)
         found, here = states(entry, now, self._layout, whole), locations(now)
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
@@ -88,7 +88,7 @@ class Evidence:
         _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
         return lost
 
-    def half_added(
+    def half_added_error(
         self, entry: LogEntry, claimed: LogEntry, found: Mapping[PartitionValues, PartitionState]
     ) -> StorageError | None:
         """Return the error of an append in place that readers see a part of, whose other files are gone.
@@ -127,7 +127,7 @@ class Evidence:
             raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
         return named
 
-    def changed_since(
+    def why_not_copied_again(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], now: PartitionsNow
     ) -> dict[PartitionValues, str]:
         """Return why partitions are not switched to copies that were made of their files before the claim.

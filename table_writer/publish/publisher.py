@@ -20,7 +20,7 @@ from table_writer.errors import (
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
-from table_writer.log.open_table import OpenTable, repeated
+from table_writer.log.open_table import OpenTable, repetition_error
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named
@@ -29,8 +29,8 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
-from table_writer.publish.base import add_unseen, confirmed, unlisted
+from table_writer.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
+from table_writer.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
 from table_writer.publish.correction import Correction
 from table_writer.publish.entry import (
     entry_of,
@@ -67,12 +67,12 @@ class Claims(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
+class PublishResult:
     """A publish that took effect; of an append also what it brought along."""
 
     entry: LogEntry
     notes: tuple[str, ...]
-    carried: Mapping[PartitionValues, Carried] = field(default_factory=dict)
+    carried: Mapping[PartitionValues, CarriedFiles] = field(default_factory=dict)
     given_up: Collection[PartitionValues] = ()  # of a compaction: others have changed them since
 
 
@@ -85,9 +85,9 @@ class _Look:
     entry: LogEntry
     notes: tuple[str, ...]
 
-    def published(self, carry_over: CarryOver, notes: tuple[str, ...]) -> Published:
+    def result(self, carry_over: CarryOver, notes: tuple[str, ...]) -> PublishResult:
         """Describe the publish that this look led to."""
-        return Published(
+        return PublishResult(
             entry=self.entry, notes=self.notes + notes, carried=carry_over.carried, given_up=carry_over.given_up
         )
 
@@ -102,7 +102,7 @@ class Publisher:
         self._recovery = Recovery(opened)
         self._correction = Correction(opened, self._recovery)
 
-    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
+    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> PublishResult:
         """Make readers see the staged files: all partitions at once, or none.
 
         ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
@@ -129,7 +129,7 @@ class Publisher:
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
-            waiting_for = self._first_in_doubt(carry_over.placed(draft), records, staged.plan)
+            waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
@@ -147,7 +147,7 @@ class Publisher:
                         if not notes:
                             log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
                             self._opened.log.save_checkpoint(log)
-                        return look.published(carry_over, notes)
+                        return look.result(carry_over, notes)
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def _gives_up(self, entry: LogEntry) -> bool:
@@ -238,19 +238,19 @@ class Publisher:
         if is_building and self._correction.correct(table, values, now, state):
             return None
         while True:
-            now = confirmed(self._opened, table, now, state.newest) if is_building else now
+            now = confirmed_partitions(self._opened, table, now, state.newest) if is_building else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
-            staying = in_place.staying(table, now)
-            leaving = {values: partition for values, partition in now.items() if values not in staying}
+            to_grow = in_place.partitions_to_grow(table, now)
+            leaving = {values: partition for values, partition in now.items() if values not in to_grow}
             left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode is WriteMode.APPEND else {}
             targets = {
                 partition.values: str(partition.new_location)
                 for partition in draft.partitions
-                if partition.values not in staying
+                if partition.values not in to_grow
             }
             if self._brings(carry_over, carried, targets, state):
                 return None
@@ -261,7 +261,7 @@ class Publisher:
                 break
         if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
             require_as_read(self._opened, plan, now, values)
-        placed = in_place.added_to(carry_over.placed(draft, staying), staying).partitions
+        placed = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
         if not placed and carry_over.given_up:
             raise GaveWayError
         kept = {
@@ -273,7 +273,7 @@ class Publisher:
         are_told = any(partition.figures for partition in placed)
         brought = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
         partitions = tuple(with_old_locations(partition, now, brought) for partition in placed)
-        unseen = (*carry_over.unseen, *in_place.sources(partitions))
+        unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
@@ -307,7 +307,7 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
-        left_out = unlisted(self._opened, newest, names) if table.partition_columns else ()
+        left_out = unlisted_partitions(self._opened, newest, names) if table.partition_columns else ()
         emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
@@ -362,7 +362,7 @@ class Publisher:
             if draft.stream:
                 query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
                 require_same_query(published.entry, draft.key, query_ids)
-            raise repeated(published, plan.table)
+            raise repetition_error(published, plan.table)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
         for record in records:
@@ -440,7 +440,7 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
     """Find out whether another process has published a staged write, or has left it to a recovery which has."""
     for record in records:
         if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
-            raise repeated(record, plan.table)
+            raise repetition_error(record, plan.table)
 
 
 def _few_names(table: Table, values: Collection[PartitionValues]) -> str:

@@ -34,7 +34,7 @@ def require_as_read(
     if not counting or not written:
         return
     look = _Look(opened, plan, now, frozenset(written))
-    stale = frozenset(values for read in counting for values in look.changed(read))
+    stale = frozenset(values for read in counting for values in look.changed_partitions(read))
     if stale:
         names = few(opened.partition_names(stale), most=3)
         raise ConflictError(
@@ -54,7 +54,7 @@ class _Look:
     now: PartitionsNow
     written: frozenset[PartitionValues]
 
-    def changed(self, read: TableRead) -> Iterator[PartitionValues]:
+    def changed_partitions(self, read: TableRead) -> Iterator[PartitionValues]:
         """Yield the partitions that are not as they were read; one that a compaction has moved is."""
         here = {values: location for values, location in self._locations.items() if location.place in read.files}
         for (values, location), files in zip(here.items(), many(self._files, here.values()), strict=True):
@@ -84,7 +84,7 @@ class _Look:
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
         """Where readers have looked for each partition, as far as the log still says."""
-        named = (partition for record in self._history.published for partition in record.entry.partitions)
+        named = (partition for record in self._history.published_records for partition in record.entry.partitions)
         texts = (
             (partition.values, text)
             for partition in named
@@ -124,7 +124,7 @@ class _Look:
         location = self._locations.get(values)
         if location is None:
             return False
-        known = self._history.described(values, location)
+        known = self._history.content_at(values, location)
         files = {name: facts for name, facts in self._files(location).items() if facts[0]}
         if known is None or (known.files, known.bytes) != (len(files), sum(size for size, _ in files.values())):
             return False
@@ -132,7 +132,7 @@ class _Look:
             old = Location.parse_any(named.old_location or "")
             if not record.entry.is_compaction or old is None or known.rows is None:
                 return False
-            before = self._history.described(values, old, version=record.entry.version - 1)
+            before = self._history.content_at(values, old, version=record.entry.version - 1)
             if before is None or before.rows != known.rows:
                 return False
             held = read.files.get(old.place)

@@ -18,7 +18,7 @@ from table_writer.log.history import NOT_KNOWN, History, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import Ended
+from table_writer.log.table_log import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, name_in
@@ -63,7 +63,7 @@ class Recovery:
         record = self._log.read(version)
         if self._is_wordless(record):
             version = record.entry.recovers or 0
-            ended = self._log.ended(version)
+            ended = self._log.stored_outcome(version)
             if ended is None and self._log.find(version) is not None:  # what that ends as decides
                 return self.resolve(version, table, newest=newest)
             if ended is None or ended.outcome is Outcome.ABANDONED:  # else it may be a correction, which needs no word
@@ -136,7 +136,12 @@ class Recovery:
         if heir is not None and heir.outcome is not None:
             why = f"version {heir.entry.version} has ended it"
             return self._record(
-                last.entry, heir.outcome, by=word, superseded=heir.left_alone, moved=heir.moved, why=why
+                last.entry,
+                heir.outcome,
+                by=word,
+                superseded=heir.superseded_locations,
+                moved=heir.moved_locations,
+                why=why,
             )
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
@@ -164,7 +169,7 @@ class Recovery:
         )
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
         self._announce(entry, ended.outcome, superseded=ended.superseded)
-        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
+        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.superseded_locations)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
@@ -180,8 +185,8 @@ class Recovery:
             (record.recorded_by for record in history.records if record.entry.recovers == entry.version), ""
         )
         why = "newer entries show how it had ended"
-        left_alone = dict.fromkeys(superseded, NOT_KNOWN)
-        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
+        superseded_locations = dict.fromkeys(superseded, NOT_KNOWN)
+        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded_locations, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
@@ -201,7 +206,7 @@ class Recovery:
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, self._evidence.whole(entry.partitions))
+        found = states(entry, now, self._layout, self._evidence.whole_partitions(entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
@@ -239,10 +244,10 @@ class Recovery:
             return self._end_as(original, record.entry, claimed, table)
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
-    def _outcome_of_origin(self, entry: LogEntry) -> Ended | None:
+    def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
         while entry.recovers is not None:
-            if ended := self._log.ended(entry.recovers):
+            if ended := self._log.stored_outcome(entry.recovers):
                 return ended
             record = self._log.find(entry.recovers)
             if record is None:  # its entry is lost
@@ -272,10 +277,10 @@ class Recovery:
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # what is done goes last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda partition: found[partition.values] is PartitionState.DONE))
-        in_the_way = {} if is_correction else self._evidence.changed_since(claimed, found, now)
+        in_the_way = {} if is_correction else self._evidence.why_not_copied_again(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
-            half = self._evidence.half_added(record.entry, claimed, found)
+            half = self._evidence.half_added_error(record.entry, claimed, found)
             if half is not None:
                 self._claimed.give_up(claimed, half)
                 raise half
@@ -295,21 +300,21 @@ class Recovery:
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         switched = tuple(partition.values for partition in todo)
         moved = {values: here.get(values) for values, state in found.items() if state is PartitionState.MOVED}
-        left_alone = {values: here.get(values) for values in superseded}
-        return self._record_outcome(record.entry, claimed, switched, left_alone, moved)
+        superseded_locations = {values: here.get(values) for values in superseded}
+        return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
 
-    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
+    def _end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew, but for
         those that another tool has moved since.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
-        found = original.left_alone
-        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
+        found = original.superseded_locations
+        superseded_locations = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
         if original.recorded_by != entry.write_id:  # a correction
-            left_alone |= self._moved_locations(entry, claimed, table)
-        return self._record_outcome(entry, claimed, (), left_alone)
+            superseded_locations |= self._moved_locations(entry, claimed, table)
+        return self._record_outcome(entry, claimed, (), superseded_locations)
 
     def _moved_locations(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
         """Return where other tools have partitions that a correction in doubt has found, or wants, elsewhere."""
@@ -323,7 +328,7 @@ class Recovery:
             named.values: here.get(named.values)
             for named in entry.partitions
             if not any(same_place(here.get(named.values), place) for place in (named.old_location, named.new_location))
-            and history.brought_late(named.values, here.get(named.values)) is None
+            and history.correction_of(named.values, here.get(named.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -426,13 +431,20 @@ class Recovery:
         ended = self._log.record_outcome(
             claimed.version, outcome, write_id=by, superseded=superseded, moved=moved, of=by
         )
-        left_alone = ended.left_alone
+        superseded_locations = ended.superseded_locations
         outcome = self._log.record_outcome(
-            original.version, ended.outcome, write_id=by, superseded=left_alone, moved=ended.moved, of=original.write_id
+            original.version,
+            ended.outcome,
+            write_id=by,
+            superseded=superseded_locations,
+            moved=ended.moved_locations,
+            of=original.write_id,
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        self._announce(original, outcome, claimed=claimed, superseded=left_alone)
-        return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=left_alone)
+        self._announce(original, outcome, claimed=claimed, superseded=superseded_locations)
+        return RecoveredEntry(
+            version=original.version, outcome=outcome, partitions=switched, superseded=superseded_locations
+        )
 
     def _announce(
         self,

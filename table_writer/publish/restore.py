@@ -36,7 +36,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import TableLayout
 from table_writer.publish.entry import (
     NotThereError,
-    Republished,
+    RepublishResult,
     check_each,
     files_there,
     require_known,
@@ -47,7 +47,9 @@ from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
 
-def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
+def restore_partitions(
+    opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> RepublishResult:
     """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
     An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
@@ -59,7 +61,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         resolved += notes
         wanted = {
             values: placed.partition.new_location
-            for values, placed in sorted(history.current.items())
+            for values, placed in sorted(history.current_partitions.items())
             if placed.partition.new_location is not None and (chosen is None or values in chosen)
         }
         require_known(chosen or (), history, table)
@@ -75,7 +77,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
         partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
-        found = Republished(
+        found = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
@@ -126,7 +128,7 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
 
 def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
     """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
-    after = {values: history.lost_after(history.current[values].version) for values in missing}
+    after = {values: history.lost_after(history.current_partitions[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
         for values, lost in after.items()
@@ -225,11 +227,11 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
     history = replace(opened, layout=layout).log.read_history()
-    placed = history.current.get(())
+    placed = history.current_partitions.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None
     if newest is not None and newest.new_location is not None:
-        held = history.described((), Location.parse(newest.new_location))
+        held = history.content_at((), Location.parse(newest.new_location))
         newest = replace(held, new_location=newest.new_location) if held else newest
     in_place = newest is None or layout.own.contains(now) or now.same_place(Location.parse(str(newest.new_location)))
     if in_place and not strayed:

@@ -19,7 +19,7 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.entry import (
     FilesThere,
     NotThereError,
-    Republished,
+    RepublishResult,
     check_each,
     files_there,
     replaced_locations,
@@ -33,7 +33,7 @@ from table_writer.storage.object_store import ObjectInfo, SourceChangedError, ma
 
 def roll_back(
     opened: OpenTable, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
-) -> Republished:
+) -> RepublishResult:
     """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
     Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
@@ -64,7 +64,7 @@ def roll_back(
         partitions, copies = _separate_copies(opened, write_id, found)
         copied = (_copy_note(copies),) if copies else ()
         if dry_run or not partitions:
-            return Republished(version=None, partitions=partitions, notes=resolved + copied)
+            return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
         entry = replace(_entry(opened, history, version, partitions, now), write_id=write_id)
         if copied_of is None:
             _copy(opened, copies)
@@ -76,7 +76,7 @@ def roll_back(
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
-            return Republished(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
+            return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
 
 
 def _separate_copies(
@@ -122,7 +122,7 @@ def _checked_partitions(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
-        placed = history.current.get(values)
+        placed = history.current_partitions.get(values)
         newest = placed.partition.new_location if placed else None
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
@@ -139,7 +139,7 @@ def _checked_partitions(
             wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
         else:
             wanted = _with_rows(opened, history, target.location)
-            if not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
+            if not same_place(current, wanted) or (wanted and history.surplus_names(Location.parse(wanted), version)):
                 changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
@@ -183,7 +183,7 @@ def _check(
     if target is None:
         return FilesThere(EntryPartition.without_rows(values, None))
     location, is_left = Location.parse(target), not same_place(now.get(values), target)
-    if is_left and not opened.layout.is_placeholder(location) and not history.restorable(location):
+    if is_left and not opened.layout.is_placeholder(location) and not history.is_restorable(location):
         raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
     found = files_there(opened.store, history, values, location, version=version)
     return replace(found, described=replace(found.described, new_location=target))

@@ -42,7 +42,7 @@ LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatisticsResult:
     """What became of the statistics of an entry."""
 
     notes: tuple[str, ...] = ()
@@ -57,7 +57,9 @@ class Statistics:
         self._opened = opened
         self._metastore = opened.metastore
 
-    def forget(self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline) -> Told:
+    def forget(
+        self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline
+    ) -> StatisticsResult:
         """Remove the statistics of the rows that an entry replaces, before it does; again after it, if that failed.
 
         Only while there is time for the switch after it, however long a call takes.
@@ -72,10 +74,10 @@ class Statistics:
                 f"column statistics of replaced rows may still be in the metastore ({error.message}); the next write of"
                 f" these partitions of {table.name} removes them."
             )
-            return Told((text,), is_late=isinstance(error, LostResponseError))
-        return Told()
+            return StatisticsResult((text,), is_late=isinstance(error, LostResponseError))
+        return StatisticsResult()
 
-    def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> Told:
+    def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> StatisticsResult:
         """Give the metastore the statistics that an entry has, after its switch.
 
         Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
@@ -84,14 +86,14 @@ class Statistics:
         """
         figures = {partition.values: partition.column_figures() for partition in entry.partitions if partition.figures}
         if not figures or not self._metastore.keeps_statistics(table):
-            return Told()
+            return StatisticsResult()
         in_time = self._in_time(entry, deadline)
-        told = Told()
+        told = StatisticsResult()
         try:
             self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
         except LostResponseError as error:  # they may be there, with the mark
             logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
-            told = Told(
+            told = StatisticsResult(
                 (f"published; whether its column statistics were set is not known ({error.message}).",), is_late=True
             )
         except MetastoreError as error:
@@ -101,7 +103,7 @@ class Statistics:
         except LostResponseError as error:
             logger.warning("write_id=%s statistics are set; an alter was not answered: %s", entry.write_id, error)
             text = f"published; the answer to the last alter was lost ({error.message}); the next write or"
-            return Told((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
+            return StatisticsResult((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
         except MetastoreError as error:
             return self._take_back(table, entry, figures, error, in_time)
         return told
@@ -113,14 +115,14 @@ class Statistics:
         values: Collection[PartitionValues],
         error: MetastoreError,
         in_time: Callable[[], None],
-    ) -> Told:
+    ) -> StatisticsResult:
         """Remove statistics again that would stay marked as accurate."""
         try:
             self._metastore.drop_statistics(table, tuple(values), before_send=in_time)
         except MetastoreError as second:
             logger.warning("write_id=%s statistics stay, marked as accurate: %s", entry.write_id, second)
             text = f"published; its column statistics are set, but marked as accurate ({error.message})."
-            return Told((text,), is_late=isinstance(second, LostResponseError))
+            return StatisticsResult((text,), is_late=isinstance(second, LostResponseError))
         return _not_set_result(entry, error)
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
@@ -156,9 +158,9 @@ class Statistics:
         return in_time
 
 
-def _not_set_result(entry: LogEntry, error: MetastoreError) -> Told:
+def _not_set_result(entry: LogEntry, error: MetastoreError) -> StatisticsResult:
     logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
-    return Told((f"published; its column statistics were not set ({error.message}).",))
+    return StatisticsResult((f"published; its column statistics were not set ({error.message}).",))
 
 
 def _is_at(partition: Partition, location: str | None) -> bool:

@@ -23,9 +23,9 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.files import add_files, written_placeholders
-from table_writer.log.open_table import OpenTable, partly_published
+from table_writer.log.open_table import OpenTable, partly_published_error
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
-from table_writer.log.table_log import Ended
+from table_writer.log.table_log import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -40,7 +40,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, spark_statistics
+from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, StatisticsResult, spark_statistics
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -349,7 +349,7 @@ class ClaimedEntries:
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
-        told = Told()
+        told = StatisticsResult()
         try:
             if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
@@ -434,10 +434,10 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _recorded_outcome(self, entry: LogEntry) -> Ended | None:
+    def _recorded_outcome(self, entry: LogEntry) -> StoredOutcome | None:
         """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
-            return self._log.ended(entry.version)
+            return self._log.stored_outcome(entry.version)
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return None
@@ -465,7 +465,7 @@ class ClaimedEntries:
             raise outcome_unknown(entry, refusal) from refusal
 
 
-def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
+def require_all_published(entry: LogEntry, ended: StoredOutcome, table: Table) -> None:
     """Refuse to call an entry published of which the log says otherwise: another tool was there before a recovery."""
     if ended.outcome is not Outcome.PUBLISHED:
         raise ConflictError(
@@ -475,7 +475,7 @@ def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
             **entry.named,
         )
     if ended.superseded:
-        raise partly_published(entry, ended.superseded, table)
+        raise partly_published_error(entry, ended.superseded, table)
 
 
 def _with_note(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:

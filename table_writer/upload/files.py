@@ -70,7 +70,7 @@ class Files:
         name = file_name(self._spec, self._names, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
-    def finished(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
+    def add_finished_file(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
         """Take note of a file that got its last byte, and of what it says of its columns."""
         self._finished.append(file)
         self._statistics.add(statistics, file.row_count)
@@ -139,7 +139,7 @@ class PartitionFile:
             )
         self._sink.finish()
         file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes, self._encoder.figures())
-        self._files.finished(file, self._encoder.statistics())
+        self._files.add_finished_file(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
     def _fitting_row_count(self, rows: Any, size_bytes: int) -> int:

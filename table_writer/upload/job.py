@@ -109,7 +109,7 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
 
     ``InvalidInputError`` has Spark's reason why it cannot write this table or these types; nothing was written then.
     ``CheckFailedError``: other rows are read back than were written, since the format cannot hold some of these values.
-    ``PartitionExistsError``: a row belongs to a partition that :func:`refusing` was told of. Failures of the
+    ``PartitionExistsError``: a row belongs to a partition that :func:`refuse_existing` was told of. Failures of the
     DataFrame's own code pass through. Files may be left below ``plan.data_location``.
     """
     spark = open_gateway(rows.sparkSession)  # a streaming query has a session of its own
@@ -136,7 +136,7 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
     return WrittenFiles(plan=plan, partitions=tuple(partitions))
 
 
-def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
+def refuse_existing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
     """Return the same rows; the job that meets one of a partition that exists fails, before its task writes a file.
 
     The partition columns come last, and may be text. The metastore may spell existing partitions otherwise: what

@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import WRITE_ID_IN_NAME
-from table_writer.log.fold import Left
+from table_writer.log.fold import LeftLocation
 from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, places_of
@@ -41,7 +41,7 @@ class Ages:
     history_seconds: float = math.inf  # since an entry ended on which nothing depends any more
     least_seconds: float = 0.0  # nothing that readers have seen goes earlier, whatever was scheduled
 
-    def of_replaced(self, left: Left) -> float:
+    def of_replaced(self, left: LeftLocation) -> float:
         """Return how long a location stays."""
         scheduled = self.usual_seconds if left.retention_seconds is None else left.retention_seconds
         return max(self.least_seconds, scheduled if self.replaced_seconds is None else self.replaced_seconds)
@@ -85,7 +85,7 @@ def require_safe(table: str, age: timedelta, least: timedelta, *, force: bool) -
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptLocation:
     """A location that stays, and why."""
 
     location: Location
@@ -93,21 +93,21 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueLocations:
     """What is past its retention, and what is not deleted nevertheless."""
 
-    locations: tuple[Left, ...]
-    kept: tuple[Kept, ...]
+    locations: tuple[LeftLocation, ...]
+    kept: tuple[KeptLocation, ...]
 
-    def keeping(self, reasons: Mapping[Place, str]) -> Due:
+    def with_kept(self, reasons: Mapping[Place, str]) -> DueLocations:
         """Return the same with more locations kept, each with its reason."""
         kept = (
-            Kept(kept_location.location, reasons[kept_location.location.place])
+            KeptLocation(kept_location.location, reasons[kept_location.location.place])
             for kept_location in self.locations
             if kept_location.location.place in reasons
         )
         free = tuple(kept_location for kept_location in self.locations if kept_location.location.place not in reasons)
-        return Due(free, (*self.kept, *kept))
+        return DueLocations(free, (*self.kept, *kept))
 
 
 class InUse:
@@ -154,7 +154,7 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
     lacking = {
-        values for values, current in history.current.items() if current.partition.new_location is not None
+        values for values, current in history.current_partitions.items() if current.partition.new_location is not None
     } - shown
     hidden = _former_places(history, lacking) if lacking and why_partial() else frozenset()
     return InUse(history.layout, live | history.in_use() | hidden)
@@ -168,7 +168,7 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     named = [
         partition for record in history.records for partition in record.entry.partitions if partition.values in wanted
     ]
-    named += [history.current[values].partition for values in wanted]
+    named += [history.current_partitions[values].partition for values in wanted]
     texts = {
         text
         for partition in named
@@ -179,7 +179,7 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     own = {_below_write(history.layout, location) for location in places} - {""}
     left = [
         left_location.location
-        for left_location in history.left.values()
+        for left_location in history.left_locations.values()
         if _below_write(history.layout, left_location.location) in own
     ]
     return frozenset(location.place for location in (*places, *left))
@@ -191,33 +191,35 @@ def _below_write(layout: TableLayout, location: Location) -> str:
     return below.partition("/")[2] if below != location.key else ""
 
 
-def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:
+def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> DueLocations:
     """Choose what readers have left for long enough.
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
     exactly the listed objects are deleted, never below the directory of this library and never outside the root.
     ``staged`` are writes that wait to be published, though an entry of theirs was abandoned.
     """
-    chosen: list[Left] = []
-    kept: list[Kept] = []
-    for left in sorted(history.left.values(), key=lambda left: (left.left_by, str(left.location))):
+    chosen: list[LeftLocation] = []
+    kept: list[KeptLocation] = []
+    for left in sorted(history.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
             hours = (wanted_seconds - left.age_seconds) / 3600
-            kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
+            kept.append(KeptLocation(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
-            kept.append(Kept(left.location, "readers may look there: the metastore, or an entry in doubt, names it"))
+            kept.append(
+                KeptLocation(left.location, "readers may look there: the metastore, or an entry in doubt, names it")
+            )
         elif write_id in staged:
-            kept.append(Kept(left.location, "the write is staged, and has not expired"))
+            kept.append(KeptLocation(left.location, "the write is staged, and has not expired"))
         elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
     own = history.layout.own  # an abandoned write's directory may lie around one of ours that stays
     stay = PlaceSet(kept_location.location.place for kept_location in kept if own.contains(kept_location.location))
-    return Due(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
+    return DueLocations(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
 
 
-def is_used(used: InUse, left: Left) -> bool:
+def is_used(used: InUse, left: LeftLocation) -> bool:
     """Whether readers may look at what is to be deleted: at a location of ours, or at one of other tools' objects."""
     if not left.objects:
         return used.meets(left.location.place)
@@ -235,7 +237,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
     return inside and found.key.startswith(location.key)
 
 
-class Others:
+class OtherTables:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
     A *partition* that somebody has pointed below this root by hand, while its table lies elsewhere, is not seen: that
@@ -250,7 +252,7 @@ class Others:
         self._tables = {location.place: name for location, name in named if root.meets(location.place)}
         self._places = PlaceSet(self._tables)
 
-    def reasons(self, store: ObjectStore, locations: Iterable[Left]) -> dict[Place, str]:
+    def reasons(self, store: ObjectStore, locations: Iterable[LeftLocation]) -> dict[Place, str]:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
         directories = {directory for left in foreign for found in left.objects for directory in self._above(found.key)}
@@ -259,7 +261,7 @@ class Others:
         reasons = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in reasons if reason}
 
-    def _reason(self, left: Left, roots: Mapping[str, str]) -> str:
+    def _reason(self, left: LeftLocation, roots: Mapping[str, str]) -> str:
         store, bucket, _ = left.location.place
         for found in left.objects:
             holder = self._places.holder((store, bucket, found.key))
@@ -451,10 +453,14 @@ class Look:
         if history.in_doubt or history.unverified or traced or copies:
             return 0.0
         layout = history.layout
-        ours = [left_location for left_location in history.left.values() if layout.write_id_of(left_location.location)]
+        ours = [
+            left_location
+            for left_location in history.left_locations.values()
+            if layout.write_id_of(left_location.location)
+        ]
         ours += [
             left_location
-            for left_location in history.left.values()
+            for left_location in history.left_locations.values()
             if left_location.objects and layout.root.contains(left_location.location)
         ]
         remaining_seconds = (ages.of_replaced(left_location) - left_location.age_seconds for left_location in ours)

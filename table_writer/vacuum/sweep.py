@@ -10,7 +10,7 @@ from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
-from table_writer.log.fold import Left, Oldest
+from table_writer.log.fold import LeftLocation, Oldest
 from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
@@ -24,12 +24,12 @@ from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
 from table_writer.vacuum.due import (
     Ages,
     DeadWrite,
-    Due,
+    DueLocations,
     InUse,
-    Kept,
+    KeptLocation,
     Look,
-    Others,
-    due,
+    OtherTables,
+    due_locations,
     in_use,
     is_used,
     look_for_traces,
@@ -50,12 +50,12 @@ SPARED: Final = "readers were pointed there a moment ago"
 class FoundLocation:
     """A location to delete, with the objects that lie there, once somebody has looked."""
 
-    left: Left
+    left: LeftLocation
     objects: tuple[ObjectInfo, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Vacuumed:
+class VacuumResult:
     """What a vacuum deleted, or would delete."""
 
     version: int | None = None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
@@ -65,7 +65,7 @@ class Vacuumed:
     stale_registrations: tuple[str, ...] = ()
     trimmed: tuple[int, ...] = ()
     folded: int | None = None  # up to which version the log was folded
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptLocation, ...] = ()
     in_doubt: tuple[int, ...] = ()
     failures: tuple[str, ...] = ()
 
@@ -79,11 +79,11 @@ class Vacuum:
         self._log = opened.log
         self._layout = opened.layout
         self._clock = clock
-        self._others: Others | None = None
+        self._others: OtherTables | None = None
         self._why_partial = cache(opened.why_partial)  # asked once, if at all
         self.look: Look | None = None  # what the last run has seen
 
-    def run(self, ages: Ages, *, dry_run: bool) -> Vacuumed:
+    def run(self, ages: Ages, *, dry_run: bool) -> VacuumResult:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         looks_again = LOOKS_AGAIN if dry_run else 0  # one that deletes finds out when it claims its version
         while True:
@@ -100,8 +100,8 @@ class Vacuum:
                 for key, registration in traces.registered.items()
                 if registration.is_staged and not registration.is_dead(0.0)
             }
-            chosen = self._spare_others(due(history, used, ages, staged))
-            plan = Vacuumed(
+            chosen = self._spare_others(due_locations(history, used, ages, staged))
+            plan = VacuumResult(
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history, ages.dead_write_seconds),
@@ -148,7 +148,7 @@ class Vacuum:
             sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
         )
 
-    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
+    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
         A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
@@ -175,14 +175,14 @@ class Vacuum:
             if self._log.claim(entry):
                 return self._carry_out(history, entry, plan, deadline)
 
-    def _plan_to_give_up(self, history: History, write_id: str) -> Vacuumed:
+    def _plan_to_give_up(self, history: History, write_id: str) -> VacuumResult:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
         data = self._layout.data(write_id)
         if write_id in history.claimed_ids:
-            return Vacuumed(kept=(Kept(data, "a version of the log had claimed it, and was given up"),))
+            return VacuumResult(kept=(KeptLocation(data, "a version of the log had claimed it, and was given up"),))
         objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
         dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
-        return Vacuumed(dead_writes=(dead,))
+        return VacuumResult(dead_writes=(dead,))
 
     def finish(self) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
@@ -191,8 +191,8 @@ class Vacuum:
         for entry in interrupted(history):
             ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
             dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
-            plan = Vacuumed(
-                locations=tuple(map(FoundLocation, history.outstanding(entry))),
+            plan = VacuumResult(
+                locations=tuple(map(FoundLocation, history.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
@@ -220,24 +220,24 @@ class Vacuum:
         shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
         return in_use(history, shown, self._why_partial)
 
-    def _spare_others(self, chosen: Due) -> Due:
+    def _spare_others(self, chosen: DueLocations) -> DueLocations:
         """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
         if not any(left.objects for left in chosen.locations):
             return chosen
         if partial := self._why_partial():
             reason = f"other tables may have files there that this role does not see: {partial}; see sees_everything"
-            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
+            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
         try:
-            self._others = self._others or Others(self._opened.metastore, self._layout, self._opened.table)
+            self._others = self._others or OtherTables(self._opened.metastore, self._layout, self._opened.table)
         except MetastoreError as error:
             reason = f"which other tables may have files there is not known: {error.message}"
-            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
-        return chosen.keeping(self._others.reasons(self._store, chosen.locations))
+            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
+        return chosen.with_kept(self._others.reasons(self._store, chosen.locations))
 
-    def _found_locations(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
+    def _found_locations(self, history: History, locations: Sequence[LeftLocation]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
 
-        def look(left: Left) -> FoundLocation:
+        def look(left: LeftLocation) -> FoundLocation:
             objects = tuple(files_at(self._store, self._layout, left.location))
             if not left.objects:
                 return FoundLocation(left, objects)
@@ -248,7 +248,7 @@ class Vacuum:
 
         return tuple(many(look, locations))
 
-    def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
+    def _deletes(self, plan: VacuumResult) -> tuple[DeletedLocation, ...]:
         replaced = ((found.left.location, found.left.left_by) for found in plan.locations)
         dead = ((self._layout.data(write.write_id), None) for write in plan.dead_writes)
         return tuple(DeletedLocation(location=str(place), replaced_by=by) for place, by in (*replaced, *dead))
@@ -261,7 +261,7 @@ class Vacuum:
     def _deadline(self, entry: LogEntry) -> Deadline:
         return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.claim_age, entry))
 
-    def _carry_out(self, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline) -> Vacuumed:
+    def _carry_out(self, history: History, entry: LogEntry, plan: VacuumResult, deadline: Deadline) -> VacuumResult:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
         One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
@@ -270,7 +270,7 @@ class Vacuum:
         """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, entry.table)
         done: list[FoundLocation] = []
-        spared: list[Kept] = []
+        spared: list[KeptLocation] = []
         failures: list[str] = []
         served, fresh = 0, Deadline(0.0, self._clock)
         for chunk in batches(plan.locations, LOCATIONS_AT_ONCE):
@@ -281,9 +281,9 @@ class Vacuum:
             served -= len(chunk)
             if not deadline.allows(CHUNK_SECONDS):
                 break
-            chosen = Due(tuple(found_location.left for found_location in chunk), ())
+            chosen = DueLocations(tuple(found_location.left for found_location in chunk), ())
             in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
-            free = self._spare_others(chosen.keeping(in_the_way))
+            free = self._spare_others(chosen.with_kept(in_the_way))
             spared += free.kept
             found = self._found_locations(history, free.locations)
             failures += self._delete(entry, (item for found_location in found for item in found_location.objects))
@@ -322,13 +322,13 @@ class Vacuum:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
         for earlier in (record.entry for record in history.in_doubt if record.entry.operation is Operation.VACUUM):
-            if done.issuperset(left.location.place for left in history.outstanding(earlier)):
+            if done.issuperset(left.location.place for left in history.outstanding_locations(earlier)):
                 self._log.record_outcome(
                     earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
                 )
         self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidy(self, plan: Vacuumed, history: History, oldest: Oldest) -> Vacuumed:
+    def _tidy(self, plan: VacuumResult, history: History, oldest: Oldest) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)

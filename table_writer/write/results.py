@@ -19,8 +19,8 @@ from table_writer.model.location import Location
 from table_writer.model.table import are_small_files, name_in
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import Stopwatch
-from table_writer.publish.append import Carried
-from table_writer.publish.publisher import Published
+from table_writer.publish.append import CarriedFiles
+from table_writer.publish.publisher import PublishResult
 
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
@@ -65,7 +65,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
 
 def finished(
-    opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
+    opened: OpenTable, files: WrittenFiles, published: PublishResult, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
     """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
     plan = files.plan
@@ -97,14 +97,14 @@ def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
 
 
-def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
+def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[PartitionResult, ...]:
     plan = files.plan
     written = {plan.spelled(one.values): one for one in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def described(partition: EntryPartition) -> PartitionResult:
         new = written.get(partition.values, nothing)
-        brought = published.carried.get(partition.values, Carried())
+        brought = published.carried.get(partition.values, CarriedFiles())
         return PartitionResult(
             name=name_in(plan.table, partition.values),
             values=partition.values,
@@ -120,7 +120,7 @@ def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionRes
     return tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values)))
 
 
-def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, staged: WrittenFiles, published: PublishResult) -> tuple[str, ...]:
     """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
     if not opened.marks_success():
         return ()
@@ -140,7 +140,7 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     return "appended" if mode is WriteMode.APPEND else "replaced"
 
 
-def _one_by_one(opened: OpenTable, published: Published) -> tuple[str, ...]:
+def _one_by_one(opened: OpenTable, published: PublishResult) -> tuple[str, ...]:
     count = len(published.entry.partitions)
     if count < 2 or opened.metastore.switches_at_once(opened.table):
         return ()

@@ -13,7 +13,7 @@ from typing import Self
 from table_writer.complete import Completer, Spread
 from table_writer.errors import ConflictError, OutcomeUnknownError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.registration import put_staged, used_before
+from table_writer.log.registration import id_was_used_error, put_staged
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
@@ -184,7 +184,7 @@ class RunningWrite:
         """Use a name once, whatever becomes of its write: a request of the earlier one may come late."""
         body = json.dumps({**self._opened.identity, "token": secrets.token_hex(8)}).encode()
         if not self._opened.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
-            raise used_before(self._plan.write_id, str(self._plan.table.name))
+            raise id_was_used_error(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours.
@@ -199,7 +199,7 @@ class RunningWrite:
             is_named = any(self._is_named(one.entry) for one in history.records)
             used = is_named or self._plan.write_id in history.claimed_ids
         if used:
-            raise used_before(self._plan.write_id, str(self._plan.table.name))
+            raise id_was_used_error(self._plan.write_id, str(self._plan.table.name))
 
     def _is_named(self, entry: LogEntry) -> bool:
         """Whether an entry is of a write of this name, or deletes its files."""

@@ -11,7 +11,7 @@ from table_writer.complete import Completer
 from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError, repeated
+from table_writer.log.open_table import OpenTable, RepeatedError, repetition_error
 from table_writer.log.registration import (
     FoundRegistration,
     check_keys,
@@ -28,9 +28,9 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.write import WrittenFiles, written_ids
 from table_writer.publish.append import CopyFiles, require_as_staged
-from table_writer.publish.publisher import Published, Publisher
+from table_writer.publish.publisher import Publisher, PublishResult
 from table_writer.publish.recovery import Recovery
-from table_writer.vacuum.sweep import Vacuum, Vacuumed
+from table_writer.vacuum.sweep import Vacuum, VacuumResult
 from table_writer.write.announcing import Announcement, facts_of_plan
 from table_writer.write.results import Refresh, finished, repeated_result
 from table_writer.write.running_write import Claiming
@@ -74,7 +74,7 @@ class StagedWrites:
             if published is None:
                 raise
             self._require_kept(write_id, history)
-            raise repeated(published, self._opened.table) from None
+            raise repetition_error(published, self._opened.table) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all in the order of their ``write_id``, and why the others cannot be read.
@@ -94,7 +94,7 @@ class StagedWrites:
                 unreadable[write_id] = error.message
         if found:
             state = opened.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-            entries = [record.entry for record in opened.log.read_history(state).published]
+            entries = [record.entry for record in opened.log.read_history(state).published_records]
             published = {one for entry in entries for one in written_ids(opened.layout, entry)}
             found = [one for one in found if one.record.plan.write_id not in published]
         return tuple(found), unreadable
@@ -151,7 +151,7 @@ class StagedWrites:
         result = finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
         return told.done(result, columns=files.plan.table.columns)
 
-    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
+    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, PublishResult]:
         publisher = self._publisher(by_spark)
         try:
             publisher.require_unpublished(record.plan)
@@ -172,7 +172,7 @@ class StagedWrites:
     def _publisher(self, by_spark: BySpark | None) -> Publisher:
         return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
-    def discard(self, write_id: str, told: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
+    def discard(self, write_id: str, told: Announcement | None = None, *, dry_run: bool = False) -> VacuumResult:
         """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
 
         ``told`` is what listeners learn of it. ``ConflictError`` says that it is published, or about to be.

@@ -92,7 +92,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a placeholder is as good as no partition",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls and self._is_name(location):",
         "if False:",
         ("old drop comes", "overwrite"),
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where abandoned files may come",
-        "log.history:History.surplus",
+        "log.history:History.surplus_names",
         "if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id",
         "if record.outcome is not Outcome.ABANDONED",
         test=f"{FILES_THERE}::test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up",
@@ -137,7 +137,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what a recovery names is of the version that it finishes",
-        "log.history:History.surplus",
+        "log.history:History.surplus_names",
         "frozenset(file.name for _, _, named in adding for file in named.added) - part",
         "frozenset(file.name for _, by, named in adding if by.entry.version > version for file in named.added)",
         ("rollback to what was recovered",),
@@ -147,7 +147,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was superseded is no part of any version",
-        "log.history:History.surplus",
+        "log.history:History.surplus_names",
         "and named.values not in record.superseded",
         "",
         test="tests/log/test_history.py::test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus",
@@ -284,7 +284,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what is added late came where nothing was",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "replace(belongs, location=None) if calls[place] else belongs",
         "belongs",
         test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
@@ -293,7 +293,7 @@ MUTATIONS: Final = (
         "a late call is no other tool, though nobody has published the partition",
         "log.rules:recovered_state",
         "if state is not PartitionState.SUPERSEDED:",
-        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current:",
+        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current_partitions:",
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
@@ -306,7 +306,7 @@ MUTATIONS: Final = (
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
         "publish.recovery:Recovery._moved_locations",
-        "and history.brought_late(named.values, here.get(named.values)) is None",
+        "and history.correction_of(named.values, here.get(named.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
     ),
@@ -320,8 +320,8 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery records where it has found what had switched before",
         "publish.recovery:Recovery._do_again",
-        "self._record_outcome(record.entry, claimed, switched, left_alone, moved)",
-        "self._record_outcome(record.entry, claimed, switched, left_alone)",
+        "self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)",
+        "self._record_outcome(record.entry, claimed, switched, superseded_locations)",
         test=f"{BELONG}::test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before",
     ),
     Mutation(
@@ -333,7 +333,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
-        "publish.evidence:Evidence.changed_since",
+        "publish.evidence:Evidence.why_not_copied_again",
         "(place := named.old_location or here.get(named.values))",
         "(place := here.get(named.values) and (named.old_location or here[named.values]))",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",

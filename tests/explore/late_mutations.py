@@ -117,13 +117,13 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed before its files are there",
         "publish.recovery:Recovery._has_taken_effect",
-        "self._evidence.whole(entry.partitions)",
+        "self._evidence.whole_partitions(entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),
     Mutation(
         "what was begun is rolled forward",
-        "publish.evidence:Evidence.changed_since",
+        "publish.evidence:Evidence.why_not_copied_again",
         "and not named.added",
         "",
         ("append in place", "recover"),
@@ -132,7 +132,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where later files lie",
-        "log.history:History.surplus",
+        "log.history:History.surplus_names",
         "return frozenset(file.name for _, _, named in adding for file in named.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
@@ -157,7 +157,7 @@ MUTATIONS: Final = (
         ("publish in place after a refusal", "days pass", "vacuum"),
         Bound(0, 1),
         500,
-        also=(("vacuum.due:due", "elif write_id in staged:", "elif False:"),),
+        also=(("vacuum.due:due_locations", "elif write_id in staged:", "elif False:"),),
     ),
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",

@@ -7,7 +7,7 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-CONFIRMED: Final = ("publish.base:confirmed", "log = _Log(opened, newest)", "return now")
+CONFIRMED: Final = ("publish.base:confirmed_partitions", "log = _Log(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
 MUTATIONS: Final = (
@@ -143,9 +143,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was published in part is not said to be published",
-        "log.open_table:repeated",
-        "if record.superseded else RepeatedError(record.entry)",
-        "if False else RepeatedError(record.entry)",
+        "log.open_table:repetition_error",
+        "if record.superseded:",
+        "if False:",
         ("append once", "move", "append once"),
     ),
     Mutation(
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "publish.evidence:Evidence.whole",
+        "publish.evidence:Evidence.whole_partitions",
         "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),
@@ -194,8 +194,8 @@ MUTATIONS: Final = (
     Mutation(
         "late calls are corrected",
         "publish.correction:Correction._placements",
-        "return placed, frozenset(values for values in written if placed[values] is Placement.MOVED)",
-        "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
+        "return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)",
+        "return dict.fromkeys(placements, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),
     Mutation(

@@ -68,7 +68,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late drop is repaired",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls or place == wanted:",
         "if place is None or place not in calls or place == wanted:",
         ("old drop comes", "recover"),
@@ -77,7 +77,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late alter is repaired",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls or place == wanted:",
         "if place is not None or place not in calls:",
         ("old alter comes", "recover"),
@@ -121,7 +121,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum waits until no call can be late",
-        "vacuum.due:due",
+        "vacuum.due:due_locations",
         "if left.age_seconds < wanted_seconds:",
         "if False:",
         ("overwrite", "vacuum"),
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum deletes",
         "publish.rollback:_check",
-        "and not history.restorable(location)",
+        "and not history.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
         Bound(2, 0),
@@ -137,7 +137,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no rollback to what a vacuum may be deleting",
-        "log.history:History.restorable",
+        "log.history:History.is_restorable",
         "return is_there and location.place not in self.doomed",
         "return is_there",
         ("rollback further", "vacuum"),
@@ -292,7 +292,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum spares what is staged",
-        "vacuum.due:due",
+        "vacuum.due:due_locations",
         "elif write_id in staged:",
         "elif False:",
         ("publish overwrite", "days pass", "vacuum"),
