@@ -318,7 +318,7 @@ class Maintenance:
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
             put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
-            superseded=opened.partition_names(done.taken_by_others.union(*(one.superseded for one in every))),
+            superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=opened.partition_names([v for v, where in done.placements.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_recent())),

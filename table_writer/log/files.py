@@ -70,11 +70,7 @@ def _placeholders(
     layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
 ) -> dict[PartitionValues, Location]:
     found = {values: Location.parse_any(partition.location) for values, partition in partitions.items()}
-    return {
-        values: location
-        for values, location in found.items()
-        if location is not None and layout.is_placeholder(location)
-    }
+    return {values: place for values, place in found.items() if place is not None and layout.is_placeholder(place)}
 
 
 def why_not_copied(layout: TableLayout, partition: Partition) -> str:

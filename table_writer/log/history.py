@@ -52,12 +52,8 @@ class SlotRecord:
     @property
     def switched_partitions(self) -> tuple[EntryPartition, ...]:
         """The partitions that it has changed, or wants to; of an abandoned one all that it wanted to."""
-        is_published = self.outcome is Outcome.PUBLISHED
-        return tuple(
-            partition
-            for partition in self.entry.partitions
-            if not (is_published and partition.values in self.superseded)
-        )
+        skipped = self.superseded if self.outcome is Outcome.PUBLISHED else ()
+        return tuple(partition for partition in self.entry.partitions if partition.values not in skipped)
 
     @property
     def superseded_locations(self) -> dict[PartitionValues, str | None]:
@@ -248,12 +244,11 @@ class History:
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         self._require_entries()
-        made = (
-            record
-            for record in self.published_records
-            if record.entry.has_own_files or record.entry.recovers is not None
-        )
-        return next((record for record in made if write_id in written_ids(self.layout, record.entry)), None)
+        for record in self.published_records:
+            has_made = record.entry.has_own_files or record.entry.recovers is not None
+            if has_made and write_id in written_ids(self.layout, record.entry):
+                return record
+        return None
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
@@ -701,10 +696,8 @@ class History:
             for text in (partition.old_location, partition.new_location, partition.source)
             if text
         }
-        places = [
-            *map(self.parse, texts),
-            *(left_location.location for left_location in (self.fold.left if self.fold else ())),
-        ]
+        left = (old.location for old in (self.fold.left if self.fold else ()))
+        places = [*map(self.parse, texts), *left]
         return {write_id for location in places if (write_id := self.layout.write_id_of(location)) is not None}
 
     def _ids_of(self, records: Collection[SlotRecord]) -> frozenset[str]:

@@ -217,14 +217,10 @@ class Past:
                 table=str(opened.table.name),
             )
         named = sorted(states if chosen is None else chosen)
-        found = [
-            past_partition
-            for past_partition in (self._past_partition(values, states[values]) for values in named)
-            if past_partition is not None
-        ]
+        found = [self._past_partition(values, states[values]) for values in named]
         if self._wrong:
             raise self._refusal()
-        return tuple(found)
+        return tuple(partition for partition in found if partition is not None)
 
     @property
     def subject(self) -> str:
@@ -287,11 +283,8 @@ class Past:
         """Return the files of other tools, as they were when they were first replaced after the version."""
         later = (record for record in self._history.records if record.entry.version > self.version)
         seen = [record.entry for record in later if record.outcome is not Outcome.ABANDONED]
-        replaced = (replaced_location for entry in reversed(seen) for replaced_location in entry.replaced)
-        return {
-            Location.parse(replaced_location.location).place: replaced_location.objects
-            for replaced_location in replaced
-        }
+        replaced = (old for entry in reversed(seen) for old in entry.replaced)
+        return {Location.parse(old.location).place: old.objects for old in replaced}
 
     def _why_unsure(self, values: PartitionValues, state: StateThen) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""

@@ -91,17 +91,12 @@ class CarryOver:
 
     def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
         """Return the draft with its partitions where readers will look; those that are ``to_grow`` as they are."""
-        placed = {
-            values: str(placement.location)
-            for values, placement in self._partition_places.items()
-            if values not in to_grow
-        }
-        named = (
-            replace(partition, new_location=placed.get(partition.values, partition.new_location))
-            for partition in draft.partitions
-        )
-        partitions = tuple(partition for partition in named if partition.values not in self.given_up)
-        return replace(draft, partitions=partitions)
+        partitions: list[EntryPartition] = []
+        for partition in draft.partitions:
+            place = None if partition.values in to_grow else self._partition_places.get(partition.values)
+            if partition.values not in self.given_up:
+                partitions.append(replace(partition, new_location=str(place.location)) if place else partition)
+        return replace(draft, partitions=tuple(partitions))
 
     @property
     def unseen_directories(self) -> Collection[Location]:

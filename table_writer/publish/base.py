@@ -53,7 +53,8 @@ def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, ne
     raise ConflictError(
         f"the metastore at {opened.metastore.uri} shows {counted(len(moved_away), 'partition')} of {table.name} where"
         f" version {moved_away[values]} of the log has left them, such as {shown_name(table, values)} at"
-        f" {now[values].location}: its answer is old, or another tool has put them back. On that nothing is built: rows that were published since"
+        f" {now[values].location}: its answer is old, or another tool has put them back. On that nothing is built:"
+        " rows that were published since"
         f" would be lost. Nothing was published. Run it again later; if it stays, `table-writer recover {table.name}`"
         " points readers at the newest rows, `table-writer rollback` at older ones, and overwrite_partitions replaces"
         " them.",
@@ -88,9 +89,8 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
     """
     write_id = new_write_id()  # of nobody: whose the placeholder is, owns its files by the log
     for partition_values in sorted(values):
-        empty = Partition(
-            values=partition_values, location=str(opened.layout.empty(write_id, partition_values)), parameters=NO_FILES
-        )
+        placeholder = str(opened.layout.empty(write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty])
         except PartitionExistsError as error:
@@ -120,11 +120,8 @@ def require_dropped(
     ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
     """
     for partition_values in sorted(values):
-        empty = Partition(
-            values=partition_values,
-            location=str(opened.layout.empty(claimed.write_id, partition_values)),
-            parameters=NO_FILES,
-        )
+        placeholder = str(opened.layout.empty(claimed.write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty], before_send=in_time)
         except PartitionExistsError as error:
@@ -214,14 +211,9 @@ class _Log:
         if not self.may_be_old:  # another tool has put it back
             return None
         published = [entry for entry in entries if self.newest_mention(shown.values, entry.version - 1, [entry])]
-        named_before = (
-            partition for entry in published for partition in entry.partitions if partition.values == shown.values
-        )
-        former = {
-            Location.parse(partition.old_location).place
-            for partition in named_before
-            if partition.old_location is not None
-        }
+        mentions = (partition for entry in published for partition in entry.partitions)
+        old_locations = {partition.old_location for partition in mentions if partition.values == shown.values} - {None}
+        former = {Location.parse(str(location)).place for location in old_locations}
         is_former = (
             location.place in former or seen > 0
         )  # what a refused publish has found there, it has not moved_away

@@ -31,9 +31,7 @@ class RecoveryResult:
     resolved: tuple[RecoveredEntry, ...]
     corrected: tuple[RecoveredEntry, ...]
     placements: Mapping[PartitionValues, Placement]
-    taken_by_others: frozenset[
-        PartitionValues
-    ]  # a late call took them to a placeholder, where another tool has written since
+    taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Correction:
@@ -52,18 +50,13 @@ class Correction:
         while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self._recovery.resolve_in_doubt(table)
             done += recovered
-            placements, taken_by_others, again = self._verify(table, history)
+            placements, taken, again = self._verify(table, history)
             if again is None:
                 return RecoveryResult(
-                    resolved=tuple(done),
-                    corrected=tuple(corrected),
-                    placements=placements,
-                    taken_by_others=taken_by_others,
+                    resolved=tuple(done), corrected=tuple(corrected), placements=placements, taken=taken
                 )
             corrected += again
-            rounds.update(
-                (again[0].partitions if again else ()) or list(placements)
-            )  # of a mapping it would add values
+            rounds.update((again[0].partitions if again else ()) or list(placements))  # a mapping would add its values
         raise MetastoreError(
             f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
@@ -124,10 +117,8 @@ class Correction:
             if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
                 placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
-            is_gone = (
-                values in history.current_partitions
-                and history.current_partitions[values].partition.new_location is None
-            )
+            current = history.current_partitions.get(values)
+            is_gone = current is not None and current.partition.new_location is None
             placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
 

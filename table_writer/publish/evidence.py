@@ -96,11 +96,8 @@ class Evidence:
         No outcome is true of it: its rows are neither all there nor nowhere.
         """
         superseded = PartitionState.SUPERSEDED
-        partitions = [
-            partition
-            for partition in claimed.partitions
-            if partition.added and found[partition.values] is not superseded
-        ]
+        grown = (partition for partition in claimed.partitions if partition.added)
+        partitions = [partition for partition in grown if found[partition.values] is not superseded]
         missing = missing_files(self._store, partitions)
         visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
         sources = {target: key for partition in partitions for target, key in partition.sources().items()}

@@ -167,11 +167,8 @@ class Publisher:
             state = self._opened.log.read_state(listed_after=plan.base_version)
             records = self._unseen_records(plan, state)
             _require_unpublished(plan, records)
-            own = (
-                record.entry
-                for record in records
-                if record.outcome is None and record.entry.operation is not Operation.VACUUM
-            )
+            in_doubt = (record.entry for record in records if record.outcome is None)
+            own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
@@ -226,11 +223,8 @@ class Publisher:
         draft = self._with_emptied_partitions(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        not_shown = [
-            partition.values
-            for partition in draft.partitions
-            if partition.new_location is None and partition.values not in now
-        ]
+        emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
+        not_shown = [key for key in emptied if key not in now]
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
@@ -244,14 +238,13 @@ class Publisher:
             delete_after = datetime.now(UTC) + self._opened.retention
             to_grow = in_place.partitions_to_grow(table, now)
             leaving = {values: partition for values, partition in now.items() if values not in to_grow}
-            left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
-            replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
+            old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
+            replaced = replaced_locations(
+                self._opened.store, plan.layout, old_locations, delete_after, partitioned=partitioned
+            )
             carried = leaving if plan.mode is WriteMode.APPEND else {}
-            targets = {
-                partition.values: str(partition.new_location)
-                for partition in draft.partitions
-                if partition.values not in to_grow
-            }
+            targets = {partition.values: str(partition.new_location) for partition in draft.partitions}
+            targets = {key: location for key, location in targets.items() if key not in to_grow}
             if self._brings(carry_over, carried, targets, state):
                 return None
             if not carried and not any(location.objects for location in replaced.locations):
@@ -261,18 +254,15 @@ class Publisher:
                 break
         if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
             require_as_read(self._opened, plan, now, values)
-        placed = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
-        if not placed and carry_over.given_up:
+        entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
+        if not entry_partitions and carry_over.given_up:
             raise GaveWayError
-        kept = {
-            Location.parse(partition.location).place
-            for values, partition in now.items()
-            if values in carry_over.given_up
-        }
-        scheduled = (location for location in replaced.locations if Location.parse(location.location).place not in kept)
-        are_told = any(partition.figures for partition in placed)
-        brought = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
-        partitions = tuple(with_old_locations(partition, now, brought) for partition in placed)
+        are_told = any(partition.figures for partition in entry_partitions)
+        carried_files = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
+        partitions = tuple(with_old_locations(partition, now, carried_files) for partition in entry_partitions)
+        kept_locations = (now[values].location for values in carry_over.given_up if values in now)
+        kept_places = {Location.parse(location).place for location in kept_locations}
+        scheduled = (old for old in replaced.locations if Location.parse(old.location).place not in kept_places)
         unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))

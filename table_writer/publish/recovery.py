@@ -135,14 +135,8 @@ class Recovery:
             return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
         if heir is not None and heir.outcome is not None:
             why = f"version {heir.entry.version} has ended it"
-            return self._record(
-                last.entry,
-                heir.outcome,
-                by=word,
-                superseded=heir.superseded_locations,
-                moved=heir.moved_locations,
-                why=why,
-            )
+            superseded, moved = heir.superseded_locations, heir.moved_locations
+            return self._record(last.entry, heir.outcome, by=word, superseded=superseded, moved=moved, why=why)
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
         return self.recover(last, table, newest=newest, lost_heir=word)
@@ -393,10 +387,7 @@ class Recovery:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
         created_at = datetime.now(UTC)
         later = created_at - original.created_at
-        replaced = tuple(
-            replace(replaced_location, delete_after=replaced_location.delete_after + later)
-            for replaced_location in original.replaced
-        )
+        replaced = tuple(replace(old, delete_after=old.delete_after + later) for old in original.replaced)
         return replace(
             original,
             version=version,

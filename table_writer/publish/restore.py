@@ -116,12 +116,8 @@ def _check(
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
     """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
-    listed = {
-        found.key
-        for record in history.records
-        for replaced_location in record.entry.replaced
-        for found in replaced_location.objects
-    }
+    replaced = (old for record in history.records for old in record.entry.replaced)
+    listed = {found.key for old in replaced for found in old.objects}
     if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 

@@ -200,11 +200,8 @@ def _of_spark(column: ColumnFigures, kind: str) -> dict[str, str]:
         return {}
     else:
         lengths = {"avgLen": 0, "maxLen": 0}
-    counts = {
-        "nullCount": column.nulls,
-        **({} if column.distinct is None else {"distinctCount": column.distinct}),
-        **lengths,
-    }
+    distinct = {} if column.distinct is None else {"distinctCount": column.distinct}
+    counts = {"nullCount": column.nulls, **distinct, **lengths}
     bounds = {"min": _spark_bound(column, column.low), "max": _spark_bound(column, column.high)}
     return {
         "version": SPARK_FORMAT,

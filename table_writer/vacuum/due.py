@@ -165,9 +165,8 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
 
     A fold does not say whose a place is that was left; of this library's own the last directories do.
     """
-    named = [
-        partition for record in history.records for partition in record.entry.partitions if partition.values in wanted
-    ]
+    entries = (record.entry for record in history.records)
+    named = [partition for entry in entries for partition in entry.partitions if partition.values in wanted]
     named += [history.current_partitions[values].partition for values in wanted]
     texts = {
         text
@@ -177,12 +176,9 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     }
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
-    left = [
-        left_location.location
-        for left_location in history.left_locations.values()
-        if _below_write(history.layout, left_location.location) in own
-    ]
-    return frozenset(location.place for location in (*places, *left))
+    left = (old.location for old in history.left_locations.values())
+    left_by_own = [location for location in left if _below_write(history.layout, location) in own]
+    return frozenset(location.place for location in (*places, *left_by_own))
 
 
 def _below_write(layout: TableLayout, location: Location) -> str:
@@ -333,11 +329,7 @@ class Traces:
         Copies to locations of other tools must be as old as dead writes: others may bring a file of ours back there.
         """
         ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        alive = {
-            write_id
-            for write_id, registration in self.registered.items()
-            if not registration.is_dead(older_than_seconds)
-        }
+        alive = {write_id for write_id, writer in self.registered.items() if not writer.is_dead(older_than_seconds)}
         running = history.ids_in_doubt | alive
         of_appends = (
             upload
@@ -352,12 +344,8 @@ class Traces:
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids
-        ended = {write_id: registration for write_id, registration in self.registered.items() if write_id in claimed}
-        dead = {
-            write_id: registration.key
-            for write_id, registration in ended.items()
-            if registration.is_dead(older_than_seconds)
-        }
+        ended = {write_id: writer for write_id, writer in self.registered.items() if write_id in claimed}
+        dead = {write_id: writer.key for write_id, writer in ended.items() if writer.is_dead(older_than_seconds)}
         alive = self.registered.keys() - dead.keys()
         checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
         return tuple(sorted((*dead.values(), *checks)))
@@ -453,17 +441,10 @@ class Look:
         if history.in_doubt or history.unverified or traced or copies:
             return 0.0
         layout = history.layout
-        ours = [
-            left_location
-            for left_location in history.left_locations.values()
-            if layout.write_id_of(left_location.location)
-        ]
-        ours += [
-            left_location
-            for left_location in history.left_locations.values()
-            if left_location.objects and layout.root.contains(left_location.location)
-        ]
-        remaining_seconds = (ages.of_replaced(left_location) - left_location.age_seconds for left_location in ours)
+        left = history.left_locations.values()
+        ours = [old for old in left if layout.write_id_of(old.location)]
+        ours += [old for old in left if old.objects and layout.root.contains(old.location)]
+        remaining_seconds = (ages.of_replaced(old) - old.age_seconds for old in ours)
         return max(0.0, min(remaining_seconds, default=math.inf))
 
     def placements(self) -> dict[PartitionValues, Placement]:

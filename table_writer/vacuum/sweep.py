@@ -95,11 +95,7 @@ class Vacuum:
                 looks_again -= 1
                 continue
             used = in_use(history, partitions.values(), self._why_partial)
-            staged = {
-                key
-                for key, registration in traces.registered.items()
-                if registration.is_staged and not registration.is_dead(0.0)
-            }
+            staged = {key for key, writer in traces.registered.items() if writer.is_staged and not writer.is_dead(0.0)}
             chosen = self._spare_others(due_locations(history, used, ages, staged))
             plan = VacuumResult(
                 locations=tuple(map(FoundLocation, chosen.locations)),

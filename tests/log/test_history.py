@@ -551,7 +551,7 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
         "neither what readers see, nor theirs"
     )
-    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left.values()}
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left_locations.values()}
     assert sizes == {3: 2}
 
 
