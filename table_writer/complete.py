@@ -228,7 +228,7 @@ class _SharedIterator(Iterator[Item]):
 
 
 class _Run(Generic[Item]):
-    """How many items were started and what failed; under one lock, so that nothing starts after a failure.
+    """The counts and failures of a run, under one lock, so that nothing starts after a failure.
 
     It counts what is in flight itself: a thread pool that is interrupted while it starts a thread loses track of it.
     """

@@ -1,4 +1,4 @@
-"""Which objects a location holds: what readers see there, what is scheduled, compared, deleted, and added in place."""
+"""The objects at a location: those that readers see, and those to compare, schedule, delete or add in place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listed_files(store: ObjectStore, layout: TableLayout, location: Location) ->
 
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
-    """Whether a file's name carries the id of a write, as those of all files do that this library writes."""
+    """Return whether a file's name carries the id of a write, as those of all files do that this library writes."""
     name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
     return WRITE_ID_IN_NAME.search(name) is not None or (write_id is not None and write_id in name)
 
@@ -93,7 +93,7 @@ def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Ite
 
 @dataclass(slots=True)
 class RemovalResult:
-    """How many uploads or objects are gone, and why others are not."""
+    """The number of uploads or objects that are gone, and why others are not."""
 
     count: int = 0
     failures: list[str] = field(default_factory=list)
@@ -123,7 +123,7 @@ def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removal
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Cut what may be too long to be held at once."""
+    """Cut an iterable that may be too long to be held at once."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch

@@ -1,4 +1,4 @@
-"""What a log says up to a version, in one object: whoever reads it need not read the entries before.
+"""A fold holds what a log says up to a version, so that nobody has to read the entries before it.
 
 A vacuum writes it. The entries stay the truth: a fold that is lost, damaged, of another format or of another log is
 passed over, and all entries are read again. So are they where a question is about what it leaves out.
@@ -24,7 +24,7 @@ FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast with
 
 @dataclass(frozen=True, slots=True)
 class CurrentPartition:
-    """Where the newest published entry that names a partition has put it."""
+    """The newest published entry's description of a partition: it says where the partition is."""
 
     version: int
     partition: EntryPartition
@@ -48,7 +48,7 @@ class LeftLocation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
-    """All that has to be known of the entries up to a version, none of which is in doubt."""
+    """The facts that are needed of the entries up to a version, none of which is in doubt."""
 
     version: int
     log_id: str  # of the log that it is of
@@ -92,24 +92,24 @@ class Fold:
         return msgspec.convert(fields, cls)
 
     def holds(self, unverified: Collection[int]) -> bool:
-        """Whether it may stand for the entries: not where a call of theirs may have come since, unseen."""
+        """Return whether the fold may stand for its entries: not if one of their calls may have come since, unseen."""
         return all(version > self.version for version in unverified)
 
     def voids(self, version: int) -> bool:
-        """Whether a rollback may have taken back what this version has published, so that its key is free again."""
+        """Return whether a rollback may have taken back what this version published: then its key is free again."""
         return any(to < version < rollback for rollback, to in self.rollbacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """What a listing showed of the oldest entries before a fold."""
+    """The oldest entries before a fold, as a listing showed them."""
 
     ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
     listed: frozenset[int] = frozenset()  # all that are there, up to the first that has not
     trimmed: int = 0  # up to here vacuums may have deleted entries
 
     def is_gone(self, version: int) -> bool:
-        """Whether a vacuum has trimmed an entry."""
+        """Return whether a vacuum has trimmed an entry."""
         return version not in self.listed and version <= self.trimmed and version < max(self.ended, default=0)
 
 
@@ -126,7 +126,7 @@ msgspec.json.Decoder(_Stored)  # prepared here: msgspec 0.22 crashes when two th
 
 
 def key_digest(key: str, stream: str | None) -> str:
-    """Return by what a fold knows the idempotency key of an entry; whoever finds it compares the key itself."""
+    """Return the digest that stands for an idempotency key in a fold; whoever finds it compares the key itself."""
     space = "" if stream is None else f"{stream}\0"
     return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What a table's log says as a whole: where each partition is, what readers have left, what is being deleted.
+"""The log as a whole: it says where each partition is, what readers have left, and what is being deleted.
 
 Pure: made from the records of one reading of the log. Publish, recover, rollback, restore and vacuum decide by it.
 Recover and vacuum begin with what an earlier vacuum has folded, and read only the entries after that.
@@ -62,13 +62,13 @@ class SlotRecord:
 
     @property
     def moved_locations(self) -> dict[PartitionValues, str | None]:
-        """Where partitions were found that had been switched, and moved by another tool since."""
+        """The partitions that were switched and that another tool has moved since, with where they were found."""
         return moved_locations(self.superseded, self.found)
 
 
 @dataclass(frozen=True, slots=True)
 class StateThen:
-    """Where a partition was after an earlier version, ``None`` if it did not exist; not known if entries are gone."""
+    """The location of a partition after a version, ``None`` if it did not exist; unknown if entries are gone."""
 
     location: str | None
     known: bool = field(kw_only=True)
@@ -78,7 +78,7 @@ class StateThen:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sight:
-    """Where a partition was before and after an entry, or a recovery that has left it alone, by the log."""
+    """The locations of a partition before and after an entry, or a recovery that has left it alone, by the log."""
 
     version: int
     is_found: bool  # by a recovery, after the entry
@@ -89,14 +89,14 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Belongs:
-    """Where a partition belongs, and which version says so."""
+    """The location to which a partition belongs, and the version that says so."""
 
     version: int
     location: str | None  # None: nowhere
 
 
 class Placement(enum.Enum):
-    """How the metastore's location of a partition compares with the log."""
+    """The metastore's location of a partition, compared with the log."""
 
     IN_PLACE = "where the newest published entry has put it"
     BEHIND = "where an older entry of ours has put it: a call was applied late, or the metastore was set back"
@@ -167,7 +167,7 @@ class History:
             raise LookupError(f"entries up to version {self.fold.version} were not read, and this depends on them")
 
     def needs_entries(self, here: Mapping[PartitionValues, str]) -> bool:
-        """Whether only entries before the fold can tell how a partition came to where it is, at a place of ours.
+        """Return whether only entries before the fold can tell how a partition came to where it is, at a place of ours.
 
         That is so after a late call, and after a metastore was set back.
         """
@@ -186,7 +186,7 @@ class History:
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
 
     def has_late_parameters(self, values: PartitionValues, parameters: Mapping[str, str]) -> bool:
-        """Whether a call of another version has put the parameters of a partition that is where it should be.
+        """Return whether a call of another version has put the parameters of a partition that is where it should be.
 
         An alter of an append in place changes no location: only the version that it writes tells that it came late.
         """
@@ -235,7 +235,7 @@ class History:
         return frozenset({"", *(entry.write_id for entry in recoveries)})
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
-        """Whether a call of an entry was left unanswered and may have come unseen, as where an outcome was rebuilt."""
+        """Return whether an entry's call was unanswered, and may have come unseen, as where an outcome was rebuilt."""
         if record.recorded_by != record.entry.write_id:
             return record.recorded_by in self._unverified_ids
         is_rebuilt = record.entry.operation is not Operation.RECOVER
@@ -266,7 +266,7 @@ class History:
 
     @cached_property
     def live_places(self) -> frozenset[Place | None]:
-        """Where readers look, by the newest published entries."""
+        """The places where readers look, by the newest published entries."""
         return frozenset(self.place_of(placed.partition.new_location) for placed in self.current_partitions.values())
 
     @cached_property
@@ -451,7 +451,7 @@ class History:
         return unchanged | self.state_at(version)
 
     def is_deleted(self, location: Location) -> bool:
-        """Whether a vacuum has deleted, or may be deleting, what lay there, and readers have not come back since."""
+        """Return whether a vacuum has deleted what lay there, or may be deleting it, and readers have not come back."""
         self._require_entries()
         place = location.place
         if place in self.live_places:
@@ -519,7 +519,7 @@ class History:
         return frozenset(file.name for _, _, named in adding for file in named.added) - part
 
     def is_restorable(self, location: Location) -> bool:
-        """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
+        """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""
         self._require_entries()
         left = self.left_locations.get(location.place)
         is_there = left is not None and self.deleted.get(location.place, 0) < left.left_by
@@ -656,7 +656,7 @@ class History:
         return ("", "", location) if parsed is None else self.parse(location).place
 
     def _is_name(self, text: str | None) -> bool:
-        """Whether a publish has left a name there: where another tool has not written, there is no partition."""
+        """Return whether a publish has left a name there: where another tool has not written, there is no partition."""
         location = None if text is None else Location.parse_any(text)
         return location is not None and self.layout.is_placeholder(location)
 
@@ -682,7 +682,7 @@ class History:
         return self.layout.write_id_of(location) is not None
 
     def _places_of(self, entry: LogEntry, named: EntryPartition) -> Iterable[Place]:
-        """Where only an entry's calls can put a partition: its location if it is ours, or its placeholder."""
+        """Yield the places to which only an entry's calls move a partition: its placeholder; its location, if ours."""
         yield self.layout.empty(entry.write_id, named.values).place
         if named.new_location is not None and self._is_ours(self.parse(named.new_location)):
             yield self.parse(named.new_location).place

@@ -1,4 +1,4 @@
-"""What a whole look at a table leaves behind, so that the next one is short while nothing has happened.
+"""A note that a whole look at a table leaves, so that the next look is short while nothing has happened.
 
 A note says how long nothing becomes due, and what the table's directory looked like when that was found out. One
 listing shows whether it still does: if any object of the log came, went or changed, the note counts nothing.
@@ -34,7 +34,7 @@ Locations = Mapping[PartitionValues, Partition]
 
 
 class IdleNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found when nothing had to be done."""
+    """A note of the last look, at which nothing had to be done."""
 
     format: int
     table: tuple[str, str, int]  # database, name, creation time
@@ -60,7 +60,7 @@ class OwnListing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether this library keeps nothing there: the table is not one of its tables."""
+        """Return whether this library keeps nothing there: the table is not one of its tables."""
         return not self.log and self.owner is None and not self.pending
 
     @property
@@ -71,7 +71,7 @@ class OwnListing:
         return newest, slots.get(newest)
 
     def looks(self, first_version: int) -> str:
-        """Return what is the same as long as no object of the log from this version on comes, goes or changes."""
+        """Return a digest that changes when an object of the log from this version on comes, goes or changes."""
         compared = [file for file in self.log if not (found := _slot(file.key)) or int(found[1]) >= first_version]
         compared += [] if self.owner is None else [self.owner]
         return _digest([file.key, file.etag, file.size_bytes, file.modified_at.isoformat()] for file in compared)
@@ -115,7 +115,7 @@ def _newest_fold(store: ObjectStore, layout: TableLayout) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """The first two requests at a table, and what they tell."""
+    """The answers to the first two requests of a visit to a table."""
 
     store: ObjectStore
     layout: TableLayout
@@ -132,12 +132,12 @@ class Glance:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this library has never written the table."""
+        """Return whether this library has never written the table."""
         return self.stored is None and self.listing.is_empty
 
     @property
     def age_seconds(self) -> float | None:
-        """How old the newest version is by the store's clock; ``None`` without a note, which tells the time."""
+        """The age of the newest version by the store's clock; ``None`` without a note, which tells the time."""
         _, modified_at = self.listing.newest
         if self.stored is None or modified_at is None:
             return None
@@ -173,7 +173,7 @@ class Glance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """What a whole look found when nothing had to be done."""
+    """The findings of a whole look at which nothing had to be done."""
 
     version: int
     settings: str

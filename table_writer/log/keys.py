@@ -67,6 +67,6 @@ class KeySearch:
         return record.entry
 
     def _may_be_void(self, record: SlotRecord, newer: Sequence[SlotRecord]) -> bool:
-        """Whether a rollback may have taken back what a folded entry has published."""
+        """Return whether a rollback may have taken back what a folded entry has published."""
         is_back = any(record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in newer)
         return is_back or (self.fold is not None and self.fold.voids(record.entry.version))

@@ -1,4 +1,4 @@
-"""A table that is open for work: what the metastore says of it, its store, its log, the settings; and what opens it."""
+"""A table that is open for work, with its store, log and settings; and the factory that opens it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RepeatedError(Exception):
 
 
 def repetition_error(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
-    """Return what to raise for a call whose write was published before, or was published in part."""
+    """Return the error for a write that was published before, or was published in part."""
     if record.superseded:
         return partly_published_error(record.entry, record.superseded, table)
     return RepeatedError(record.entry)
@@ -79,7 +79,7 @@ def partly_published_error(
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTable:
-    """What all work on one table needs, and nothing that does the work."""
+    """The facts, settings and services that work on one table needs."""
 
     table: Table  # as the metastore described it when it was opened
     layout: TableLayout
@@ -92,12 +92,12 @@ class OpenTable:
 
     @property
     def identity(self) -> dict[str, str]:
-        """Who writes: the process that asks, which may be a fork of the one that opened the table."""
+        """The identity of the writer: the process that asks, perhaps a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
 
     @property
     def event_facts(self) -> dict[str, Any]:
-        """What events say of the table and of who acts, by the names of :class:`TableEvent`'s fields."""
+        """The fields of a :class:`TableEvent` that name the table and the writer."""
         identity = self.identity
         return {
             "table": str(self.table.name),
@@ -116,7 +116,7 @@ class OpenTable:
 
     @cached_property
     def log(self) -> TableLog:
-        """What has happened to the table, and what is being done to it."""
+        """The table's log."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def next_entry(self, newest: int, operation: Operation, mode: str, **fields: Any) -> LogEntry:
@@ -224,7 +224,7 @@ class OpenTable:
         return True
 
     def marks_success(self) -> bool:
-        """Whether ``_SUCCESS`` is wanted."""
+        """Return whether ``_SUCCESS`` is to be put."""
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
 
@@ -254,7 +254,7 @@ class OpenTable:
 
     @cached_property
     def retention(self) -> timedelta:
-        """How long replaced data stays: the table's property wins over the config."""
+        """The time for which replaced data stays: the table's property wins over the config."""
         of_table = self.hours_property(RETENTION_PROPERTY)
         return self.config.retention if of_table is None else of_table
 

@@ -1,4 +1,4 @@
-"""Which table the files below a root belong to: recorded at the first write, compared by every later call."""
+"""The owner of a root: the first write records to which table the files belong, and every later call compares."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def require_columns(found: Owner, shown: Owner) -> None:
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
-    """Whether the files belonged to an earlier table of this very name, and may be taken over.
+    """Return whether the files belonged to an earlier table of this very name, and may be taken over.
 
     Raises ``InvalidInputError`` if another table's files are there.
     """
@@ -197,7 +197,7 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
 
 
 def _is_unwritten(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> bool:
-    """Whether an earlier table of this very name was dropped before anything was published: there is nothing to adopt.
+    """Return whether an earlier table of this name was dropped before a publish: then there is nothing to adopt.
 
     Its log must be there, and nothing else: one that somebody has deleted says nothing, and a write may be staged. A
     write of the earlier table that is still on its way is refused as ever.
@@ -283,7 +283,7 @@ def _is_root(store: ObjectStore, layout: TableLayout) -> bool:
 
 
 def is_moved(layout: TableLayout, table: Table) -> bool:
-    """Whether an unpartitioned table that was published is outside its root, or at two places at once. No I/O."""
+    """Return whether a published, unpartitioned table is outside its root, or at two places at once. No I/O."""
     if table.partition_columns or ROOT_PARAMETER not in table.parameters:
         return False
     return _is_split(table) or not layout.root.contains(Location.parse(table.location))
@@ -350,7 +350,7 @@ def refuse_immovable(metastore: Metastore, table: Table) -> None:
 
 
 def _is_at_hives(store: ObjectStore, layout: TableLayout, table: Table) -> bool:
-    """Whether the log is where only Hive looks, or, of an unpartitioned table without a log, all files are."""
+    """Return whether the log is where only Hive looks, or, of an unpartitioned table without a log, all files are."""
     hives = TableLayout(Location.parse(table.hive_location), layout.directory_name)
     if store.head(layout.owner_key) is not None:
         return False

@@ -169,7 +169,7 @@ def _require_known(history: History, version: int, table: Table) -> None:
 
 
 class _NotKnownError(Exception):
-    """What readers saw of one partition is not known, or gone; the text is the reason, for a person."""
+    """Nobody knows what readers saw of one partition, or it is gone; the text is the reason, for a person."""
 
 
 class Past:
@@ -224,7 +224,7 @@ class Past:
 
     @property
     def subject(self) -> str:
-        """What an error is about."""
+        """The subject of an error message."""
         return f"version {self.version} of {self._opened.table.name} cannot be read any more"
 
     def _past_partition(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
@@ -305,7 +305,7 @@ class Past:
         return f"another tool or a late call has moved it, and whether after version {self.version} is not known"
 
     def _is_written_name(self, values: PartitionValues) -> bool:
-        """Whether another tool has written where a refused publish has left a name alone: when, the log can't know."""
+        """Return whether another tool has written where a refused publish left only a name: the log can't know when."""
         now = {values: self._now[values]} if values in self._now else {}
         return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
@@ -463,7 +463,7 @@ def writes_behind(
 
 
 def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
-    """Return what tells the rows of a partition after a version from others: a location, and what was added to it."""
+    """Return the identity of a partition's rows after a version: a location, and the files that were added to it."""
     added: set[str] = set()
     for _, named in writes_behind(history, values, version):
         if not named.added:
@@ -490,7 +490,7 @@ def change_of(partition: EntryPartition, layout: TableLayout, entry: LogEntry | 
 
 
 def is_append(entry: LogEntry) -> bool:
-    """Whether partitions that an entry finds keep their rows."""
+    """Return whether partitions that an entry finds keep their rows."""
     return entry.operation in {Operation.WRITE, Operation.RECOVER} and entry.mode == "append"
 
 
@@ -518,7 +518,7 @@ def _but_no_placeholder(history: History, location: str | None) -> str | None:
 
 
 def same_place(location: str | None, other: str | None) -> bool:
-    """Whether two locations are one, or neither exists."""
+    """Return whether two locations are one, or neither exists."""
     if location is None or other is None:
         return location is other
     return Location.parse(location).same_place(Location.parse(other))

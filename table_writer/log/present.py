@@ -1,4 +1,4 @@
-"""What readers of a table see now: which version wrote the rows of each partition, as far as the log knows.
+"""The rows that readers see now: which version wrote those of each partition, as far as the log knows.
 
 A partition that exists says nothing of its rows: they may be of last week. The metastore says where readers look, the
 log which entry has put them there, and the entries behind that one whose rows they are: a rollback shows rows of an
@@ -32,7 +32,7 @@ WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # of writes, a
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PresentRows:
-    """What readers find in one partition now; ``state`` is one of the four words above, ``note`` says why."""
+    """The rows of one partition as readers find them; ``state`` is one of the four words above, ``note`` says why."""
 
     values: PartitionValues
     state: str
@@ -42,7 +42,7 @@ class PresentRows:
 
     @property
     def write_id(self) -> str | None:
-        """Of the write whose rows they are, also where a recovery has published it."""
+        """The id of the write whose rows they are, also if a recovery has published it."""
         return None if self.wrote is None else self.wrote.recovered_write_id or self.wrote.write_id
 
 
@@ -98,7 +98,7 @@ class Present:
         return self._opened.log.read_history()
 
     def _is_found(self, values: PartitionValues) -> bool:
-        """Whether readers look where the newest published entry has put a partition, and find more than its name."""
+        """Return whether readers look where the newest published entry put a partition, and find more than a name."""
         if values not in self._existing or self._where[values] is not Placement.IN_PLACE:
             return False
         return self._history.current_partitions[values].partition.new_location is not None

@@ -106,7 +106,7 @@ class FoundRegistration:
 
     @property
     def is_staged(self) -> bool:
-        """Whether the write waits to be published or discarded, and no process has to be alive for it."""
+        """Return whether the write waits to be published or discarded, and no process has to be alive for it."""
         return self.expires_after_seconds is not None
 
     def record(self, layout: TableLayout) -> StagedRecord:
@@ -114,7 +114,7 @@ class FoundRegistration:
         return StagedRecord.from_fields(self.staged, layout=layout, write_id=self.write_id)
 
     def is_dead(self, older_than_seconds: float) -> bool:
-        """Whether nothing will come of the write any more.
+        """Return whether nothing will come of the write any more.
 
         A running one is dead if it has missed several heartbeats and is older than asked for, or if its process ran on
         this very machine and is gone. A staged write is dead once it has expired, whoever staged it.

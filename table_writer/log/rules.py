@@ -1,4 +1,4 @@
-"""The rules by which writers of one table agree. Pure functions: no storage, no metastore, no clock.
+"""The rules by which writers of one table agree: pure functions of entries, and the deadline of a claim.
 
 ``docs/design/claims.md`` and ``docs/design/recovery.md`` say why. Change one, and explore all interleavings again.
 """
@@ -25,7 +25,7 @@ QUERY_TAG: Final = "streaming_query_id"
 
 
 class Standing(enum.Enum):
-    """What another writer's entry means to a write that wants to publish."""
+    """The meaning of another writer's entry for a write that wants to publish."""
 
     UNRELATED = "its partitions are others, or it was abandoned"
     EARLIER = "it had ended before this write was planned, or what it did is no matter to this write"
@@ -74,7 +74,7 @@ def standing(
 def _are_deleted_by(
     vacuums: Iterable[LogEntry], entry: LogEntry, layout: TableLayout | None = None, data: Location | None = None
 ) -> bool:
-    """Whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
+    """Return whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
 
     Of other tools' files, such as those in the root, exactly the listed ones go: nothing that lies below. Which is
     which takes the ``layout`` to tell; without one all go as a whole.
@@ -93,7 +93,7 @@ def _are_deleted_by(
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
-    """Whether the claimant of an entry in doubt sends nothing any more, so that others may recover it.
+    """Return whether the claimant of an entry in doubt sends nothing any more, so that others may recover it.
 
     The age is the store's own (its clock minus its LastModified). A claimant times itself from before the claim was
     sent, so it always stops first.
@@ -102,7 +102,7 @@ def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
 
 
 class PartitionState(enum.Enum):
-    """Where one partition of an entry stands in the metastore."""
+    """The state of one partition of an entry in the metastore."""
 
     DONE = "as the entry wants it"
     EMPTIED = "without rows, and still to be dropped"
@@ -139,7 +139,7 @@ def partition_state(
 
 
 class Effect(enum.Enum):
-    """What reading back after a call that failed shows of it."""
+    """The effect of a failed call, as reading back shows it."""
 
     ALL = "the call took effect; its answer was lost, or an error was reported after the commit"
     NONE = "it has not taken effect: a refusal stands, a lost call may still come"
@@ -168,7 +168,7 @@ def recovered_state(
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:
-    """Whether a newer entry names a partition of this one, or a vacuum its files: then this one had ended before.
+    """Return whether a newer entry names a partition of this one, or a vacuum its files: then it had ended before.
 
     Nobody claims over an entry in doubt. So a covered one without an outcome has lost it. It is never done again, since
     readers look at what came after it, or will.
@@ -211,7 +211,7 @@ def rebuilt_outcome(
 
 
 def _covers(record: SlotRecord, entry: LogEntry) -> bool:
-    """Whether a record is newer, and was claimed once the entry had ended; several processes may recover one entry."""
+    """Return whether a record is newer, and was claimed after the entry had ended; two recoveries may be of one."""
     newer = record.entry
     if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
         return False
@@ -286,7 +286,7 @@ def require_same_query(newest: LogEntry | None, key: Key, query_ids: Collection[
 
 
 def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
-    """Whether an entry was published, and not all of its partitions were rolled back to a version before it.
+    """Return whether an entry was published, and not all of its partitions were rolled back to a version before it.
 
     ``records`` are all from some version at or before it up to the newest.
     """
@@ -298,7 +298,7 @@ def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
 
 
 def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry], at: int) -> bool:
-    """Whether what a version wrote to a partition was part of the table's history at a later version.
+    """Return whether what a version wrote to a partition was part of the table's history at a later version.
 
     A rollback takes over the history of its target, so the question is asked again there.
     """
@@ -315,7 +315,7 @@ def stream_of(entry: LogEntry) -> str:
 
 
 def comes_before(key: str, other: str) -> bool:
-    """Whether a stream's key, ``query/batch``, is of an earlier batch of the other's stream.
+    """Return whether a stream's key, ``query/batch``, is of an earlier batch of the other's stream.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def comes_before(key: str, other: str) -> bool:
 
 
 def agree(history: History, other: History) -> bool:
-    """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
+    """Return whether two readings of a log say the same of partitions, and of what is left and lies there."""
 
     def facts(of: History) -> tuple[object, ...]:
         left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
@@ -349,7 +349,7 @@ def foldable(history: History) -> int:
 
 
 def counts_twice(history: History) -> bool:
-    """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
+    """Return whether an append in place was done again after it was folded: its entry tells which files count."""
     first = history.fold.version if history.fold else 0
     again = (record.entry for record in history.records if (record.entry.recovers or first + 1) <= first)
     return any(partition.added for entry in again for partition in entry.partitions)
@@ -375,7 +375,7 @@ class Deadline:
         self._ahead = self._missed = 0.0  # how far the wall clock was ahead when last asked; what the clock had missed
 
     def allows(self, seconds: float) -> bool:
-        """Whether something that takes this long still ends in time."""
+        """Return whether something that takes this long still ends in time."""
         passed = self._clock() - self._began
         ahead = wall_seconds() - self._began_on_wall - passed
         if abs(ahead - self._ahead) > CLOCKS_AGREE_SECONDS:
@@ -384,5 +384,5 @@ class Deadline:
         return passed + self._missed + seconds <= self._seconds
 
     def has_leapt(self) -> bool:
-        """Whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
+        """Return whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
         return abs(wall_seconds() - self._began_on_wall - (self._clock() - self._began)) > LEAP_SECONDS

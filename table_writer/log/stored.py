@@ -1,4 +1,4 @@
-"""How log objects are stored: as JSON that a person can read, compressed where it is too long to be read.
+"""The stored form of log objects: JSON that a person can read, compressed where it is too long for that.
 
 The first bytes tell the two apart, and the names are the same; ``aws s3 cp s3://…/0…07.json - | zcat -f`` shows either.
 """
@@ -40,7 +40,7 @@ class TooMuchError(ValueError):
 
 
 class Allowance:
-    """How much memory one reading may take, shared by its threads: one of them at a time unpacks and parses.
+    """The memory that one reading may take. Its threads share it: one at a time unpacks and parses.
 
     Parsing holds Python's lock anyway, so nothing is lost by that; requests overlap as before.
     """

@@ -1,4 +1,4 @@
-"""Entries and their outcomes as objects in a store. Nothing here decides; :mod:`table_writer.log.rules` does."""
+"""The log's objects in a store. This file reads and puts them; :mod:`table_writer.log.rules` decides."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RELEASED: Final = b"released"  # what the mark of a recovery says once nothing o
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What one listing of the log showed."""
+    """The state of the log, as one listing showed it."""
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
@@ -81,14 +81,14 @@ class LogState:
 
 
 class Recent(NamedTuple):
-    """What a listing showed from a fold on, and the fold; or from the beginning."""
+    """The newest fold, and the log's state after it; without a fold from the beginning."""
 
     state: LogState
     fold: Fold | None = None
 
 
 class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
-    """How an entry ended, as it is stored."""
+    """The stored object that says how an entry ended."""
 
     outcome: Outcome
     recorded_by: str
@@ -105,7 +105,7 @@ class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded
 
     @property
     def moved_locations(self) -> dict[PartitionValues, str | None]:
-        """Where partitions were found that had been switched, and moved by another tool since."""
+        """The partitions that were switched and that another tool has moved since, with where they were found."""
         return moved_locations(self.superseded, dict(self.found))
 
 
@@ -683,7 +683,7 @@ class TableLog:
         self.store.put(self._mark("recovered", version), RELEASED)
 
     def is_released(self, version: int) -> bool:
-        """Whether a recovery has nothing under way, and will not go on."""
+        """Return whether a recovery has nothing under way, and will not go on."""
         stored = self.store.get(self._mark("recovered", version))
         return stored is not None and stored.body == RELEASED
 
@@ -692,7 +692,7 @@ class TableLog:
         self.store.delete([self._mark("recovered", version) for version in sorted(versions)])
 
     def may_calls_come(self, version: int) -> bool:
-        """Whether calls of before a recovery may still come, or the recovery's own, which its claim gives a day."""
+        """Return whether calls from before a recovery may still come, or its own, to which its claim gives a day."""
         stored = self.store.get(self._mark("recovered", version))
         return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 

@@ -1,4 +1,4 @@
-"""What a vacuum takes out of the log, and what its fold keeps of that.
+"""A vacuum trims the log: which entries go, and what the fold keeps of them.
 
 Pure, as :mod:`table_writer.log.history` is, whose questions these are not: only a vacuum asks them.
 """
@@ -17,7 +17,7 @@ from table_writer.model.location import Place
 
 @dataclass(frozen=True)
 class Trimming:
-    """Which entries of a log can go, and what stays on record of them."""
+    """The entries of a log that can go, and the fold that keeps what has to be known of them."""
 
     history: History
     oldest: Oldest = NOTHING_LISTED
@@ -126,7 +126,7 @@ class Trimming:
         return (*folded, *((entry.version, entry.rollback_to) for entry in back if entry.rollback_to is not None))
 
     def _may_void(self, to: int, version: int) -> bool:
-        """Whether a rollback may have made the key of an entry free again that is left in the log."""
+        """Return whether a rollback may have made the key of an entry free again that is left in the log."""
         folded = range(to + 1, min(version, self._folded_to + 1))
         in_between = (record.entry.version for record in self._keyed() if to < record.entry.version < version)
         return any(not self.oldest.is_gone(voided) for voided in folded) or any(in_between)

@@ -123,7 +123,7 @@ def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def _may_be_ours(table: Table) -> bool:
-    """Whether the metastore's words alone leave open that this library has written a table."""
+    """Return whether the metastore's words alone leave open that this library has written a table."""
     if not table.location or "VIEW" in table.kind or format_of_others(table):
         return False
     location = Location.parse_any(table.root)

@@ -1,4 +1,4 @@
-"""What is done to one of many tables: a glance, and the whole look only where something may have to be done."""
+"""The visit to one of many tables: a glance, and a whole look only where something may have to be done."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TableVisit:
         return opened
 
     def is_passed_over(self, glance: Glance) -> bool:
-        """Whether this library has not written the table; one that the caller names is looked at all the same."""
+        """Return whether this library has not written the table; one that the caller has named is never passed over."""
         return glance.is_foreign and self.chosen.found is not None
 
     def vacuum(self, older_than: timedelta | None, *, force: bool, dry_run: bool) -> VacuumReport | None:

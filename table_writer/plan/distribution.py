@@ -1,4 +1,4 @@
-"""Which task gets which rows, in which order. That decides how many files there are, and how they are sorted."""
+"""The distribution of rows over tasks, and their order: it decides the number of files, and how they are sorted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who encodes the files of a table, and how: what the table says, then what the session says, as Spark decides it."""
+"""The choice of the engine and its options: what the table says, then what the session says, as Spark decides it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
 
 
 def is_arrows(table: Table, settings: FileSettings | None = None) -> bool:
-    """Whether Arrow writes the table, unless a call says otherwise; without ``settings``, as far as the table says."""
+    """Return whether Arrow writes the table unless a call says otherwise; without ``settings``, by the table alone."""
     return _why_unfit(table, settings or FileSettings(table, {})) is None
 
 

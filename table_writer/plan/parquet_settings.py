@@ -22,7 +22,7 @@ ON_A_RUNNING_SESSION: Final = "spark.hadoop."  # Spark takes it for Hadoop's onl
 
 
 class Outcome(Enum):
-    """What Arrow does with a setting."""
+    """The ways in which Arrow can treat a setting."""
 
     SAME = "follows it"
     NOTE = "ignores it (note)"
@@ -42,7 +42,7 @@ class ParquetSetting:
     per_column: bool = False  # also as ``name#column``
 
     def is_passed_over(self, value: str) -> bool:
-        """Whether files are others than Spark's would be, and a note has to say so."""
+        """Return whether files are others than Spark's would be, and a note has to say so."""
         if self.passed_over is not None:
             return self.passed_over(value)
         return self.outcome is Outcome.NOTE
@@ -174,7 +174,7 @@ def setting_named(name: str) -> ParquetSetting | None:
 
 
 class FileSettings:
-    """What a table and its session say of Parquet files: the table wins, as an option of its SerDe over a property.
+    """The Parquet settings of a table and its session: the table wins, and an option of its SerDe over a property.
 
     Parameters
     ----------

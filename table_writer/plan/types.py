@@ -1,4 +1,4 @@
-"""Which types fit into which without loss: one decision for each pair of types without fields or elements.
+"""The types that fit into others without loss: one decision for each pair of types without fields or elements.
 
 A pair is done for the user (every value fits), checked on data (the type says that no digit is lost, the values must
 say that none is too large) or refused. What a type alone cannot decide is a rule (``varchar(n)``, decimal digits, NOT
@@ -83,7 +83,7 @@ class Limit:
 
 
 def enforce(rule: Rule, accepted: Expression) -> Expression:
-    """Return what to make of a value: what is accepted, or an error of the task that :func:`violation` knows."""
+    """Return the expression of a value: the accepted one, or an error of the task that :func:`violation` knows."""
 
     def checked(value: Column) -> Column:
         bad = rule.offender(value)
@@ -177,7 +177,7 @@ def _row_text(df: DataFrame) -> Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """How values of one type become values of another."""
+    """The way in which values of one type become values of another."""
 
     convert: Expression | None = None  # enforces the rules; None: values pass untouched
     rules: tuple[Rule, ...] = ()
@@ -186,7 +186,7 @@ class Match:
 
 
 def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
-    """Name every place in a type that no table of ours can hold."""
+    """Yield every place in a type that our tables cannot hold."""
     if isinstance(kind, T.StructType):
         return tuple(problem for field in kind for problem in unstorable(field.dataType, f"{path}.{field.name}"))
     if isinstance(kind, T.ArrayType):

@@ -1,4 +1,4 @@
-"""How an append's files come beside those that partitions hold: copies of these in a new location, or in place."""
+"""An append puts its files beside those that partitions hold: it copies these to a new location, or adds in place."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CarriedFiles:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionPlace:
-    """Where readers will look for a partition, and what was copied there, by name; ``None``: not all of it."""
+    """The place where readers will look for a partition, and the files copied there, by name; ``None``: not all."""
 
     location: Location
     copied: Mapping[str, ObjectInfo] | None
@@ -86,7 +86,7 @@ class CarryOver:
 
     @property
     def plan(self) -> WritePlan:
-        """The write's."""
+        """The write's plan."""
         return self.staged.plan
 
     def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
@@ -100,7 +100,7 @@ class CarryOver:
 
     @property
     def unseen_directories(self) -> Collection[Location]:
-        """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
+        """The directories of the write at which no reader will look: copies elsewhere have taken their place."""
         return self._unseen_directories.values()
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
@@ -173,7 +173,7 @@ class CarryOver:
         return copies
 
     def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
-        """Whether files only have to be added where the partition is now."""
+        """Return whether files only have to be added where the partition is now."""
         placed = self._partition_places.get(values)
         if placed is None:
             return not self.is_shared
@@ -310,7 +310,7 @@ class CarryOver:
 
 @dataclass
 class InPlace:
-    """Which partitions of a write stay where they are, and the files that come there; none unless its plan says so.
+    """The partitions to whose locations a write adds its files, and these files; none unless its plan says so.
 
     ``read_all`` reads all partitions of the table: one that the write does not name may look at the same files. It is
     called once a publish, if any partition stays. ``copies`` are those of the write's :class:`CarryOver`: where a

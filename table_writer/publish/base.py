@@ -1,4 +1,4 @@
-"""What a write may build on: not where the log says that readers were before, nor that nothing is where it has rows.
+"""A write builds on the metastore's answers, and refuses those that the log shows to be old or incomplete.
 
 Nothing says that reads of AWS Glue follow its writes, and each role is shown what it may see. An append that takes an
 old answer for today's copies the rows of then, or points readers back at them, and what was published since is gone.
@@ -142,14 +142,14 @@ def hidden_error(opened: OpenTable, table: Table, values: PartitionValues) -> Co
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log says of where partitions are, as far as it has to be asked."""
+    """The log's entries about partitions, read as far as they are asked for."""
 
     opened: OpenTable
     newest: int
 
     @property
     def may_be_old(self) -> bool:
-        """Whether an answer may be older than a change that was answered before: Hive's are as new as its database."""
+        """Return whether an answer may be older than a change that was answered; Hive's are as new as its database."""
         return self.opened.metastore.uri.startswith(GLUE_SCHEME)
 
     def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
@@ -220,7 +220,7 @@ class _Log:
         return record.entry.version if is_former and not self._is_written_since(location, published) else None
 
     def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
-        """Whether a publish has added a partition at this placeholder, and then moved it to its rows."""
+        """Return whether a publish has added a partition at this placeholder, and then moved it to its rows."""
         own = [entry for entry in entries if location.same_place(self.opened.layout.empty(entry.write_id, values))]
         return any(self.newest_mention(values, entry.version - 1, [entry]) for entry in own)
 
@@ -228,7 +228,7 @@ class _Log:
         return any(files_at(self.opened.store, self.opened.layout, location))
 
     def _is_written_since(self, location: Location, entries: Collection[LogEntry]) -> bool:
-        """Whether other files lie at a place of other tools' than those that the log has listed as it was left."""
+        """Return whether files lie at a place of other tools that the log did not list when readers left it."""
         replaced = (old for entry in entries for old in entry.replaced)
         here = (old.objects for old in replaced if Location.parse(old.location).same_place(location))
         listed = {(found.key, found.size_bytes, found.etag) for objects in here for found in objects}

@@ -1,4 +1,4 @@
-"""Put right what metastores have applied late: take partitions back to where they belong by the log."""
+"""Correct late calls: point partitions back to where the log says that they belong."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryResult:
-    """What was resolved and what was corrected, and where each partition of the log is now."""
+    """The entries that were resolved and corrected, and the placement of each partition of the log now."""
 
     resolved: tuple[RecoveredEntry, ...]
     corrected: tuple[RecoveredEntry, ...]
@@ -146,11 +146,11 @@ class Correction:
         return placements, taken, None
 
     def _can_verify(self, history: History) -> bool:
-        """Whether calls may have come late, and none can any more."""
+        """Return whether calls may have come late, and none can any more."""
         return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
 
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
-        """Whether an unpartitioned table is where the newest published entry has put it, as far as there is one."""
+        """Return whether an unpartitioned table is where the newest published entry, if any, has put it."""
         for version in range(newest, 0, -1):
             record = self._log.find(version)
             is_published = record is not None and record.outcome is Outcome.PUBLISHED

@@ -1,4 +1,4 @@
-"""The entry that a write claims."""
+"""The entry that a write claims, and the locations that it schedules for deletion."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledDeletions:
-    """What is scheduled for deletion, and what a person should know about the rest."""
+    """The locations that are scheduled for deletion, and notes about the others."""
 
     locations: tuple[ReplacedLocation, ...]
     notes: tuple[str, ...]
@@ -216,7 +216,7 @@ def _end_of(location: Location) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepublishResult:
-    """What a rollback or a restore has put back; a dry run and a call with nothing to do have no version."""
+    """The partitions that a rollback or a restore has put back; a dry one, or one without work, has no version."""
 
     version: int | None
     partitions: tuple[EntryPartition, ...]
@@ -257,7 +257,7 @@ def check_each(
 
 @dataclass(frozen=True, slots=True)
 class FilesThere:
-    """What lay at a location after a version, and what else lies there now."""
+    """The files that lay at a location after a version, and those that lie there besides."""
 
     described: EntryPartition
     files: tuple[ObjectInfo, ...] = ()
@@ -362,7 +362,7 @@ def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryParti
 
 
 def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
-    """Whether a file is the listed one; a store that renames by copying makes one part of many, with another ETag."""
+    """Return whether a file is the listed one; a store that renames by copying may change its parts, and its ETag."""
     copied = PARTS_ETAG.fullmatch(listed.etag) and WHOLE_ETAG.fullmatch(found.etag)
     return found.size_bytes == listed.size_bytes and (found.etag == listed.etag or bool(copied))
 

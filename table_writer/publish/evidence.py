@@ -1,4 +1,4 @@
-"""What a recovery finds of an entry's partitions: where each stands, which files are there, what has changed since."""
+"""The evidence of a recovery: where each partition stands, which files are there, what has changed since."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _writer_of(partition: Partition | None) -> str | None:
 
 
 def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
-    """Whether an append in place has added files; ``None`` where their location is deleted, or may be just now."""
+    """Return whether an append in place has added files; ``None`` if their location is deleted, or may be just now."""
     place = Location.parse(str(partition.new_location)).place
     if any(key not in missing for key in partition.targets()):
         return True

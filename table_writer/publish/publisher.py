@@ -54,7 +54,7 @@ class GaveWayError(Exception):
 
 
 class Claims(Protocol):
-    """Who owns the files of a write that is being published."""
+    """The owner of a write's files while it is being published."""
 
     def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
         """Enter around the sending of a claim: from then on the log owns the files that the entry names.

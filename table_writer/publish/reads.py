@@ -1,4 +1,4 @@
-"""Whether a write's rows were computed from what readers see, where its query reads the table that it is written to.
+"""A write whose query reads its own table is published only if readers see what the query has read.
 
 The log tells what this library has published since the plan. It does not tell what a session remembers: cached rows,
 lists of files, the location of an unpartitioned table; nor what other tools have written since. Files do.
@@ -83,7 +83,7 @@ class _Look:
 
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
-        """Where readers have looked for each partition, as far as the log still says."""
+        """Return the places where readers have looked for each partition, as far as the log still says."""
         named = (partition for record in self._history.published_records for partition in record.entry.partitions)
         texts = (
             (partition.values, text)
@@ -120,7 +120,7 @@ class _Look:
         return self.plan.spelled(values) if len(values) == width else None
 
     def _is_compacted(self, values: PartitionValues, read: TableRead) -> bool:
-        """Whether nothing but compactions have moved a partition since it was read, and no row came or went."""
+        """Return whether nothing but compactions have moved a partition since it was read, and no row came or went."""
         location = self._locations.get(values)
         if location is None:
             return False

@@ -75,7 +75,7 @@ class Recovery:
         return None if record.outcome is not None else self._end(record, table, newest=newest)
 
     def _is_wordless(self, record: SlotRecord) -> bool:
-        """Whether a recover entry is in doubt, and has not the last word on what it recovers.
+        """Return whether a recover entry is in doubt, and has not the last word on what it recovers.
 
         What undoes the late call of an abandoned entry needs no word: it switches partitions within its claim.
         """
@@ -142,7 +142,7 @@ class Recovery:
         return self.recover(last, table, newest=newest, lost_heir=word)
 
     def _is_free(self, record: SlotRecord) -> bool:
-        """Whether nothing of an entry in doubt is under way any more, as far as its claimant keeps to its time."""
+        """Return whether no call of an entry in doubt is under way any more, if its claimant keeps to its time."""
         if rules.claim_is_over(record.entry, record.age_seconds):
             return True
         return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
@@ -183,7 +183,7 @@ class Recovery:
         return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded_locations, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
-        """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
+        """Return whether readers look at a write's files in every partition: then its claimant sends nothing more.
 
         Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
         does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier

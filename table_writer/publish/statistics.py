@@ -43,7 +43,7 @@ LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
 
 @dataclass(frozen=True, slots=True)
 class StatisticsResult:
-    """What became of the statistics of an entry."""
+    """The result of a change of statistics: notes, and whether a call may still come."""
 
     notes: tuple[str, ...] = ()
     is_open: bool = False  # an alter was not answered, which may move partitions: the entry must stay in doubt

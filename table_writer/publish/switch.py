@@ -1,6 +1,8 @@
-"""THE switch: one metastore call after which readers see new rows. No other file changes what readers see.
+"""The switch: the one metastore call after which readers see the rows of a publish.
 
-In AWS Glue a partitioned table has no such call: there each partition switches whole, and partitions one after another.
+Elsewhere, :mod:`table_writer.publish.restore` points an unpartitioned table back at its rows, and
+:mod:`table_writer.log.files` copies the files of an append in place to where readers look. In AWS Glue
+a partitioned table has no such call: there each partition switches whole, and partitions one after another.
 """
 
 from __future__ import annotations
@@ -211,7 +213,7 @@ class Switch:
         raise error
 
     def _has_come(self, before: Partition, now: Partition | None, error: MetastoreError) -> bool:
-        """Whether another call of ours may have changed a partition since; another tool is why a metastore refuses."""
+        """Return whether another call of ours may have changed a partition; with ``TableChangedError`` it was a tool."""
         if isinstance(error, TableChangedError):
             return False
         if now is None:
@@ -404,7 +406,7 @@ class ClaimedEntries:
         return notes
 
     def _counts(self, entry: LogEntry, parameters: Mapping[str, str]) -> bool:
-        """Whether the entry that has put these parameters counted the files of this one, or of one that it recovers.
+        """Return whether the entry with these parameters has counted the files of this one, or of one that it recovers.
 
         Every entry of this log has that came after the first one that adds them: nobody claims over an entry in doubt
         but to do the same. Two recoveries may be at it at once, the older one's call after the newer one's.

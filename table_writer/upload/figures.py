@@ -17,7 +17,7 @@ MOST_COLUMNS: Final = 100  # of a file that are counted
 
 
 class Look(NamedTuple):
-    """What a sample of a file's first row group shows of one column."""
+    """The values of one column in a sample of a file's first row group."""
 
     values: int  # rows of the sample whose value is not null
     different: Any  # these, as an array of Arrow, without null

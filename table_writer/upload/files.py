@@ -62,7 +62,7 @@ class Files:
         self._counted: set[int] = set()  # partitions of which figures were counted, or would have been
 
     def counts_figures(self, partition_id: int) -> bool:
-        """Whether figures for optimizers are counted of a new file: not once there are too many partitions for that."""
+        """Return whether figures for optimizers are counted of a new file: not once there are too many partitions."""
         self._counted.add(partition_id)
         return len(self._counted) * len(self._spec.data_columns) <= self._spec.most_figures
 
@@ -165,7 +165,7 @@ class PartitionFile:
         return self._encoder, self._sink
 
     def _is_full(self, rows: Any) -> bool:
-        """Whether these rows belong into another file than the one that is open."""
+        """Return whether these rows belong into another file than the one that is open."""
         assert self._sink is not None and self._encoder is not None  # noqa: PT018, S101 - the caller has looked
         max_footer_bytes = self._spec.max_footer_bytes(leaf_count(rows.schema))
         return self._sink.is_nearly_full or self._footer_bytes >= max_footer_bytes or not self._encoder.takes(rows)

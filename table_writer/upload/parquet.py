@@ -50,7 +50,7 @@ STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page inde
 
 
 class Sink(Protocol):
-    """What encoded bytes are written to."""
+    """The file-like object that encoded bytes are written to."""
 
     def write(self, data: bytes) -> int:
         """Take encoded bytes."""
@@ -97,7 +97,7 @@ class ParquetFile:
         )
 
     def takes(self, rows: Any) -> bool:
-        """Whether these rows can go into the file; its first ones may have been so narrow that pages would be huge."""
+        """Return whether these rows can go into the file: its first ones may be so narrow that pages would be huge."""
         return widest_bytes(rows) * self._batch_values <= LARGEST_PAGE_BYTES or self._batch_values == 1
 
     def write(self, rows: Any) -> None:
@@ -435,7 +435,7 @@ def with_schema(rows: Any, schema: Any) -> Any:
 
 
 def writes_int96(schema: Any, options: ParquetOptions) -> bool:
-    """Whether timestamps become INT96: Arrow does that for all of a file or none, and TIMESTAMP_NTZ never is."""
+    """Return whether timestamps become INT96: Arrow does that for all of a file or none, and TIMESTAMP_NTZ never is."""
     return options.timestamp_type == "INT96" and not any(_has_local_timestamp(field.type) for field in schema)
 
 

@@ -1,4 +1,4 @@
-"""Which row belongs to which partition: numbers for partition values, and rows grouped by them."""
+"""The partitions of rows: a number for each partition's values, and rows grouped by number."""
 
 from __future__ import annotations
 

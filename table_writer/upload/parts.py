@@ -63,12 +63,12 @@ class PartSink:
 
     @property
     def is_full(self) -> bool:
-        """Whether the part that fills has its length."""
+        """Return whether the part that fills has its length."""
         return self.held_bytes + self._scratch_bytes == self._uploads.part_size_bytes
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether the next row group belongs into another file."""
+        """Return whether the next row group belongs into another file."""
         return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:
@@ -110,7 +110,7 @@ class PartSink:
         self._uploads.forget_sink(self)
 
     def remove_scratch(self) -> None:
-        """Give the local disk back."""
+        """Delete the scratch file."""
         if self._scratch is not None:
             self._scratch.close()
 
@@ -153,7 +153,7 @@ class Uploads:
 
     @property
     def part_size_bytes(self) -> int:
-        """How long every part is but the last of a file."""
+        """The length of every part but the last of a file."""
         return self._spec.part_size_bytes
 
     def open(self, key: str) -> PartSink:

@@ -1,4 +1,4 @@
-"""What runs on executors in step 2: one task turns Arrow batches into pending uploads and one commit message."""
+"""One task of step 2, on an executor: it turns Arrow batches into pending uploads and one commit message."""
 
 from __future__ import annotations
 

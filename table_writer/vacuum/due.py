@@ -1,4 +1,4 @@
-"""Which locations, and which writes that gave up, may be deleted now.
+"""A vacuum's decision: which locations are due, and which writes are dead.
 
 The decision about locations is pure: the log, the metastore's locations and ages in, what is due out.
 """
@@ -33,7 +33,7 @@ HISTORY_RETENTION: Final = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ages:
-    """How old things must be before they go, in seconds; ``math.inf`` keeps them."""
+    """The ages in seconds at which things may be deleted; ``math.inf`` keeps them."""
 
     replaced_seconds: float | None  # since readers left a location; None: as the entry has scheduled
     usual_seconds: float  # where no entry has scheduled anything
@@ -94,7 +94,7 @@ class KeptLocation:
 
 @dataclass(frozen=True, slots=True)
 class DueLocations:
-    """What is past its retention, and what is not deleted nevertheless."""
+    """The locations that are past their retention, and those that are kept nevertheless."""
 
     locations: tuple[LeftLocation, ...]
     kept: tuple[KeptLocation, ...]
@@ -111,7 +111,7 @@ class DueLocations:
 
 
 class InUse:
-    """Where readers look, or may look.
+    """The places where readers look, or may look.
 
     Readers of the table root, where an unpartitioned table begins, pass over this library's own directory: its name
     starts with ``_``.
@@ -125,11 +125,11 @@ class InUse:
         self._inside = PlaceSet(place for place in places if place != root) if root in places else self._all
 
     def meets(self, place: Place) -> bool:
-        """Whether readers look at this directory, below it or around it."""
+        """Return whether readers look at this directory, below it or around it."""
         return self._seen_from(place).meets(place)
 
     def holds(self, place: Place) -> bool:
-        """Whether readers see this object."""
+        """Return whether readers see this object."""
         return self._seen_from(place).holds(place)
 
     def _seen_from(self, place: Place) -> PlaceSet:
@@ -216,7 +216,7 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
 
 
 def is_used(used: InUse, left: LeftLocation) -> bool:
-    """Whether readers may look at what is to be deleted: at a location of ours, or at one of other tools' objects."""
+    """Return whether readers may look at what is to be deleted: a location of ours, or an object of other tools."""
     if not left.objects:
         return used.meets(left.location.place)
     store, bucket, _ = left.location.place
@@ -224,7 +224,7 @@ def is_used(used: InUse, left: LeftLocation) -> bool:
 
 
 def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
-    """Whether one listed object of another tool may be deleted: at its location, below the root, beside our files.
+    """Return whether a listed object of another tool may be deleted: it is at its location, and below the root.
 
     Nor is it deleted from the directory that another table of this library keeps below the root.
     """
@@ -297,7 +297,7 @@ class DeadWrite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traces:
-    """What one look at a table's directory showed of writes, published or not."""
+    """The traces of writes in a table's directory, as one look showed them."""
 
     layout: TableLayout
     write_ids: frozenset[str]  # that have a directory under data/

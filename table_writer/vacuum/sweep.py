@@ -1,4 +1,4 @@
-"""The order of a vacuum: look, decide, claim, look again, delete, record. No other code deletes what was published."""
+"""The order of a vacuum: look, decide, claim, look again, delete, record. No other file deletes published files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FoundLocation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VacuumResult:
-    """What a vacuum deleted, or would delete."""
+    """The result of a vacuum: what it deleted, or would delete."""
 
     version: int | None = None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
     locations: tuple[FoundLocation, ...] = ()
@@ -132,7 +132,7 @@ class Vacuum:
             read = self._log.read_history
 
     def _is_overtaken(self, look: Look) -> bool:
-        """Whether partitions are elsewhere than the log has put them, and somebody has published since it was read."""
+        """Return whether partitions are not where the log has put them, and somebody published since it was read."""
         if all(where is Placement.IN_PLACE for where in look.placements().values()):
             return False
         newest = look.history.newest
@@ -208,7 +208,7 @@ class Vacuum:
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
-        """Whether calls may have come late, none can any more, and nothing is in doubt."""
+        """Return whether calls may have come late, none can any more, and nothing is in doubt."""
         late = history.unverified
         return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
 

@@ -40,14 +40,14 @@ def columns(count, partition_count, row_count, *, each=2_000):
 def held(monkeypatch):
     """What Arrow and the sinks hold, whenever encoded bytes arrive."""
     seen = []
-    took = parts_module.Uploads.took
+    took = parts_module.Uploads.take_bytes
     base_bytes = pa.total_allocated_bytes()
 
     def watch(self, sink, size_bytes):
         seen.append(pa.total_allocated_bytes() - base_bytes + self._held_bytes)
         took(self, sink, size_bytes)
 
-    monkeypatch.setattr(parts_module.Uploads, "took", watch)
+    monkeypatch.setattr(parts_module.Uploads, "take_bytes", watch)
     return seen
 
 
