@@ -213,7 +213,7 @@ class Switch:
         raise error
 
     def _has_come(self, before: Partition, now: Partition | None, error: MetastoreError) -> bool:
-        """Return whether another call of ours may have changed a partition; with ``TableChangedError`` it was a tool."""
+        """Return whether another call of ours may have changed a partition; a ``TableChangedError`` denies it."""
         if isinstance(error, TableChangedError):
             return False
         if now is None:
