@@ -267,7 +267,7 @@ class History:
     @cached_property
     def live_places(self) -> frozenset[Place | None]:
         """The places where readers look, by the newest published entries."""
-        return frozenset(self.place_of(placed.partition.new_location) for placed in self.current_partitions.values())
+        return frozenset(self.place_of(current.partition.new_location) for current in self.current_partitions.values())
 
     @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
@@ -276,7 +276,7 @@ class History:
 
     def in_use(self) -> frozenset[Place]:
         """Return where readers look by the log, or may once what is in doubt is resolved, or a late call is undone."""
-        named = [placed.partition.new_location for placed in self.current_partitions.values()]
+        named = [current.partition.new_location for current in self.current_partitions.values()]
         found = (self.belongs(values) for values in self.known_values) if self._unverified_ids != {""} else ()
         named += [belongs.location for belongs in found if belongs is not None]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
@@ -322,14 +322,14 @@ class History:
         """
         newest = self.current_partitions.get(values)
         published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
-        for record, named in reversed(self.naming.get(values, ())):
+        for record, partition in reversed(self.naming.get(values, ())):
             if newest is not None and record.entry.version < newest.version:
                 break
             is_found = values in record.found and record.recorded_by in self._unverified_ids
             is_given_up = record.outcome is not None and self._may_have_come_late(record)
             if not is_found and (not is_given_up or (newest is not None and record.entry.version == newest.version)):
                 continue
-            text = record.found.get(values, named.old_location)
+            text = record.found.get(values, partition.old_location)
             location = None if text is None else Location.parse_any(text)
             if text is not None and location is None:
                 return None
@@ -367,12 +367,12 @@ class History:
         """
         newest = self.current_partitions.get(values)
         calls: dict[Place | None, bool] = {}
-        for record, named in self.naming.get(values, ()):
+        for record, partition in self.naming.get(values, ()):
             version, is_older = record.entry.version, newest is not None and record.entry.version < newest.version
-            places: set[Place | None] = set(self._places_of(record.entry, named)) if is_older else set()
+            places: set[Place | None] = set(self._places_of(record.entry, partition)) if is_older else set()
             is_given_up = record.outcome is not None and (newest is None or version > newest.version)
             if (is_older or is_given_up) and self._may_have_come_late(record):
-                places.add(self.place_of(named.new_location))
+                places.add(self.place_of(partition.new_location))
             if is_older and newest is not None and newest.partition.new_location is not None:
                 places.discard(self.place_of(newest.partition.new_location))
             adds = is_given_up and version in self._only_adding
@@ -394,11 +394,11 @@ class History:
         """
         self._require_entries()
         later = (record for record in self.published_records if record.entry.version > version)
-        changed = dict.fromkeys(named.values for record in later for named in record.switched_partitions)
+        changed_values = dict.fromkeys(partition.values for record in later for partition in record.switched_partitions)
         hole = next(
             (number for number in range(version + 1, self.newest) if number not in self._by_version), self.newest
         )
-        return {values: self._state_at(values, version, hole) for values in changed}
+        return {values: self._state_at(values, version, hole) for values in changed_values}
 
     def _state_at(self, values: PartitionValues, version: int, hole: int) -> StateThen:
         sights = self._sights(values)
@@ -427,14 +427,14 @@ class History:
         A correction shows that it was before its late call where it is after the correction.
         """
         sights: list[Sight] = []
-        for record, named in self.naming.get(values, ()):
+        for record, partition in self.naming.get(values, ()):
             entry, corrected = record.entry, self._by_version.get(record.entry.recovers or 0)
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
-                before = named.new_location if is_correction else named.old_location
-                sights.append(Sight(entry.version, False, before, named.new_location, is_switched=True))
+                before = partition.new_location if is_correction else partition.old_location
+                sights.append(Sight(entry.version, False, before, partition.new_location, is_switched=True))
             elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
-                sights.append(Sight(entry.version, False, named.old_location, named.old_location))
+                sights.append(Sight(entry.version, False, partition.old_location, partition.old_location))
             if values in record.found:
                 found = record.found[values]
                 sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), True, found, found))
@@ -471,25 +471,25 @@ class History:
         Those that appends in place have added since it was written count. ``None`` if no entry has written it.
         """
         self._require_entries()
-        found: EntryPartition | None = None
+        content: EntryPartition | None = None
         added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
-        for record, named in self.naming.get(values, []):
+        for record, partition in self.naming.get(values, []):
             if version is not None and record.entry.version > version:
                 break
-            if named.new_location is None or not location.same_place(self.parse(named.new_location)):
+            if partition.new_location is None or not location.same_place(self.parse(partition.new_location)):
                 continue
-            if not named.added:
-                found, added = named, {}
+            if not partition.added:
+                content, added = partition, {}
             elif record.outcome is Outcome.PUBLISHED and values not in record.superseded:
-                added[named.added[0].name] = named
-        return None if found is None else reduce(EntryPartition.with_more, added.values(), found)
+                added[partition.added[0].name] = partition
+        return None if content is None else reduce(EntryPartition.with_more, added.values(), content)
 
     def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
         """Yield the entries that have changed a partition, newest first, with what they say of it."""
         self._require_entries()
-        for record, named in reversed(self.naming.get(values, [])):
+        for record, partition in reversed(self.naming.get(values, [])):
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
-                yield record, named
+                yield record, partition
 
     def current_contents(self) -> dict[PartitionValues, EntryPartition]:
         """Return what lies where each partition is by the log, as far as the log has written it."""
@@ -506,17 +506,17 @@ class History:
         """
         self._require_entries()
         adding = [
-            (at, record, named)
-            for at, record, named in self.adding.get(location.place, [])
+            (at, record, partition)
+            for at, record, partition in self.adding.get(location.place, [])
             if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id
         ]
         part = {
             file.name
-            for at, record, named in adding
-            if at <= version and record.outcome is Outcome.PUBLISHED and named.values not in record.superseded
-            for file in named.added
+            for at, record, partition in adding
+            if at <= version and record.outcome is Outcome.PUBLISHED and partition.values not in record.superseded
+            for file in partition.added
         }
-        return frozenset(file.name for _, _, named in adding for file in named.added) - part
+        return frozenset(file.name for _, _, partition in adding for file in partition.added) - part
 
     def is_restorable(self, location: Location) -> bool:
         """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""
@@ -571,8 +571,8 @@ class History:
         seen = {self.place_of(partition.old_location) for partition in entry.partitions}
         # also what copies elsewhere had replaced before the claim
         replaced = (self.parse(replaced_location.location) for replaced_location in entry.replaced)
-        unseen = (location for location in replaced if self._is_ours(location) and location.place not in seen)
-        for location in (*copies, *unseen):
+        unseen_places = (location for location in replaced if self._is_ours(location) and location.place not in seen)
+        for location in (*copies, *unseen_places):
             self._leave(location, record)
 
     def _hold(self, partition: EntryPartition) -> None:
@@ -681,18 +681,18 @@ class History:
     def _is_ours(self, location: Location) -> bool:
         return self.layout.write_id_of(location) is not None
 
-    def _places_of(self, entry: LogEntry, named: EntryPartition) -> Iterable[Place]:
+    def _places_of(self, entry: LogEntry, partition: EntryPartition) -> Iterable[Place]:
         """Yield the places to which only an entry's calls move a partition: its placeholder; its location, if ours."""
-        yield self.layout.empty(entry.write_id, named.values).place
-        if named.new_location is not None and self._is_ours(self.parse(named.new_location)):
-            yield self.parse(named.new_location).place
+        yield self.layout.empty(entry.write_id, partition.values).place
+        if partition.new_location is not None and self._is_ours(self.parse(partition.new_location)):
+            yield self.parse(partition.new_location).place
 
     def _folded_ids(self) -> set[str]:
         """Return the writes of which a fold still names files, or directories."""
-        placed = (current.partition for current in self.fold.current) if self.fold else ()
+        partitions = (current.partition for current in self.fold.current) if self.fold else ()
         texts = {
             text
-            for partition in placed
+            for partition in partitions
             for text in (partition.old_location, partition.new_location, partition.source)
             if text
         }

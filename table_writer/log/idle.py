@@ -93,13 +93,13 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
         folded = _newest_fold(store, layout) if more and start_after == layout.log_prefix else 0
         if folded:
             return list_own(store, layout, folded)
-        for found in page:
-            if found.key.startswith(layout.log_prefix):
-                log.append(found)
-            elif found.key == layout.owner_key:
-                owner = found
-            elif found.key.startswith((layout.registrations.key, layout.all_staged.key)):
-                pending.append(found.key)
+        for info in page:
+            if info.key.startswith(layout.log_prefix):
+                log.append(info)
+            elif info.key == layout.owner_key:
+                owner = info
+            elif info.key.startswith((layout.registrations.key, layout.all_staged.key)):
+                pending.append(info.key)
         if page:
             start_after = page[-1].key
         if start_after.startswith(names):
@@ -109,7 +109,7 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
 
 def _newest_fold(store: ObjectStore, layout: TableLayout) -> int:
     marks = f"{layout.log_prefix}folded-"
-    numbers = (found.key.removeprefix(marks) for found in store.list(marks))
+    numbers = (mark.key.removeprefix(marks) for mark in store.list(marks))
     return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
@@ -183,27 +183,29 @@ class Findings:
     partitions: Locations  # as the metastore had them
 
 
-def leave_note(store: ObjectStore, layout: TableLayout, table: Table, listing: OwnListing, found: Findings) -> None:
+def leave_note(store: ObjectStore, layout: TableLayout, table: Table, listing: OwnListing, findings: Findings) -> None:
     """Put a note for the next look; if that fails, it reads everything again.
 
     ``listing`` was made before the look: what came since then makes the note worthless, as it should be.
     """
-    if found.quiet_seconds <= 0 or listing.newest[0] != found.version or listing.owner is None or listing.pending:
+    if findings.quiet_seconds <= 0 or listing.newest[0] != findings.version or listing.owner is None or listing.pending:
         return
-    first = max(listing.first_version, found.version - COMPARED_VERSIONS)
-    placed = None if found.placed is None or len(found.placed) > MOST_PARTITIONS else tuple(sorted(found.placed))
+    first = max(listing.first_version, findings.version - COMPARED_VERSIONS)
+    values_in_place = (
+        None if findings.placed is None or len(findings.placed) > MOST_PARTITIONS else tuple(sorted(findings.placed))
+    )
     note = IdleNote(
         format=IDLE_FORMAT,
         table=_identity(table),
         first_version=first,
         looks=listing.looks(first),
-        version=found.version,
-        settings=found.settings,
-        quiet_seconds=min(found.quiet_seconds, BELIEVED_SECONDS),
-        directories=_directories(found.write_ids),
-        partitions=placed,
-        locations=_locations(placed or (), found.partitions),
-        missing=tuple(values for values in placed or () if values not in found.partitions),
+        version=findings.version,
+        settings=findings.settings,
+        quiet_seconds=min(findings.quiet_seconds, BELIEVED_SECONDS),
+        directories=_directories(findings.write_ids),
+        partitions=values_in_place,
+        locations=_locations(values_in_place or (), findings.partitions),
+        missing=tuple(values for values in values_in_place or () if values not in findings.partitions),
     )
     try:
         store.put(layout.idle_key, packed(msgspec.json.encode(note)))

@@ -206,12 +206,12 @@ class OpenTable:
             )
         return seen
 
-    def correct_statistics(self, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
+    def correct_statistics(self, history: History, placements: Mapping[PartitionValues, Placement]) -> bool:
         """Remove statistics that are not those of the newest published rows: a call may have been applied late.
 
         Returns whether that is done: what depends on rows alone goes on without it.
         """
-        in_place = (values for values, where in placed.items() if where is Placement.IN_PLACE)
+        in_place = (values for values, where in placements.items() if where is Placement.IN_PLACE)
         wanted = {values: history.current_partitions[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()

@@ -104,18 +104,18 @@ def take_root(
         require_proven(store, layout.own)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
-    found = _refuse_other(store, stored, layout, owner)
-    if found.identity != owner.identity:
-        store.put(layout.owner_key, replace(owner, log_id=found.log_id).to_json())
+    holder = _refuse_other(store, stored, layout, owner)
+    if holder.identity != owner.identity:
+        store.put(layout.owner_key, replace(owner, log_id=holder.log_id).to_json())
     else:
-        note_columns(store, layout, found, owner)
-    return found.log_id
+        note_columns(store, layout, holder, owner)
+    return holder.log_id
 
 
-def note_columns(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> None:
+def note_columns(store: ObjectStore, layout: TableLayout, holder: Owner, owner: Owner) -> None:
     """Write down which columns the metastore shows, if there are more than before: one request then, else none."""
-    if not frozenset(owner.kept_columns) <= frozenset(found.columns):
-        store.put(layout.owner_key, replace(found, columns=owner.columns).to_json())
+    if not frozenset(owner.kept_columns) <= frozenset(holder.columns):
+        store.put(layout.owner_key, replace(holder, columns=owner.columns).to_json())
 
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
@@ -158,26 +158,26 @@ def require_owner(
     the first to lack some; ``notes_columns`` writes new ones down.
     """
     stored = store.get(layout.owner_key)
-    found = _refuse_other(store, stored, layout, owner)
-    if stored is not None and not found.columns:
+    holder = _refuse_other(store, stored, layout, owner)
+    if stored is not None and not holder.columns:
         complete()
-    if stored is not None and notes_columns and found.identity == owner.identity:
-        note_columns(store, layout, found, owner)
-    return found.log_id
+    if stored is not None and notes_columns and holder.identity == owner.identity:
+        note_columns(store, layout, holder, owner)
+    return holder.log_id
 
 
-def require_columns(found: Owner, shown: Owner) -> None:
+def require_columns(holder: Owner, shown: Owner) -> None:
     """Refuse an answer without columns that the table had: what is written back by it would drop them for everybody.
 
     A table that was made again may have others.
     """
-    hidden = found.hidden_columns(shown)
-    if hidden and found.identity == shown.identity:
+    hidden_columns = holder.hidden_columns(shown)
+    if hidden_columns and holder.identity == shown.identity:
         table = f"{shown.database}.{shown.name}"
         raise InvalidInputError(
-            f"the metastore at {shown.metastore} does not show {counted(len(hidden), 'column')} that it has shown of"
-            f" {table}: {few(hidden)}. It shows a role what it may see (Lake Formation), or the answer is old; a write"
-            " would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if they were"
+            f"the metastore at {shown.metastore} does not show {counted(len(hidden_columns), 'column')} that it has shown"
+            f" of {table}: {few(hidden_columns)}. It shows a role what it may see (Lake Formation), or the answer is old; a"
+            " write would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if they were"
             f" dropped on purpose: `table-writer adopt {table} --accept-loss`.",
             table=table,
         )
@@ -196,35 +196,35 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
     return found.identity != owner.identity
 
 
-def _is_unwritten(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> bool:
+def _is_unwritten(store: ObjectStore, layout: TableLayout, holder: Owner, owner: Owner) -> bool:
     """Return whether an earlier table of this name was dropped before a publish: then there is nothing to adopt.
 
     Its log must be there, and nothing else: one that somebody has deleted says nothing, and a write may be staged. A
     write of the earlier table that is still on its way is refused as ever.
     """
-    created, is_same_name = found.created_at_seconds, found.identity[:2] == owner.identity[:2]
+    created, is_same_name = holder.created_at_seconds, holder.identity[:2] == owner.identity[:2]
     if not (is_same_name and isinstance(created, int) and created < owner.created_at_seconds):  # what is stored is JSON
         return False
     keys = {info.key for info in islice(store.list(layout.own.key), 3)}
-    return keys == {layout.owner_key, f"{layout.log_prefix}id-{found.log_id}"}
+    return keys == {layout.owner_key, f"{layout.log_prefix}id-{holder.log_id}"}
 
 
 def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: TableLayout, owner: Owner) -> Owner:
     table = f"{owner.database}.{owner.name}"
     where = f"{layout.own}owner.json"
-    found = Owner.from_json(stored.body, where) if stored else owner
-    if found.identity != owner.identity and not _is_unwritten(store, layout, found, owner):
+    holder = Owner.from_json(stored.body, where) if stored else owner
+    if holder.identity != owner.identity and not _is_unwritten(store, layout, holder, owner):
         raise InvalidInputError(
-            f"{where} belongs to {found.database}.{found.name} created at {found.created_at_seconds}"
-            f" (seen at {found.metastore}), not to {table} created at {owner.created_at_seconds}: the table was dropped"
-            " and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
+            f"{where} belongs to {holder.database}.{holder.name} created at {holder.created_at_seconds}"
+            f" (seen at {holder.metastore}), not to {table} created at {owner.created_at_seconds}: the table was"
+            " dropped and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
             f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
             f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
-    require_columns(found, owner)
-    return found
+    require_columns(holder, owner)
+    return holder
 
 
 def places_of(table: Table) -> tuple[Location, ...]:

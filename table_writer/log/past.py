@@ -217,10 +217,10 @@ class Past:
                 table=str(opened.table.name),
             )
         named = sorted(states if chosen is None else chosen)
-        found = [self._past_partition(values, states[values]) for values in named]
+        past_partitions = [self._past_partition(values, states[values]) for values in named]
         if self._wrong:
             raise self._refusal()
-        return tuple(partition for partition in found if partition is not None)
+        return tuple(partition for partition in past_partitions if partition is not None)
 
     @property
     def subject(self) -> str:
@@ -290,13 +290,13 @@ class Past:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-        placed = self._history.current_partitions.get(values)
+        current = self._history.current_partitions.get(values)
         is_sure = state.sure
-        if placed is not None and placed.version < self.version:  # nothing of ours has moved it since
+        if current is not None and current.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
             seen = self._now[values].location if values in self._now else None
             if doubtful is not None:
-                is_sure = same_place(doubtful.old_location, placed.partition.new_location)
+                is_sure = same_place(doubtful.old_location, current.partition.new_location)
             else:
                 is_in_place = self._history.placement(values, seen) is Placement.IN_PLACE
                 is_sure = is_in_place and not self._is_written_name(values)
@@ -373,19 +373,19 @@ def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, 
     """
     location = Location.parse(past.location)
     names = {file: file.key.removeprefix(location.key) for file in files_read_at(opened.store, opened.layout, location)}
-    found = [
+    files = [
         file
         for file, name in names.items()
         if "/" not in name and (name not in past.without if past.only is None else name in past.only)
     ]
     if past.bytes is None:
-        is_as_known = bool(found)  # emptied by another tool, for all that is known
+        is_as_known = bool(files)  # emptied by another tool, for all that is known
     else:
-        is_as_known = sum(file.size_bytes for file in found) == past.bytes and len(found) <= (past.files or 0)
-    is_later = past.written_until is not None and any(file.modified_at > past.written_until for file in found)
+        is_as_known = sum(file.size_bytes for file in files) == past.bytes and len(files) <= (past.files or 0)
+    is_later = past.written_until is not None and any(file.modified_at > past.written_until for file in files)
     if is_later or not is_as_known:
         raise InvalidInputError(f"{subject}: {past.name} {CHANGED}. {ADVICE}", table=str(opened.table.name))
-    return {f"{location}{names[file]}": file.modified_at for file in found}
+    return {f"{location}{names[file]}": file.modified_at for file in files}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -439,24 +439,24 @@ def writes_behind(
     where rows of other tools, or of entries that are gone, are behind it.
     """
     put_back: tuple[SlotRecord, EntryPartition] | None = None  # the entry before it says what is there, if any does
-    for record, named in history.published_of(values):
+    for record, partition in history.published_of(values):
         entry = record.entry
         if entry.version > version:
             continue
-        if put_back is not None and not same_place(named.new_location, put_back[1].new_location):
+        if put_back is not None and not same_place(partition.new_location, put_back[1].new_location):
             break
         put_back = None
         if entry.rollback_to is not None:
             version = entry.rollback_to
-        elif named.added:
-            yield record, named
+        elif partition.added:
+            yield record, partition
             version = entry.version - 1
         elif entry.is_compaction:
             version = entry.version - 1
         elif entry.operation is Operation.RESTORE or entry.recovers is not None:
-            put_back, version = (record, named), entry.version - 1
+            put_back, version = (record, partition), entry.version - 1
         else:
-            yield record, named
+            yield record, partition
             return
     if put_back is not None:
         yield put_back
@@ -465,11 +465,11 @@ def writes_behind(
 def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
     """Return the identity of a partition's rows after a version: a location, and the files that were added to it."""
     added: set[str] = set()
-    for _, named in writes_behind(history, values, version):
-        if not named.added:
-            return _place(history, named.new_location), frozenset(added)
-        added.update(named.targets())
-    oldest = [named for _, named in history.published_of(values)][-1:]
+    for _, partition in writes_behind(history, values, version):
+        if not partition.added:
+            return _place(history, partition.new_location), frozenset(added)
+        added.update(partition.targets())
+    oldest = [partition for _, partition in history.published_of(values)][-1:]
     return _place(history, oldest[0].old_location if oldest else None), frozenset(added)
 
 

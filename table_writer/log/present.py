@@ -56,10 +56,12 @@ def placements_now(
     doubtful = _doubtful(history)
 
     def where(values: PartitionValues) -> Placement | None:
-        placed, seen = history.current_partitions.get(values), now.get(values)
-        found = None if placed is None else history.placement(values, None if seen is None else seen.location)
-        is_found = placed is not None and placed.partition.new_location is not None and found is Placement.IN_PLACE
-        return Placement.IN_DOUBT if values in doubtful and not is_found else found
+        current, seen = history.current_partitions.get(values), now.get(values)
+        placement = None if current is None else history.placement(values, None if seen is None else seen.location)
+        is_found = (
+            current is not None and current.partition.new_location is not None and placement is Placement.IN_PLACE
+        )
+        return Placement.IN_DOUBT if values in doubtful and not is_found else placement
 
     return {values: where(values) for values in wanted}
 
@@ -104,34 +106,34 @@ class Present:
         return self._history.current_partitions[values].partition.new_location is not None
 
     def _rows_of(self, values: PartitionValues) -> PresentRows:
-        placed = self._history.current_partitions.get(values)
+        current = self._history.current_partitions.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
             note = f"version {self._doubtful[values]} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
         if values not in self._existing:
-            return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
-        if placed is None:
+            return PresentRows(values=values, state=MISSING, note=_why_missing(current))
+        if current is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
             return self._unknown_rows(values, why)
-        why = f"readers look elsewhere than where version {placed.version} has put it: it has just been published, or"
+        why = f"readers look elsewhere than where version {current.version} has put it: it has just been published, or"
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
         return self._unknown_rows(values, f"{why} {what}")
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
-        placed = self._history.current_partitions[values]
-        beside_others = placed.partition.added and values not in self._held  # whose rows nobody has counted
-        held = self._held.get(values, placed.partition)
-        rows = None if beside_others else held.rows
-        newest = self._opened.log.find(placed.version)
+        current = self._history.current_partitions[values]
+        beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
+        content = self._held.get(values, current.partition)
+        rows = None if beside_others else content.rows
+        newest = self._opened.log.find(current.version)
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
-        wrote = newest if is_write else self._writer_of(values, placed.version)
+        wrote = newest if is_write else self._writer_of(values, current.version)
         if wrote is not None:
             return PresentRows(values=values, state=PUBLISHED, wrote=wrote.entry, rows=rows)
-        if self._opened.layout.write_id_of(Location.parse(str(placed.partition.new_location))) is None:
-            return self._unknown_rows(values, f"version {placed.version} has put back the rows of another tool")
-        note = f"its rows are older than version {placed.version}: a vacuum has trimmed the entry that wrote them"
+        if self._opened.layout.write_id_of(Location.parse(str(current.partition.new_location))) is None:
+            return self._unknown_rows(values, f"version {current.version} has put back the rows of another tool")
+        note = f"its rows are older than version {current.version}: a vacuum has trimmed the entry that wrote them"
         return PresentRows(values=values, state=PUBLISHED, note=note, rows=rows)
 
     def _writer_of(self, values: PartitionValues, version: int) -> SlotRecord | None:
@@ -155,7 +157,7 @@ class Present:
         return PresentRows(values=values, state=NOT_KNOWN, note=note)
 
 
-def _why_missing(placed: CurrentPartition | None) -> str:
-    if placed is None:
+def _why_missing(current: CurrentPartition | None) -> str:
+    if current is None:
         return "it was never written"
-    return f"{'another tool' if placed.partition.new_location else f'version {placed.version}'} has dropped it"
+    return f"{'another tool' if current.partition.new_location else f'version {current.version}'} has dropped it"

@@ -331,7 +331,10 @@ def agree(history: History, other: History) -> bool:
 
     def facts(of: History) -> tuple[object, ...]:
         left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
-        current = {values: (placed.version, placed.partition) for values, placed in of.current_partitions.items()}
+        current = {
+            values: (current_partition.version, current_partition.partition)
+            for values, current_partition in of.current_partitions.items()
+        }
         return current, left, of.in_use(), of.current_contents(), of.newest
 
     return facts(history) == facts(other)

@@ -374,10 +374,10 @@ class TableLog:
         try:
             if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:
                 return None
-            ended = history.up_to(version)
-            body = Trimming(ended, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
+            folded_history = history.up_to(version)
+            body = Trimming(folded_history, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
             again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
-            if not agree(History(self._layout, (), fold=again), ended):
+            if not agree(History(self._layout, (), fold=again), folded_history):
                 logger.error("the log up to version %d was not folded: what would be read again differs", version)
                 return None
             self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))
@@ -442,19 +442,21 @@ class TableLog:
         if stored is None:
             return None
         entry = self._entry(version, stored.body, allowance)
-        ended = self._read_outcome(version, allowance)
-        if ended is None:
+        stored_outcome = self._read_outcome(version, allowance)
+        if stored_outcome is None:
             return SlotRecord(entry, None, stored.age_seconds)
-        if ended.of not in ("", entry.write_id):
-            raise InvalidInputError(self._unreadable(version, f"it is of write {ended.of}, not {entry.write_id}"))
+        if stored_outcome.of not in ("", entry.write_id):
+            raise InvalidInputError(
+                self._unreadable(version, f"it is of write {stored_outcome.of}, not {entry.write_id}")
+            )
         record = SlotRecord(
             entry,
-            ended.outcome,
+            stored_outcome.outcome,
             stored.age_seconds,
-            recorded_by=ended.recorded_by,
-            outcome_age_seconds=ended.age_seconds,
-            superseded=ended.superseded,
-            found=dict(ended.found),
+            recorded_by=stored_outcome.recorded_by,
+            outcome_age_seconds=stored_outcome.age_seconds,
+            superseded=stored_outcome.superseded,
+            found=dict(stored_outcome.found),
         )
         self._ended_records[version] = record
         return record
@@ -511,8 +513,8 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return the outcome of an entry, ``None`` while it is in doubt."""
-        ended = self.stored_outcome(version)
-        return None if ended is None else ended.outcome
+        stored_outcome = self.stored_outcome(version)
+        return None if stored_outcome is None else stored_outcome.outcome
 
     def stored_outcome(self, version: int) -> StoredOutcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
@@ -561,9 +563,11 @@ class TableLog:
         entries -= set(ordered)
         orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        ended = {kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY}
+        useless_marks = {
+            kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
+        }
         useless = [
-            *(self._mark(kind, version) for kind, versions in ended.items() for version in versions),
+            *(self._mark(kind, version) for kind, versions in useless_marks.items() for version in versions),
             *(self._mark("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])

@@ -60,7 +60,7 @@ class Trimming:
         vacuums = (
             (version, tuple(sorted(filter(stays, by)))) for version, by in self._vacuums().items() if stays(version)
         )
-        named = {location.place: str(location) for location in history.locations.values()} | {
+        texts = {location.place: str(location) for location in history.locations.values()} | {
             place: str(left.location) for place, left in history.left_locations.items()
         }
         return Fold(
@@ -69,10 +69,10 @@ class Trimming:
             write_id=last.write_id,
             current=tuple(history.current_partitions.values()),
             left=tuple(history.left_locations.values()),
-            deleted=tuple((named[place], version) for place, version in history.deleted.items() if place in live),
-            held=tuple(held for place, held in history.contents.items() if place in live),
-            naming=tuple((named[at], tuple(sorted(filter(stays, by)))) for at, by in self._versions_at(live).items()),
-            added=tuple(named[place] for place in self._added & live),
+            deleted=tuple((texts[place], version) for place, version in history.deleted.items() if place in live),
+            held=tuple(content for place, content in history.contents.items() if place in live),
+            naming=tuple((texts[at], tuple(sorted(filter(stays, by)))) for at, by in self._versions_at(live).items()),
+            added=tuple(texts[place] for place in self._added & live),
             vacuums=tuple((version, by) for version, by in vacuums if by),
             groups=self._groups(),
             keys={key: version for key, version in self._keys().items() if stays(version)},
@@ -87,7 +87,7 @@ class Trimming:
         """Return the versions on which something depends."""
         history = self.history
         needed = {history.newest, self._folded_to}
-        needed |= {placed.version for placed in history.current_partitions.values()}
+        needed |= {current.version for current in history.current_partitions.values()}
         is_ours = history.layout.write_id_of
         needed |= {left.left_by for left in history.left_locations.values() if left.objects or is_ours(left.location)}
         needed |= self._needed_for_files()
@@ -150,8 +150,8 @@ class Trimming:
         folded = ((history.place_of(text), by) for text, by in (history.fold.naming if history.fold else ()))
         found = {place: set(by) for place, by in folded if place is not None and place in places}
         for naming in history.naming.values() if places else ():
-            for record, named in naming:
-                place = history.place_of(named.new_location)
+            for record, partition in naming:
+                place = history.place_of(partition.new_location)
                 if place is not None and place in places:
                     found.setdefault(place, set()).add(record.entry.version)
         return found

@@ -135,14 +135,14 @@ class TableVisit:
             return None
         now.require_owner()
         vacuum = Vacuum(now)
-        found = vacuum.run(ages, dry_run=True)
+        vacuum_result = vacuum.run(ages, dry_run=True)
         if vacuum.look is None:
             raise TypeError("a vacuum always looks")
-        history, placed = vacuum.look.history, vacuum.look.placements()
-        behind = now.partition_names([values for values, where in placed.items() if where is Placement.BEHIND])
-        in_doubt = (*found.in_doubt, *(entry.version for entry in interrupted(history)))
-        objects = [item for place in found.locations for item in place.objects]
-        objects += [item for write in found.dead_writes for item in write.objects]
+        history, placements = vacuum.look.history, vacuum.look.placements()
+        behind = now.partition_names([values for values, where in placements.items() if where is Placement.BEHIND])
+        in_doubt = (*vacuum_result.in_doubt, *(entry.version for entry in interrupted(history)))
+        objects = [item for place in vacuum_result.locations for item in place.objects]
+        objects += [item for write in vacuum_result.dead_writes for item in write.objects]
         newest = history.records[-1] if history.records else None
         return TableStatus(
             table=str(self.chosen.name),
@@ -174,13 +174,13 @@ def _has_changed(found: VacuumResult) -> bool:
 
 
 def _leave_idle_note(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
-    placed = look.placements()
+    placements = look.placements()
     findings = Findings(
         version=look.history.newest,
         settings=repr(ages),
         quiet_seconds=look.quiet_seconds(ages),
         write_ids=look.traces.write_ids,
-        placed=None if Placement.BEHIND in placed.values() else placed,
+        placed=None if Placement.BEHIND in placements.values() else placements,
         partitions=look.partitions,
     )
     leave_note(opened.store, opened.layout, opened.table, listing, findings)

@@ -154,8 +154,8 @@ class CarryOver:
         new = self._new_files() if again else {}
         copies: dict[str, ObjectInfo] = {}
         for values, (target, files) in changed.items():
-            placed = self._partition_places.get(values, _PartitionPlace(target, {}))
-            location, sources = placed.location, {name: files[name] for name in files.keys() - (placed.copied or {})}
+            place = self._partition_places.get(values, _PartitionPlace(target, {}))
+            location, sources = place.location, {name: files[name] for name in files.keys() - (place.copied or {})}
             if values in again:
                 location = self._directories[-1].child(self.plan.data_location.relative_key(target))
                 own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
@@ -167,17 +167,17 @@ class CarryOver:
                         **self.plan.named,
                     )
                 sources = {**own, **files}
-                self._unseen_directories[placed.location.key] = placed.location
+                self._unseen_directories[place.location.key] = place.location
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
             self._partition_places[values] = _PartitionPlace(location, files)
         return copies
 
     def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
         """Return whether files only have to be added where the partition is now."""
-        placed = self._partition_places.get(values)
-        if placed is None:
+        place = self._partition_places.get(values)
+        if place is None:
             return not self.is_shared
-        return placed.copied is not None and placed.copied.items() <= files.items()
+        return place.copied is not None and place.copied.items() <= files.items()
 
     def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
@@ -215,12 +215,12 @@ class CarryOver:
             values = self.plan.spelled(partition.values)
             if values in self.given_up:
                 continue
-            placed = self._partition_places.get(values)
+            place = self._partition_places.get(values)
             for key in partition.keys:
                 below = key.removeprefix(self._directory_of(key))
-                expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
-            copied = (placed.copied or {}) if placed else {}
-            expected |= {f"{placed.location.key}{name}": file.size_bytes for name, file in copied.items() if placed}
+                expected[f"{place.location.key}{below}" if place else key] = own[key].size_bytes
+            copied = (place.copied or {}) if place else {}
+            expected |= {f"{place.location.key}{name}": file.size_bytes for name, file in copied.items() if place}
         return expected
 
     def _directory_of(self, key: str) -> str:
@@ -251,25 +251,25 @@ class CarryOver:
         self, now: PartitionsNow, listed: Mapping[PartitionValues, dict[str, ObjectInfo]]
     ) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the files beside those that were compacted; partitions that have not all of these are given up."""
-        written = {self.plan.spelled(partition.values): partition for partition in self.staged.partitions}
+        written_partitions = {self.plan.spelled(partition.values): partition for partition in self.staged.partitions}
         beside: dict[PartitionValues, dict[str, ObjectInfo]] = {}
-        for values in written.keys() - self.given_up:
-            new = written[values]
+        for values in written_partitions.keys() - self.given_up:
+            new = written_partitions[values]
             names = _names_if_there(self.plan.compacted[values], now.get(values), listed.get(values, {}))
             if names is None:
                 self.given_up.add(values)
                 own = self.plan.data_location.child(name_in(self.plan.table, new.values))
-                placed = self._partition_places.get(
+                own_place = self._partition_places.get(
                     values, _PartitionPlace(own, None)
                 ).location  # other than its own in a later round
-                self._unseen_directories |= {directory.key: directory for directory in (own, placed)}
+                self._unseen_directories |= {directory.key: directory for directory in (own, own_place)}
                 continue
             beside[values] = {name: file for name, file in listed[values].items() if name not in names}
-            held = _carried_files(now[values], listed[values].values(), self.plan.layout)
+            carried_before = _carried_files(now[values], listed[values].values(), self.plan.layout)
             self.carried[values] = CarriedFiles(
                 files=len(beside[values]),
                 bytes=_bytes(beside[values].values()),
-                rows=held.rows if held.rows is None else held.rows - new.rows,
+                rows=carried_before.rows if carried_before.rows is None else carried_before.rows - new.rows,
             )
         return beside
 

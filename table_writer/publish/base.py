@@ -175,12 +175,12 @@ class _Log:
     ) -> tuple[SlotRecord, EntryPartition] | None:
         """Return the newest published entry that names a partition after a version, with what it says of it."""
         for entry in entries:
-            for named in entry.partitions:
-                if named.values == values and entry.version > after:
+            for partition in entry.partitions:
+                if partition.values == values and entry.version > after:
                     record = self.opened.log.find(entry.version)
                     is_published = record is not None and record.outcome is Outcome.PUBLISHED
                     if record is not None and is_published and values not in record.superseded:
-                        return record, named
+                        return record, partition
         return None
 
     def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:

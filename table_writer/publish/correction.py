@@ -170,10 +170,10 @@ class Correction:
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
         for values in (values for values, where in placements.items() if where is Placement.BEHIND):
-            version, known = self._target_of(entries, values, here.get(values))
-            location = known.new_location
-            held = entries.content_at(values, Location.parse(location)) if location else None
-            moved = replace(held or known, old_location=here.get(values), new_location=location)
+            version, target = self._target_of(entries, values, here.get(values))
+            location = target.new_location
+            content = entries.content_at(values, Location.parse(location)) if location else None
+            moved = replace(content or target, old_location=here.get(values), new_location=location)
             moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
         oldest = min(behind)

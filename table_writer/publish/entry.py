@@ -71,14 +71,14 @@ def with_old_locations(
     partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, CarriedFiles]
 ) -> EntryPartition:
     """Fill in where readers look now, and count the files that an append copies."""
-    brought = carried.get(partition.values, CarriedFiles())
+    carried_files = carried.get(partition.values, CarriedFiles())
     old_location = now[partition.values].location if partition.values in now else None
     figures = partition.figures  # an append in place leaves files beside its own that nobody has counted
     if partition.added or not figures:
         figures = ""
-    elif brought.files:
-        figures = as_text(together([from_text(figures), from_text(brought.figures)]))
-    return replace(partition.with_more(brought), old_location=old_location, figures=figures)
+    elif carried_files.files:
+        figures = as_text(together([from_text(figures), from_text(carried_files.figures)]))
+    return replace(partition.with_more(carried_files), old_location=old_location, figures=figures)
 
 
 def with_figures(
@@ -90,20 +90,22 @@ def with_figures(
     }
     if len(versions) > MOST_VERSIONS:
         return carried
-    named = {
+    published_partitions = {
         (partition.values, version): partition for version in versions for partition in _partitions_of(log, version)
     }
-    found: dict[PartitionValues, CarriedFiles] = {}
+    carried_with_figures: dict[PartitionValues, CarriedFiles] = {}
     for values, carried_rows in carried.items():
-        published = named.get((values, carried_rows.version or 0))
+        published = published_partitions.get((values, carried_rows.version or 0))
         is_same = (
             published is not None
             and published.new_location is not None
             and (published.files, published.bytes) == (carried_rows.files, carried_rows.bytes)
             and Location.parse(published.new_location).same_place(Location.parse(now[values].location))
         )
-        found[values] = replace(carried_rows, figures=published.figures if published is not None and is_same else "")
-    return found
+        carried_with_figures[values] = replace(
+            carried_rows, figures=published.figures if published is not None and is_same else ""
+        )
+    return carried_with_figures
 
 
 def _partitions_of(log: TableLog, version: int) -> tuple[EntryPartition, ...]:
@@ -348,17 +350,19 @@ def _is_clear(values: PartitionValues, types: Sequence[str], time_zone: str) -> 
     return True
 
 
-def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+def require_not_fewer(store: ObjectStore, layout: TableLayout, partition: EntryPartition) -> EntryPartition:
     """Return a partition of an entry if no file is missing at its new location; else ``NotThereError``.
 
     More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
     """
-    location = Location.parse(named.new_location or "")
+    location = Location.parse(partition.new_location or "")
     found = list(files_read_at(store, layout, location))
-    is_fewer = len(found) < named.files or sum(file.size_bytes for file in found) < named.bytes
+    is_fewer = len(found) < partition.files or sum(file.size_bytes for file in found) < partition.bytes
     if is_fewer and all(is_named_by_us(file.key, location, layout) for file in found):
-        raise NotThereError(_difference(location, found, f"{counted(named.files, 'file')} with {named.bytes:,} bytes"))
-    return named
+        raise NotThereError(
+            _difference(location, found, f"{counted(partition.files, 'file')} with {partition.bytes:,} bytes")
+        )
+    return partition
 
 
 def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:

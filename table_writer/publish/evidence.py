@@ -114,15 +114,15 @@ class Evidence:
             **entry.named,
         )
 
-    def _require_files(self, named: EntryPartition) -> EntryPartition:
+    def _require_files(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition whose files are all there; of those that are to be added, each in either place."""
-        if not named.added:
-            return require_not_fewer(self._store, self._layout, named)
-        missing, sources = missing_files(self._store, [named]), named.sources()
-        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [named]).keys()
+        if not partition.added:
+            return require_not_fewer(self._store, self._layout, partition)
+        missing, sources = missing_files(self._store, [partition]), partition.sources()
+        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [partition]).keys()
         if gone:
             raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
-        return named
+        return partition
 
     def why_not_copied_again(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], now: PartitionsNow
@@ -134,37 +134,38 @@ class Evidence:
         """
         here = locations(now)
         before = {
-            named.values: (named, place)
-            for named in entry.partitions
-            if found[named.values] is PartitionState.BEFORE
-            and not named.added
-            and (place := named.old_location or here.get(named.values))
+            partition.values: (partition, place)
+            for partition in entry.partitions
+            if found[partition.values] is PartitionState.BEFORE
+            and not partition.added
+            and (place := partition.old_location or here.get(partition.values))
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.mode != WriteMode.APPEND.value:
             return {}
-        _, changed = check_each(before, lambda _, named: self._require_copied(*named, entry))
+        _, changed = check_each(before, lambda _, partition: self._require_copied(*partition, entry))
         return changed
 
-    def _require_copied(self, named: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
+    def _require_copied(self, partition: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less.
 
         Where it was then is what counts: an older call may have come since, and taken it elsewhere.
         """
         place = Location.parse(copied_from)
-        target = Location.parse(str(named.new_location))
+        target = Location.parse(str(partition.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
-        held, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
+        sources_now, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
         copies = {name: file for name, file in there.items() if entry.recovered_write_id not in name}
-        changed = held.keys() ^ copies.keys() | {
+        changed = sources_now.keys() ^ copies.keys() | {
             name
-            for name in held.keys() & copies.keys()
-            if held[name].size_bytes != copies[name].size_bytes or held[name].modified_at > copies[name].modified_at
+            for name in sources_now.keys() & copies.keys()
+            if sources_now[name].size_bytes != copies[name].size_bytes
+            or sources_now[name].modified_at > copies[name].modified_at
         }
         if changed:
             raise NotThereError(f"files at {place} have changed since they were copied, for example {min(changed)}")
-        return named
+        return partition
 
 
 def _writer_of(partition: Partition | None) -> str | None:

@@ -317,7 +317,9 @@ class Publisher:
             )
 
     def _refuse_other_names(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
-        added = [named.values for named in draft.partitions if named.new_location and named.values not in now]
+        added = [
+            partition.values for partition in draft.partitions if partition.new_location and partition.values not in now
+        ]
         others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
         if others:
             values = min(others)

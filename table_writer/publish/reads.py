@@ -128,8 +128,8 @@ class _Look:
         files = {name: facts for name, facts in self._files(location).items() if facts[0]}
         if known is None or (known.files, known.bytes) != (len(files), sum(size for size, _ in files.values())):
             return False
-        for record, named in self._history.published_of(values):
-            old = Location.parse_any(named.old_location or "")
+        for record, partition in self._history.published_of(values):
+            old = Location.parse_any(partition.old_location or "")
             if not record.entry.is_compaction or old is None or known.rows is None:
                 return False
             before = self._history.content_at(values, old, version=record.entry.version - 1)

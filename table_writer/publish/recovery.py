@@ -63,10 +63,12 @@ class Recovery:
         record = self._log.read(version)
         if self._is_wordless(record):
             version = record.entry.recovers or 0
-            ended = self._log.stored_outcome(version)
-            if ended is None and self._log.find(version) is not None:  # what that ends as decides
+            stored_outcome = self._log.stored_outcome(version)
+            if stored_outcome is None and self._log.find(version) is not None:  # what that ends as decides
                 return self.resolve(version, table, newest=newest)
-            if ended is None or ended.outcome is Outcome.ABANDONED:  # else it may be a correction, which needs no word
+            if (
+                stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED
+            ):  # else it may be a correction, which needs no word
                 why = "it recovers what was abandoned, or is lost"
                 return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
         record, is_seen = self._wait(record, table)
@@ -117,15 +119,15 @@ class Recovery:
                 chain.append(heir)
                 word = self._log.last_word(heir.entry.version)
                 heir = heirs.pop(word, None)
-        ended = self._end_last(chain[-1], heir, word, history, table, newest=newest)
+        recovered_entry = self._end_last(chain[-1], heir, word, history, table, newest=newest)
         for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
-            if ended is not None:
-                why, superseded = f"version {by.entry.version} has ended it", ended.superseded
+            if recovered_entry is not None:
+                why, superseded = f"version {by.entry.version} has ended it", recovered_entry.superseded
                 link_ended = self._record(
-                    link.entry, ended.outcome, by=by.entry.write_id, superseded=superseded, why=why
+                    link.entry, recovered_entry.outcome, by=by.entry.write_id, superseded=superseded, why=why
                 )
-                ended = replace(link_ended, partitions=ended.partitions)
-        return ended
+                recovered_entry = replace(link_ended, partitions=recovered_entry.partitions)
+        return recovered_entry
 
     def _end_last(
         self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, newest: int
@@ -158,12 +160,14 @@ class Recovery:
         moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
-        ended = self._log.record_outcome(
+        stored_outcome = self._log.record_outcome(
             entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
         )
-        logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
-        self._announce(entry, ended.outcome, superseded=ended.superseded)
-        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.superseded_locations)
+        logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, stored_outcome.outcome.value)
+        self._announce(entry, stored_outcome.outcome, superseded=stored_outcome.superseded)
+        return RecoveredEntry(
+            version=entry.version, outcome=stored_outcome.outcome, superseded=stored_outcome.superseded_locations
+        )
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
@@ -319,10 +323,13 @@ class Recovery:
             raise
         history = self._log.read_history()
         return {
-            named.values: here.get(named.values)
-            for named in entry.partitions
-            if not any(same_place(here.get(named.values), place) for place in (named.old_location, named.new_location))
-            and history.correction_of(named.values, here.get(named.values)) is None
+            partition.values: here.get(partition.values)
+            for partition in entry.partitions
+            if not any(
+                same_place(here.get(partition.values), place)
+                for place in (partition.old_location, partition.new_location)
+            )
+            and history.correction_of(partition.values, here.get(partition.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -370,17 +377,17 @@ class Recovery:
     ) -> None:
         """Switch what is left to be switched, and give all partitions that are not another tool's their statistics."""
         statistics = self._claimed.statistics
-        told = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
+        result = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
         if todo:
             present = {partition.values: now[partition.values] for partition in todo if partition.values in now}
             left_to_do = self._claimed.switch(table, replace(ours, partitions=tuple(todo)), present, deadline)
             if left_to_do is None:  # others have done it, with its statistics
                 return
-            told = replace(told, notes=left_to_do, is_open=True) if left_to_do else told
-        told = told if told.is_open else statistics.tell(table, ours, deadline)
-        if told.is_open:
+            result = replace(result, notes=left_to_do, is_open=True) if left_to_do else result
+        result = result if result.is_open else statistics.tell(table, ours, deadline)
+        if result.is_open:
             raise MetastoreError(
-                f"version {original.version} of {ours.table} is only half recovered: {told.notes[0]}", **ours.named
+                f"version {original.version} of {ours.table} is only half recovered: {result.notes[0]}", **ours.named
             )
 
     def _recover_entry(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
@@ -419,16 +426,16 @@ class Recovery:
         """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        ended = self._log.record_outcome(
+        stored_outcome = self._log.record_outcome(
             claimed.version, outcome, write_id=by, superseded=superseded, moved=moved, of=by
         )
-        superseded_locations = ended.superseded_locations
+        superseded_locations = stored_outcome.superseded_locations
         outcome = self._log.record_outcome(
             original.version,
-            ended.outcome,
+            stored_outcome.outcome,
             write_id=by,
             superseded=superseded_locations,
-            moved=ended.moved_locations,
+            moved=stored_outcome.moved_locations,
             of=original.write_id,
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)

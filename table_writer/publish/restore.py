@@ -60,9 +60,9 @@ def restore_partitions(
         history, notes = recovery.history_for(table, dry_run=dry_run)
         resolved += notes
         wanted = {
-            values: placed.partition.new_location
-            for values, placed in sorted(history.current_partitions.items())
-            if placed.partition.new_location is not None and (chosen is None or values in chosen)
+            values: current.partition.new_location
+            for values, current in sorted(history.current_partitions.items())
+            if current.partition.new_location is not None and (chosen is None or values in chosen)
         }
         require_known(chosen or (), history, table)
         now = opened.metastore.get_partitions(table, list(wanted))
@@ -77,7 +77,7 @@ def restore_partitions(
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
         partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
-        found = RepublishResult(
+        result = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
@@ -85,14 +85,14 @@ def restore_partitions(
             notes=resolved,
         )
         if dry_run or not partitions:
-            return found
+            return result
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(found, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
+            return replace(result, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
 
 
 def _check(
@@ -223,9 +223,9 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
     history = replace(opened, layout=layout).log.read_history()
-    placed = history.current_partitions.get(())
+    current = history.current_partitions.get(())
     now = Location.parse(table.location)
-    newest = placed.partition if placed else None
+    newest = current.partition if current else None
     if newest is not None and newest.new_location is not None:
         held = history.content_at((), Location.parse(newest.new_location))
         newest = replace(held, new_location=newest.new_location) if held else newest

@@ -122,14 +122,14 @@ def _checked_partitions(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
-        placed = history.current_partitions.get(values)
-        newest = placed.partition.new_location if placed else None
+        newest_partition = history.current_partitions.get(values)
+        newest = newest_partition.partition.new_location if newest_partition else None
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                f" put it after version {placed.version if placed else version}"
+                f" put it after version {newest_partition.version if newest_partition else version}"
             )
         elif not target.known:
             why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
@@ -236,5 +236,5 @@ def _states_brought_late(
     history: History, suspects: Collection[PartitionValues], now: PartitionsNow
 ) -> dict[PartitionValues, StateThen]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
-    placed = history.placements(locations(now), suspects)
-    return {values: StateThen(None, known=True) for values, where in placed.items() if where is Placement.BEHIND}
+    placements = history.placements(locations(now), suspects)
+    return {values: StateThen(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}

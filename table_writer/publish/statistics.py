@@ -88,12 +88,12 @@ class Statistics:
         if not figures or not self._metastore.keeps_statistics(table):
             return StatisticsResult()
         in_time = self._in_time(entry, deadline)
-        told = StatisticsResult()
+        result = StatisticsResult()
         try:
             self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
         except LostResponseError as error:  # they may be there, with the mark
             logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
-            told = StatisticsResult(
+            result = StatisticsResult(
                 (f"published; whether its column statistics were set is not known ({error.message}).",), is_late=True
             )
         except MetastoreError as error:
@@ -106,7 +106,7 @@ class Statistics:
             return StatisticsResult((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
         except MetastoreError as error:
             return self._take_back(table, entry, figures, error, in_time)
-        return told
+        return result
 
     def _take_back(
         self,

@@ -351,20 +351,20 @@ class ClaimedEntries:
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
-        told = StatisticsResult()
+        statistics_result = StatisticsResult()
         try:
             if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
-                told = self.statistics.tell(table, entry, deadline)
+                statistics_result = self.statistics.tell(table, entry, deadline)
         except KeyboardInterrupt as stopped:
             raise _with_note(stopped, entry) from None
-        notes = forgotten.notes + told.notes
-        if told.is_open:
+        notes = forgotten.notes + statistics_result.notes
+        if statistics_result.is_open:
             return notes
         try:
-            if forgotten.is_late or told.is_late:
+            if forgotten.is_late or statistics_result.is_late:
                 self._log.remember_recovery(entry.version)  # so that whoever comes next compares
-            ended = self._log.record_outcome(
+            stored_outcome = self._log.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
         except TableWriterError as error:
@@ -373,8 +373,8 @@ class ClaimedEntries:
             if others is None:
                 note = f"published, but the log could not record it ({error.message}); the next write resolves it."
                 return (*notes, note)
-            ended = others
-        require_all_published(entry, ended, table)
+            stored_outcome = others
+        require_all_published(entry, stored_outcome, table)
         return notes
 
     def switch(
@@ -457,27 +457,27 @@ class ClaimedEntries:
                 return
             word = self._log.take_last_word(entry.version, entry.write_id)
             is_ours = word == entry.write_id
-            ended = (
+            stored_outcome = (
                 self._log.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word) if is_ours else None
             )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal
-        if ended is None or ended.outcome is not Outcome.ABANDONED:
+        if stored_outcome is None or stored_outcome.outcome is not Outcome.ABANDONED:
             raise outcome_unknown(entry, refusal) from refusal
 
 
-def require_all_published(entry: LogEntry, ended: StoredOutcome, table: Table) -> None:
+def require_all_published(entry: LogEntry, stored_outcome: StoredOutcome, table: Table) -> None:
     """Refuse to call an entry published of which the log says otherwise: another tool was there before a recovery."""
-    if ended.outcome is not Outcome.PUBLISHED:
+    if stored_outcome.outcome is not Outcome.PUBLISHED:
         raise ConflictError(
             f"write {entry.write_id} of {entry.table} (version {entry.version}) is on record as abandoned: its process"
             " was paused past its claim, and a recovery has found that another tool had changed its partitions."
             f" Run `table-writer recover {entry.table}`, which undoes a call of it that came late, and run it again.",
             **entry.named,
         )
-    if ended.superseded:
-        raise partly_published_error(entry, ended.superseded, table)
+    if stored_outcome.superseded:
+        raise partly_published_error(entry, stored_outcome.superseded, table)
 
 
 def _with_note(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:

@@ -156,8 +156,8 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
     lacking = {
         values for values, current in history.current_partitions.items() if current.partition.new_location is not None
     } - shown
-    hidden = _former_places(history, lacking) if lacking and why_partial() else frozenset()
-    return InUse(history.layout, live | history.in_use() | hidden)
+    hidden_places = _former_places(history, lacking) if lacking and why_partial() else frozenset()
+    return InUse(history.layout, live | history.in_use() | hidden_places)
 
 
 def _former_places(history: History, wanted: Collection[PartitionValues]) -> frozenset[Place]:
@@ -376,7 +376,7 @@ class Traces:
             elif given_up is not None:
                 reason = f"given up in version {given_up}"
             else:
-                times = [*(found.modified_at for found in objects), *(upload.initiated_at for upload in uploads)]
+                times = [*(file.modified_at for file in objects), *(upload.initiated_at for upload in uploads)]
                 age_seconds = max(0.0, (self.now - max(times)).total_seconds()) if times else 0.0
                 if not times or age_seconds < older_than_seconds:
                     continue

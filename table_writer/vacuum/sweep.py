@@ -199,12 +199,12 @@ class Vacuum:
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: partition.location for values, partition in partitions.items()}
-        placed = history.placements(here)
-        if Placement.BEHIND in placed.values():
+        placements = history.placements(here)
+        if Placement.BEHIND in placements.values():
             return
-        shown = {values: partitions[values].parameters for values in placed.keys() & partitions.keys()}
+        shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
         is_older = any(history.has_late_parameters(values, parameters) for values, parameters in shown.items())
-        if not is_older and self._opened.correct_statistics(history, placed):
+        if not is_older and self._opened.correct_statistics(history, placements):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
@@ -237,7 +237,7 @@ class Vacuum:
             objects = tuple(files_at(self._store, self._layout, left.location))
             if not left.objects:
                 return FoundLocation(left, objects)
-            there = {(found.key, found.size_bytes, found.etag): found for found in objects}
+            there = {(file.key, file.size_bytes, file.etag): file for file in objects}
             free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
             listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
             return FoundLocation(left, tuple(there[identity] for identity in listed if identity in there))

@@ -138,8 +138,8 @@ MUTATIONS: Final = (
     Mutation(
         "what a recovery names is of the version that it finishes",
         "log.history:History.surplus_names",
-        "frozenset(file.name for _, _, named in adding for file in named.added) - part",
-        "frozenset(file.name for _, by, named in adding if by.entry.version > version for file in named.added)",
+        "frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
+        "frozenset(file.name for _, by, partition in adding if by.entry.version > version for file in partition.added)",
         ("rollback to what was recovered",),
         Bound(0, 0),
         10,
@@ -148,7 +148,7 @@ MUTATIONS: Final = (
     Mutation(
         "what was superseded is no part of any version",
         "log.history:History.surplus_names",
-        "and named.values not in record.superseded",
+        "and partition.values not in record.superseded",
         "",
         test="tests/log/test_history.py::test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus",
     ),
@@ -197,7 +197,7 @@ MUTATIONS: Final = (
     Mutation(
         "nobody is told that what is on record as abandoned is published",
         "publish.switch:ClaimedEntries.carry_out",
-        "require_all_published(entry, ended, table)",
+        "require_all_published(entry, stored_outcome, table)",
         "pass",
         test="tests/publish/test_acknowledged.py::test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded",
     ),
@@ -278,8 +278,8 @@ MUTATIONS: Final = (
     Mutation(
         "what an entry that was given up empties late comes back",
         "log.history:History._calls",
-        "places.add(self.place_of(named.new_location))",
-        "places |= {self.place_of(named.new_location)} if named.new_location or is_older else set()",
+        "places.add(self.place_of(partition.new_location))",
+        "places |= {self.place_of(partition.new_location)} if partition.new_location or is_older else set()",
         test=f"{ACKNOWLEDGED}::test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_tools_is_undone",
     ),
     Mutation(
@@ -306,7 +306,7 @@ MUTATIONS: Final = (
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
         "publish.recovery:Recovery._moved_locations",
-        "and history.correction_of(named.values, here.get(named.values)) is None",
+        "and history.correction_of(partition.values, here.get(partition.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
     ),
@@ -334,8 +334,8 @@ MUTATIONS: Final = (
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
         "publish.evidence:Evidence.why_not_copied_again",
-        "(place := named.old_location or here.get(named.values))",
-        "(place := here.get(named.values) and (named.old_location or here[named.values]))",
+        "(place := partition.old_location or here.get(partition.values))",
+        "(place := here.get(partition.values) and (partition.old_location or here[partition.values]))",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
     ),
     Mutation(
@@ -369,8 +369,8 @@ MUTATIONS: Final = (
     Mutation(
         "a correction shows where a partition was before its late call",
         "log.history:History._sights",
-        "named.new_location if is_correction else named.old_location",
-        "named.old_location",
+        "partition.new_location if is_correction else partition.old_location",
+        "partition.old_location",
         test=f"{BELONG}::test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version",
     ),
     Mutation(

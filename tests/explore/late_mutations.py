@@ -124,7 +124,7 @@ MUTATIONS: Final = (
     Mutation(
         "what was begun is rolled forward",
         "publish.evidence:Evidence.why_not_copied_again",
-        "and not named.added",
+        "and not partition.added",
         "",
         ("append in place", "recover"),
         Bound(2, 1),
@@ -133,7 +133,7 @@ MUTATIONS: Final = (
     Mutation(
         "a rollback copies where later files lie",
         "log.history:History.surplus_names",
-        "return frozenset(file.name for _, _, named in adding for file in named.added) - part",
+        "return frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
         Bound(1, 1),

@@ -19,7 +19,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is applied again after publishing",
         "publish.switch:ClaimedEntries.carry_out",
-        "require_all_published(entry, ended, table)",
+        "require_all_published(entry, stored_outcome, table)",
         "self._switch.apply(table, entry, now, deadline)",
         ("overwrite", "append"),
     ),
@@ -106,8 +106,8 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum looks at the metastore",
         "vacuum.due:in_use",
-        "return InUse(history.layout, live | history.in_use() | hidden)",
-        "return InUse(history.layout, history.in_use() | hidden)",
+        "return InUse(history.layout, live | history.in_use() | hidden_places)",
+        "return InUse(history.layout, history.in_use() | hidden_places)",
         ("point back", "vacuum"),
         Bound(1, 0),
         100,
@@ -155,7 +155,7 @@ MUTATIONS: Final = (
     Mutation(
         "what is not there any more is not among the copies",
         "publish.append:CarryOver._may_grow",
-        "return placed.copied is not None and placed.copied.items() <= files.items()",
+        "return place.copied is not None and place.copied.items() <= files.items()",
         "return True",
         ("append", "overwrite"),
         also=(NOT_EXACTLY,),
