@@ -175,10 +175,10 @@ def require_columns(holder: Owner, shown: Owner) -> None:
     if hidden_columns and holder.identity == shown.identity:
         table = f"{shown.database}.{shown.name}"
         raise InvalidInputError(
-            f"the metastore at {shown.metastore} does not show {counted(len(hidden_columns), 'column')} that it has shown"
-            f" of {table}: {few(hidden_columns)}. It shows a role what it may see (Lake Formation), or the answer is old; a"
-            " write would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if they were"
-            f" dropped on purpose: `table-writer adopt {table} --accept-loss`.",
+            f"the metastore at {shown.metastore} does not show {counted(len(hidden_columns), 'column')} that it has"
+            f" shown of {table}: {few(hidden_columns)}. It shows a role what it may see (Lake Formation), or the answer is"
+            " old; a write would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if"
+            f" they were dropped on purpose: `table-writer adopt {table} --accept-loss`.",
             table=table,
         )
 
@@ -217,7 +217,8 @@ def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: Table
         raise InvalidInputError(
             f"{where} belongs to {holder.database}.{holder.name} created at {holder.created_at_seconds}"
             f" (seen at {holder.metastore}), not to {table} created at {owner.created_at_seconds}: the table was"
-            " dropped and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
+            " dropped and created again, renamed, or another metastore uses the same files. If it is the same data,"
+            " adopt it:"
             f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
             f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
