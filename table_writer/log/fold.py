@@ -28,7 +28,7 @@ class CurrentPartition:
 
     version: int
     partition: EntryPartition
-    age_seconds: float  # since that was on record
+    age_seconds: float  # since this was recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class LeftLocation:
 
     location: Location
     left_by: int  # the version after which readers did not look there any more
-    age_seconds: float  # since that was on record
+    age_seconds: float  # since this was recorded
     retention_seconds: float | None  # as scheduled; None: the usual one
     objects: tuple[ReplacedObject, ...] = ()
     bytes: int = 0  # as far as the log knows
@@ -51,13 +51,13 @@ class Fold:
     """The facts that are needed of the entries up to a version, none of which is in doubt."""
 
     version: int
-    log_id: str  # of the log that it is of
-    write_id: str  # of that version: a log that was put back to an earlier state has another one there, or none
+    log_id: str  # the id of its log
+    write_id: str  # of that version; a log that was set back has another one there, or none
     current: tuple[CurrentPartition, ...]
     left: tuple[LeftLocation, ...]
     deleted: tuple[tuple[str, int], ...]  # locations that readers have left, or look at, with their newest vacuum
-    held: tuple[EntryPartition, ...]  # what lies at these locations
-    naming: tuple[tuple[str, tuple[int, ...]], ...]  # which entries name these locations
+    held: tuple[EntryPartition, ...]  # their rows and files
+    naming: tuple[tuple[str, tuple[int, ...]], ...]  # the entries that name each of them
     added: tuple[str, ...]  # those of them to which files were added in place
     vacuums: tuple[tuple[int, tuple[int, ...]], ...]  # with the entries that replaced what each has deleted
     groups: Mapping[str, int]  # the newest version of each stream of batches
@@ -118,7 +118,7 @@ NOTHING_LISTED: Final = Oldest()
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     format: int
-    sha256: str  # of what is folded, as it is stored
+    sha256: str  # the checksum of ``folded``
     folded: msgspec.Raw
 
 

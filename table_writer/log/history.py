@@ -19,7 +19,7 @@ from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
-NOT_KNOWN: Final = ""  # where a partition was found: an outcome does not say it
+NOT_KNOWN: Final = ""  # a location that an outcome does not say
 
 
 def superseded_locations(
@@ -44,10 +44,10 @@ class SlotRecord:
     outcome: Outcome | None
     age_seconds: float
     recorded_by: str = ""  # the write_id that recorded the outcome
-    outcome_age_seconds: float = 0.0  # of the outcome
+    outcome_age_seconds: float = 0.0
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
     found: Mapping[PartitionValues, str | None] = field(default_factory=dict)
-    """Where these were then, if anywhere; and others that had been switched, and moved since."""
+    """The locations of these at that time, and of others that had been switched and were moved since."""
 
     @property
     def switched_partitions(self) -> tuple[EntryPartition, ...]:
@@ -73,7 +73,7 @@ class StateThen:
     location: str | None
     known: bool = field(kw_only=True)
     sure: bool = field(default=True, kw_only=True, compare=False)
-    """Not if another tool has moved it between two entries: whether before or after that version, nobody knows."""
+    """False if another tool has moved it between two entries: nobody knows whether before or after that version."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -115,15 +115,15 @@ class History:
     """Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show."""
     lost: Collection[int] = ()  # versions whose entries are lost: what they did to which partition is not known
     fold: Fold | None = None
-    """What the entries before say. It answers what recover and vacuum ask; what it has left out is refused."""
+    """The fold of the entries before. It answers what recover and vacuum ask; other questions are refused."""
     current_partitions: dict[PartitionValues, CurrentPartition] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
     left_locations: dict[Place, LeftLocation] = field(default_factory=dict, init=False)
-    """What readers have left and no vacuum has deleted."""
+    """The locations that readers have left and no vacuum has deleted."""
     deleted: dict[Place, int] = field(default_factory=dict, init=False)
-    """What vacuums have deleted, with the version of the newest one."""
+    """The places that vacuums have deleted, each with the version of the newest one."""
     doomed: set[Place] = field(default_factory=set, init=False)
-    """What vacuums in doubt may be deleting at this moment."""
+    """The places that vacuums in doubt may be deleting at this moment."""
     naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -132,14 +132,14 @@ class History:
     )
     """Appends in place to each location, whatever became of them; one that is done again keeps its version."""
     contents: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
-    """What lies at each location that was published."""
+    """The rows and files that lie at each location that was published."""
     _counted: set[str] = field(default_factory=set, init=False, repr=False)  # keys of files that were added in place
     locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.fold is not None:
             self._begin(self.fold)
-        first: dict[int, int] = {}  # of entries that were done again, by the versions of their recoveries
+        first: dict[int, int] = {}  # versions of entries that were done again, by those of their recoveries
         for record in self.records:
             version, again = record.entry.version, record.entry.recovers
             first[version] = version if again is None else first.get(again, again)

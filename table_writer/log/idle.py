@@ -38,15 +38,15 @@ class IdleNote(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int
     table: tuple[str, str, int]  # database, name, creation time
-    first_version: int  # of those that are compared
+    first_version: int  # the first version that is compared
     looks: str  # how the log and owner.json looked in the listing
     version: int  # the newest
     settings: str  # the ages of the vacuum that looked
-    quiet_seconds: float  # so long, since this was put, a vacuum with these ages finds nothing
+    quiet_seconds: float  # how long a vacuum with these ages finds nothing, from the put of this note on
     directories: str  # the writes below data/
-    partitions: tuple[PartitionValues, ...] | None  # that the log knows; None: too many, or some have to be corrected
-    locations: str  # where the metastore had them
-    missing: tuple[PartitionValues, ...] = ()  # those that it did not have
+    partitions: tuple[PartitionValues, ...] | None  # those of the log; None: too many, or some are to be corrected
+    locations: str  # their locations in the metastore, as a digest
+    missing: tuple[PartitionValues, ...] = ()  # those that the metastore did not have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

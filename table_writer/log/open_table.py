@@ -86,8 +86,8 @@ class OpenTable:
     store: ObjectStore
     store_settings: StoreSettings  # with which executors open the store for themselves
     metastore: Metastore
-    session: SessionSettings  # what the Spark session or Hadoop's settings say
-    config: TableWriterConfig  # what the user says beside them
+    session: SessionSettings  # the settings of the Spark session, or Hadoop's
+    config: TableWriterConfig  # the user's own settings
     sleep: Callable[[float], None] = time.sleep  # waits between two looks; a double in tests
 
     @property

@@ -22,7 +22,7 @@ from table_writer.storage.proof import require_proven
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
-MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # of columns, some 2,000
+MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # the names of some 2,000 columns
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
@@ -38,7 +38,7 @@ class Owner:
     name: str
     created_at_seconds: int
     metastore: str
-    log_id: str = ""  # of the table's log: one that was deleted and begun again has another
+    log_id: str = ""  # the log's id: a log that was deleted and begun again has another
     columns: tuple[str, ...] = ()  # names that the metastore has shown, with Spark's own schema; none in older files
 
     @classmethod

@@ -27,7 +27,7 @@ PUBLISHED: Final = "published"
 MISSING: Final = "missing"
 IN_DOUBT: Final = "in doubt"
 NOT_KNOWN: Final = "not known"
-WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # of writes, and of recoveries that do one again
+WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # modes of writes, and of recoveries that do one again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,7 @@ class Present:
         self._opened = opened
         metastore, table = opened.metastore, opened.table
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
-        self._existing = existing_values(opened.store, opened.layout, self._now)  # and not as names alone
+        self._existing = existing_values(opened.store, opened.layout, self._now)  # those that are more than a name
         self._history = history = opened.log.read_recent()
         self._wanted = (
             sorted({*self._now, *history.current_partitions}) if wanted is None else list(dict.fromkeys(wanted))

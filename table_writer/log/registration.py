@@ -35,10 +35,10 @@ from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 logger = logging.getLogger(__name__)
-MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
+MISSED_HEARTBEATS: Final = 5  # after so many in a row a writer counts as dead, if it is old enough
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
-LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
+LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # the most that a registration may claim; an unreadable one gets it
 
 
 def writer_identity(application_id: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ class FoundRegistration:
     renewed_every_seconds: float
     writer: Mapping[str, str] = field(default_factory=dict)
     put_at: datetime | None = None  # by the store's clock
-    expires_after_seconds: float | None = None  # of a staged write; one that is running has none
+    expires_after_seconds: float | None = None  # None: it is running
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod

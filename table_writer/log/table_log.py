@@ -55,7 +55,7 @@ MARK: Final = re.compile(r"(folded|id|last-word|lost|recovered|rolled-back|trimm
 """A fact that every listing of the log shows: objects whose names sort after all entries, empty but for folds."""
 
 OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
-RELEASED: Final = b"released"  # what the mark of a recovery says once nothing of it is under way
+RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class LogState:
     listed_after: int  # up to this version nothing was in doubt, and nothing was listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
     orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
-    ids: frozenset[str] = frozenset()  # of the log; a log that somebody has deleted and begun again has another
+    ids: frozenset[str] = frozenset()  # ids of the log: one that was deleted and begun again has another
     unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
@@ -95,7 +95,7 @@ class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded
     of: str = ""  # the write_id of the entry
     superseded: frozenset[PartitionValues] = frozenset()
     found: tuple[tuple[PartitionValues, str | None], ...] = ()
-    """Where those were, if anywhere, as far as it is known; and others that had been switched, and moved since."""
+    """The locations of those, as far as known, and of others that had been switched and were moved since."""
     age_seconds: float = 0.0  # by the store's clock: not stored
 
     @property
@@ -204,7 +204,7 @@ class TableLog:
         """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
         if not self._expected_id or self._expected_id in state.ids:
             return state
-        self._ids = frozenset()  # of which log the entries are is the question
+        self._ids = frozenset()  # the question is of which log the entries are
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
@@ -561,7 +561,7 @@ class TableLog:
             self.store.put(self._mark("trimmed", ordered[-1]), b"")
             self.store.delete([self._layout.entry_key(version) for version in ordered])
         entries -= set(ordered)
-        orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
+        orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # those of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
         useless_marks = {
             kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
@@ -589,7 +589,7 @@ class TableLog:
             slot = SLOT.fullmatch(name)
             if name > ":" or (slot is not None and int(slot[1]) > last):
                 return
-            if slot is not None:  # else somebody else's, such as .keep
+            if slot is not None:  # others are not ours, such as .keep
                 yield int(slot[1]), slot[2] == "json", found
 
     def claim(self, entry: LogEntry) -> bool:

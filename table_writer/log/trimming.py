@@ -21,7 +21,7 @@ class Trimming:
 
     history: History
     oldest: Oldest = NOTHING_LISTED
-    """What a listing showed of the entries before the history's fold."""
+    """The entries before the history's fold, as a listing showed them."""
 
     def versions(self, age_seconds: float) -> frozenset[int]:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.

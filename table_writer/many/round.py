@@ -51,7 +51,7 @@ class Choice:
 
 
 Visit = Callable[[Services, ChosenTable], Any]
-"""What is done to one table, and returns what it found; ``None``: this library has not written it."""
+"""Does its work on one table and returns the result; ``None``: this library has not written the table."""
 
 Visited = tuple[str, TableResult[Any] | None]
 """The name of a table, and what became of it; ``None``: this library has not written it."""

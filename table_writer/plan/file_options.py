@@ -95,7 +95,7 @@ ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
     ),
     (lambda table: not _is_parquet(table), "is stored as {format}, and engine='arrow' writes Parquet only"),
 )
-"""What only Spark's own writer can write."""
+"""The formats that only Spark's own writer can write."""
 
 
 def is_arrows(table: Table, settings: FileSettings | None = None) -> bool:

@@ -71,7 +71,7 @@ class FittedRows:
     added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
     filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
     defaults: tuple[str, ...] = ()  # columns that it lacks, with what they get instead: "status: 'open'"
-    limits: tuple[Limit, ...] = ()  # what executors enforce on the rows, see violation()
+    limits: tuple[Limit, ...] = ()  # the rules that executors enforce on the rows, see violation()
 
 
 def fit(

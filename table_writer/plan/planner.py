@@ -71,7 +71,7 @@ class PlannedWrite:
     fitted: FittedRows
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
-    existing: Collection[PartitionValues] = ()  # that must not get a row
+    existing: Collection[PartitionValues] = ()  # partitions that must not get a row
 
 
 class Planner:

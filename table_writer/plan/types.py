@@ -28,13 +28,13 @@ from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt, type_of_ddl
 
 _logger = logging.getLogger(__name__)
 Expression = Callable[[Column], Column]
-"""What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
+"""The conversion of a value, wherever it is: in a column, a struct's field, an element of an array."""
 
 NOT_NULL: Final = "NOT NULL"
 ROW_TEXT: Final = "__table_writer_row"
 LONGEST_EXAMPLE: Final = 80  # characters of a value shown in an error
 MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]", re.DOTALL)
-"""How the message of our ``raise_error`` is found in the text of Spark's exception."""
+"""Finds the message of our ``raise_error`` in the text of Spark's exception."""
 
 INTEGER_DIGITS: Final[dict[type[T.DataType], int]] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 
@@ -69,7 +69,7 @@ class Rule:
 
     column: str  # the path of the place: info.code, tags.element
     rule: str  # as the table declares it: varchar(3)
-    verdict: str  # of rows that break it
+    verdict: str  # on rows that break it
     offender: Expression  # the text of the first value in there that breaks the rule; null where none does
 
 

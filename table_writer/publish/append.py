@@ -24,7 +24,7 @@ from table_writer.storage.object_store import (
 )
 
 logger = logging.getLogger(__name__)
-MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
+MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhile
 CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
 
@@ -41,8 +41,8 @@ class CarriedFiles:
     bytes: int = 0
     rows: int | None = 0
     raw_bytes: int | None = 0
-    version: int | None = None  # that has published exactly these files; None where nobody can tell
-    figures: str = ""  # of their columns
+    version: int | None = None  # the version that published exactly these files; None: nobody knows
+    figures: str = ""  # the figures of their columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class CarryOver:
         return self.staged.plan
 
     def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
-        """Return the draft with its partitions where readers will look; those that are ``to_grow`` as they are."""
+        """Return the draft with its partitions where readers will look; those ``to_grow`` stay as they are."""
         partitions: list[EntryPartition] = []
         for partition in draft.partitions:
             place = None if partition.values in to_grow else self._partition_places.get(partition.values)

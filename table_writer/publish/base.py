@@ -87,7 +87,7 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
     What is hidden from a role, or missing from an old answer, is there nevertheless, and cannot be added. The caller
     drops them once its claim stands: a drop that comes late would take what others have published since.
     """
-    write_id = new_write_id()  # of nobody: whose the placeholder is, owns its files by the log
+    write_id = new_write_id()  # nobody's: the log would give the files there to the placeholder's write
     for partition_values in sorted(values):
         placeholder = str(opened.layout.empty(write_id, partition_values))
         empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
@@ -214,9 +214,7 @@ class _Log:
         mentions = (partition for entry in published for partition in entry.partitions)
         old_locations = {partition.old_location for partition in mentions if partition.values == shown.values} - {None}
         former = {Location.parse(str(location)).place for location in old_locations}
-        is_former = (
-            location.place in former or seen > 0
-        )  # what a refused publish has found there, it has not moved_away
+        is_former = location.place in former or seen > 0  # what a refused publish found there, it has not left
         return record.entry.version if is_former and not self._is_written_since(location, published) else None
 
     def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:

@@ -21,7 +21,7 @@ from table_writer.publish.evidence import Evidence
 from table_writer.publish.recovery import RecoveredEntry, Recovery
 from table_writer.publish.switch import FIGURES, PartitionsNow, locations
 
-MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
+MOST_ROUNDS = 20  # corrections of one partition that moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +77,9 @@ class Correction:
             return False
         here = locations(now)
         history = self._log.explained_history(self._log.read_recent(), here)
-        if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
+        if history.newest > state.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
-        is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
+        is_alone = not history.publishes_in_doubt  # otherwise two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
         placements, taken = self._placements(history, values, now)

@@ -27,7 +27,7 @@ from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
-MOST_VERSIONS: Final = 20  # of the log that an append reads for the figures of what it copies
+MOST_VERSIONS: Final = 20  # entries that an append reads for the figures of what it copies
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
@@ -225,7 +225,7 @@ class RepublishResult:
     not_there: Mapping[PartitionValues, str] = field(default_factory=dict)  # why a restore has not added a partition
     present_count: int = 0  # partitions of the log that the metastore has had before a restore
     notes: tuple[str, ...] = ()
-    write_id: str = ""  # of its own entry
+    write_id: str = ""  # the id of its own entry
 
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
@@ -297,7 +297,7 @@ def files_there(
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
-    if left is not None:  # else readers look there still: what other tools have done since stays
+    if left is not None:  # None: readers look there still, and the changes of other tools stay
         listed = {file.key: file for file in left.objects if file.key not in later}
         if {file.key for file in found} != listed.keys() or any(not _same(file, listed[file.key]) for file in found):
             raise NotThereError(

@@ -59,10 +59,10 @@ class Evidence:
         found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)
         wanted = {named.values: named for named in entry.partitions}
         for values in written_placeholders(self._store, self._layout, now) & found.keys():
-            # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
+            # another tool's rows stay: an entry that wants the partition gone has nothing left to do
             if wanted[values].new_location is None:
                 found[values] = PartitionState.DONE
-            elif not same_place(wanted[values].old_location, here[values]):  # else it has seen the rows there
+            elif not same_place(wanted[values].old_location, here[values]):  # if same, it has seen the rows there
                 found[values] = PartitionState.SUPERSEDED
         return found
 

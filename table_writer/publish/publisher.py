@@ -45,7 +45,7 @@ from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 logger = logging.getLogger(__name__)
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
-MOST_PAUSES: Final = 3  # of the machine, before a claim; a clock that leaps all the time says nothing
+MOST_PAUSES: Final = 3  # pauses of the machine before a claim; a clock that leaps all the time says nothing
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
 
@@ -73,7 +73,7 @@ class PublishResult:
     entry: LogEntry
     notes: tuple[str, ...]
     carried: Mapping[PartitionValues, CarriedFiles] = field(default_factory=dict)
-    given_up: Collection[PartitionValues] = ()  # of a compaction: others have changed them since
+    given_up: Collection[PartitionValues] = ()  # partitions of a compaction that others have changed since
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
+        if plan.mode is not WriteMode.APPEND:  # an append builds on whatever is there
             require_as_read(self._opened, plan, now, values)
         entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
         if not entry_partitions and carry_over.given_up:

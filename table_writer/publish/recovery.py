@@ -39,7 +39,7 @@ class RecoveredEntry:
 
     version: int
     outcome: Outcome
-    partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
+    partitions: tuple[PartitionValues, ...] = ()  # those that this recovery has switched
     superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
     """Left alone, with where another tool had moved them meanwhile."""
 
@@ -64,7 +64,7 @@ class Recovery:
         if self._is_wordless(record):
             version = record.entry.recovers or 0
             stored_outcome = self._log.stored_outcome(version)
-            if stored_outcome is None and self._log.find(version) is not None:  # what that ends as decides
+            if stored_outcome is None and self._log.find(version) is not None:  # its end decides
                 return self.resolve(version, table, newest=newest)
             if (
                 stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED
@@ -273,7 +273,7 @@ class Recovery:
         here = locations(now)
         chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
-        # what is done goes last: where partitions switch one after another, a claim may be too short for all
+        # done partitions go last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda partition: found[partition.values] is PartitionState.DONE))
         in_the_way = {} if is_correction else self._evidence.why_not_copied_again(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
@@ -284,7 +284,7 @@ class Recovery:
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
-            # where a late call has taken one that is yet to be switched, it does not belong
+            # a partition that a late call has taken before its switch does not belong where it is
             old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
             undone = {
                 values: old_location if found[values] is PartitionState.BEFORE else here.get(values)

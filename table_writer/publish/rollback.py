@@ -43,7 +43,7 @@ def roll_back(
     first: dict[PartitionValues, str | None] | None = None
     resolved: tuple[str, ...] = ()
     copied_of: tuple[FilesThere, ...] | None = None
-    write_id = new_write_id()  # of what has been copied already, for another slot
+    write_id = new_write_id()  # kept for the next slot: files may have been copied for it
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
         resolved += notes

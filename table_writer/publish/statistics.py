@@ -28,16 +28,16 @@ SPARK_PREFIX: Final = "spark.sql.statistics.colStats."
 MOST_NAME: Final = 256 - len(SPARK_PREFIX) - len(".distinctCount")
 """Letters of a column's name: a metastore's database keeps 256 of a parameter's, and may lose what is not ASCII."""
 
-SPARK_FORMAT: Final = "2"  # of Spark 3 and later: times are in UTC
+SPARK_FORMAT: Final = "2"  # the format of Spark 3 and later: times are in UTC
 SPARK_BYTES: Final = {
     **dict.fromkeys(("boolean", "byte"), 1),
     "short": 2,
     **dict.fromkeys(("integer", "float", "date"), 4),
     **dict.fromkeys(("long", "double", "timestamp", "timestamp_ntz"), 8),
 }
-"""What Spark takes for the length of a value, by the names of its types."""
+"""The length that Spark assumes for a value, by the names of its types."""
 
-TRIES: Final = 3  # of an alter of partitions that another tool may drop
+TRIES: Final = 3  # tries of an alter of partitions that another tool may drop
 LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
 
 

@@ -175,7 +175,9 @@ class Switch:
         new = new_parameters(entry, partition, self.layout.root)
         if partition.added:
             location = Location.parse(current.location)
-            stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call has it
+            stays = location.same_place(
+                Location.parse(str(partition.new_location))
+            )  # where a late call has put it, it does not stay
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
             new = added_parameters(new, known, is_counted=self.counts(entry, known))
         return PartitionChange(
@@ -353,7 +355,7 @@ class ClaimedEntries:
             return left_to_do
         statistics_result = StatisticsResult()
         try:
-            if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
+            if left_to_do is not None:  # None: others have carried the entry out, and may have moved on
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
                 statistics_result = self.statistics.tell(table, entry, deadline)
         except KeyboardInterrupt as stopped:
@@ -363,7 +365,7 @@ class ClaimedEntries:
             return notes
         try:
             if forgotten.is_late or statistics_result.is_late:
-                self._log.remember_recovery(entry.version)  # so that whoever comes next compares
+                self._log.remember_recovery(entry.version)  # whoever comes next compares
             stored_outcome = self._log.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )

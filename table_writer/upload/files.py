@@ -165,7 +165,7 @@ class PartitionFile:
         return self._encoder, self._sink
 
     def _is_full(self, rows: Any) -> bool:
-        """Return whether these rows belong into another file than the one that is open."""
+        """Return whether these rows belong in another file than the open one."""
         assert self._sink is not None and self._encoder is not None  # noqa: PT018, S101 - the caller has looked
         max_footer_bytes = self._spec.max_footer_bytes(leaf_count(rows.schema))
         return self._sink.is_nearly_full or self._footer_bytes >= max_footer_bytes or not self._encoder.takes(rows)

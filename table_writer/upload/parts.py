@@ -68,7 +68,7 @@ class PartSink:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Return whether the next row group belongs into another file."""
+        """Return whether the next row group belongs in another file."""
         return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:

@@ -35,8 +35,8 @@ HISTORY_RETENTION: Final = timedelta(days=30)
 class Ages:
     """The ages in seconds at which things may be deleted; ``math.inf`` keeps them."""
 
-    replaced_seconds: float | None  # since readers left a location; None: as the entry has scheduled
-    usual_seconds: float  # where no entry has scheduled anything
+    replaced_seconds: float | None  # since readers left a location; None: as its entry has scheduled
+    usual_seconds: float  # for a location whose entry has scheduled nothing
     dead_write_seconds: float  # since the last sign of life of a write
     history_seconds: float = math.inf  # since an entry ended on which nothing depends any more
     least_seconds: float = 0.0  # nothing that readers have seen goes earlier, whatever was scheduled
@@ -403,7 +403,9 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = layout.write_id_of(layout.root.beside(upload.key))
         if not upload.key.startswith(layout.own.key) and not layout.is_of_inner_root(upload.key, layout.root):
             elsewhere.append(upload)
-        elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
+        elif write_id is not None and WRITE_ID.fullmatch(
+            write_id
+        ):  # others are another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
     registered = {

@@ -39,10 +39,10 @@ from table_writer.vacuum.due import (
 logger = logging.getLogger(__name__)
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
-LOOK_SECONDS: Final = 60.0  # so long a look counts as "just before", however many locations it could serve
+LOOK_SECONDS: Final = 60.0  # a look counts as "just before" for so long, however many locations it could serve
 CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
-CHUNK_SECONDS: Final = 600.0  # what one chunk may take, listing and deleting
-LOOKS_AGAIN: Final = 3  # of a dry run, which others publish beside
+CHUNK_SECONDS: Final = 600.0  # the time to list and delete one chunk
+LOOKS_AGAIN: Final = 3  # looks of a dry run while others publish
 SPARED: Final = "readers were pointed there a moment ago"
 
 
@@ -58,13 +58,13 @@ class FoundLocation:
 class VacuumResult:
     """The result of a vacuum: what it deleted, or would delete."""
 
-    version: int | None = None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
+    version: int | None = None  # the version of its own entry; None: a dry run, or nothing that needs one
     locations: tuple[FoundLocation, ...] = ()
     dead_writes: tuple[DeadWrite, ...] = ()
     leftover_uploads: tuple[UploadInfo, ...] = ()
     stale_registrations: tuple[str, ...] = ()
     trimmed: tuple[int, ...] = ()
-    folded: int | None = None  # up to which version the log was folded
+    folded: int | None = None  # the version up to which the log was folded
     kept: tuple[KeptLocation, ...] = ()
     in_doubt: tuple[int, ...] = ()
     failures: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Vacuum:
         self._clock = clock
         self._others: OtherTables | None = None
         self._why_partial = cache(opened.why_partial)  # asked once, if at all
-        self.look: Look | None = None  # what the last run has seen
+        self.look: Look | None = None  # the last run's look
 
     def run(self, ages: Ages, *, dry_run: bool) -> VacuumResult:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
@@ -292,7 +292,7 @@ class Vacuum:
                 dead.append(write)
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
-        if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
+        if not failures and not spared:  # otherwise it stays in doubt, and the next vacuum takes over
             self._record_outcomes(entry, history)
         return replace(
             plan,
