@@ -32,7 +32,7 @@ GZIP: Final = b"\x1f\x8b"
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 Parsed = TypeVar("Parsed")
 _parsing: Final = PerProcess(Lock)
-"""All readings of this process share it: msgspec 0.22 crashes when two threads meet a type for the first time at once."""
+"""All readings of a process share it: msgspec 0.22 crashes when two threads meet a type for the first time at once."""
 
 
 class TooMuchError(ValueError):

@@ -75,9 +75,7 @@ class CarryOver:
     carried: dict[PartitionValues, CarriedFiles] = field(default_factory=dict, init=False)
     _partition_places: dict[PartitionValues, _PartitionPlace] = field(default_factory=dict, init=False)
     _directories: list[Location] = field(default_factory=list, init=False)
-    _unseen_directories: dict[str, Location] = field(
-        default_factory=dict, init=False
-    )  # by key: another one has replaced them
+    _unseen_directories: dict[str, Location] = field(default_factory=dict, init=False)  # by key; others replaced them
     _attempts: int = field(default=0, init=False)
     given_up: set[PartitionValues] = field(default_factory=set, init=False)
     """Partitions of a compaction that others have changed since: they stay as they are."""

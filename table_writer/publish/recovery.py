@@ -66,9 +66,8 @@ class Recovery:
             stored_outcome = self._log.stored_outcome(version)
             if stored_outcome is None and self._log.find(version) is not None:  # its end decides
                 return self.resolve(version, table, newest=newest)
-            if (
-                stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED
-            ):  # else it may be a correction, which needs no word
+            # one that is published may be a correction, which needs no word
+            if stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED:
                 why = "it recovers what was abandoned, or is lost"
                 return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
         record, is_seen = self._wait(record, table)

@@ -175,9 +175,7 @@ class Switch:
         new = new_parameters(entry, partition, self.layout.root)
         if partition.added:
             location = Location.parse(current.location)
-            stays = location.same_place(
-                Location.parse(str(partition.new_location))
-            )  # where a late call has put it, it does not stay
+            stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call put it
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
             new = added_parameters(new, known, is_counted=self.counts(entry, known))
         return PartitionChange(
@@ -396,9 +394,7 @@ class ClaimedEntries:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if (
-                self._recorded_outcome(entry) is not None
-            ):  # others have seen it, or carried it out, and may have moved on since
+            if self._recorded_outcome(entry) is not None:  # others have seen it, or carried it out, and moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, failure)

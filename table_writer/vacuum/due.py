@@ -403,9 +403,7 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = layout.write_id_of(layout.root.beside(upload.key))
         if not upload.key.startswith(layout.own.key) and not layout.is_of_inner_root(upload.key, layout.root):
             elsewhere.append(upload)
-        elif write_id is not None and WRITE_ID.fullmatch(
-            write_id
-        ):  # others are another tool's, at a key that no path names
+        elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's: no path names such a key
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
     registered = {
