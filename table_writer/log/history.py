@@ -178,10 +178,8 @@ class History:
         )
 
     def _is_unexplained(self, values: PartitionValues, text: str) -> bool:
-        location, wanted = (
-            Location.parse_any(text),
-            self.place_of(self.current_partitions[values].partition.new_location),
-        )
+        location = Location.parse_any(text)
+        wanted = self.place_of(self.current_partitions[values].partition.new_location)
         is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
         return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
 
@@ -293,10 +291,8 @@ class History:
         """
         if self.correction_of(values, location) is not None:
             return Placement.BEHIND
-        newest, current = (
-            self.current_partitions.get(values),
-            None if location is None else Location.parse_any(location),
-        )
+        newest = self.current_partitions.get(values)
+        current = None if location is None else Location.parse_any(location)
         wanted = self.place_of(newest.partition.new_location) if newest is not None else None
         if current is not None and current.place == wanted:
             return Placement.IN_PLACE

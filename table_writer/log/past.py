@@ -79,10 +79,8 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
         )
     found = written[-1].entry.version
     present = [record.entry.version for record in history.records]
-    later = next(
-        (record.entry.version for record in history.published_records if record.entry.version > found),
-        history.newest + 1,
-    )
+    published = (record.entry.version for record in history.published_records)
+    later = next((version for version in published if version > found), history.newest + 1)
     if not set(present).issuperset(range(found, later)):
         raise InvalidInputError(
             f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: entries between version"

@@ -331,11 +331,8 @@ def agree(history: History, other: History) -> bool:
 
     def facts(of: History) -> tuple[object, ...]:
         left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
-        current = {
-            values: (current_partition.version, current_partition.partition)
-            for values, current_partition in of.current_partitions.items()
-        }
-        return current, left, of.in_use(), of.current_contents(), of.newest
+        partitions = {values: (current.version, current.partition) for values, current in of.current_partitions.items()}
+        return partitions, left, of.in_use(), of.current_contents(), of.newest
 
     return facts(history) == facts(other)
 

@@ -91,9 +91,8 @@ class Trimming:
         is_ours = history.layout.write_id_of
         needed |= {left.left_by for left in history.left_locations.values() if left.objects or is_ours(left.location)}
         needed |= self._needed_for_files()
-        needed |= {
-            history.deleted[place] for place in history.left_locations if place in history.deleted
-        }  # it is left, and gone
+        left = history.left_locations.keys()
+        needed |= {version for place, version in history.deleted.items() if place in left}  # it is left, and gone
         folded = {left.location.place for left in (history.fold.left if history.fold else ())}
         needed |= {version for place, version in history.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())

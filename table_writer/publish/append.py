@@ -257,10 +257,9 @@ class CarryOver:
             if names is None:
                 self.given_up.add(values)
                 own = self.plan.data_location.child(name_in(self.plan.table, new.values))
-                own_place = self._partition_places.get(
-                    values, _PartitionPlace(own, None)
-                ).location  # other than its own in a later round
-                self._unseen_directories |= {directory.key: directory for directory in (own, own_place)}
+                place = self._partition_places.get(values)  # of an earlier round
+                target = place.location if place else own
+                self._unseen_directories |= {directory.key: directory for directory in (own, target)}
                 continue
             beside[values] = {name: file for name, file in listed[values].items() if name not in names}
             carried_before = _carried_files(now[values], listed[values].values(), self.plan.layout)

@@ -85,9 +85,7 @@ def with_figures(
     log: TableLog, carried: Mapping[PartitionValues, CarriedFiles], now: PartitionsNow
 ) -> Mapping[PartitionValues, CarriedFiles]:
     """Return what an append brings along with the figures that the log has of exactly these files, if it has."""
-    versions = {
-        carried_rows.version for carried_rows in carried.values() if carried_rows.version and carried_rows.files
-    }
+    versions = {files.version for files in carried.values() if files.version and files.files}
     if len(versions) > MOST_VERSIONS:
         return carried
     published_partitions = {

@@ -199,10 +199,9 @@ class Switch:
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        is_sent = (
-            partition for partition in now.values() if partition.parameters.get(WRITE_ID_PARAMETER) == entry.write_id
-        )
-        found = states(entry, now, self.layout, frozenset(partition.values for partition in is_sent))
+        writers = {values: partition.parameters.get(WRITE_ID_PARAMETER) for values, partition in now.items()}
+        sent_values = frozenset(values for values, write_id in writers.items() if write_id == entry.write_id)
+        found = states(entry, now, self.layout, sent_values)
         seen = effect(found.values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)

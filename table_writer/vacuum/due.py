@@ -102,11 +102,11 @@ class DueLocations:
     def with_kept(self, reasons: Mapping[Place, str]) -> DueLocations:
         """Return the same with more locations kept, each with its reason."""
         kept = (
-            KeptLocation(kept_location.location, reasons[kept_location.location.place])
-            for kept_location in self.locations
-            if kept_location.location.place in reasons
+            KeptLocation(left.location, reasons[left.location.place])
+            for left in self.locations
+            if left.location.place in reasons
         )
-        free = tuple(kept_location for kept_location in self.locations if kept_location.location.place not in reasons)
+        free = tuple(left for left in self.locations if left.location.place not in reasons)
         return DueLocations(free, (*self.kept, *kept))
 
 
@@ -406,9 +406,8 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's: no path names such a key
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
-    registered = {
-        key: replace(registration, staged={}) for key, registration in read_registrations(store, layout).items()
-    }
+    writers = read_registrations(store, layout)
+    registered = {write_id: replace(writer, staged={}) for write_id, writer in writers.items()}
     owner = store.get(layout.owner_key)  # its own time plus the age that the store gives it is the store's time
     if owner is None:  # never written by this library: nothing there has an age
         now = datetime.fromtimestamp(0, tz=UTC)

@@ -189,8 +189,8 @@ MUTATIONS: Final = (
     Mutation(
         "a call without an answer counts by the parameters",
         "publish.switch:Switch._read_back",
-        "frozenset(partition.values for partition in is_sent)",
-        "entry.partition_values",
+        "self.layout, sent_values)",
+        "self.layout, entry.partition_values)",
         schedule="append in place, overwrite, append: 0@37!late 2@1~",
         also=(CONFIRMED,),
     ),
