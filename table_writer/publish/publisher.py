@@ -239,12 +239,11 @@ class Publisher:
             to_grow = in_place.partitions_to_grow(table, now)
             leaving = {values: partition for values, partition in now.items() if values not in to_grow}
             old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
-            replaced = replaced_locations(
-                self._opened.store, plan.layout, old_locations, delete_after, partitioned=partitioned
-            )
+            store, layout = self._opened.store, plan.layout
+            replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode is WriteMode.APPEND else {}
-            targets = {partition.values: str(partition.new_location) for partition in draft.partitions}
-            targets = {key: location for key, location in targets.items() if key not in to_grow}
+            moving = (partition for partition in draft.partitions if partition.values not in to_grow)
+            targets = {partition.values: str(partition.new_location) for partition in moving}
             if self._brings(carry_over, carried, targets, state):
                 return None
             if not carried and not any(location.objects for location in replaced.locations):
@@ -260,8 +259,7 @@ class Publisher:
         are_told = any(partition.figures for partition in entry_partitions)
         carried_files = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
         partitions = tuple(with_old_locations(partition, now, carried_files) for partition in entry_partitions)
-        kept_locations = (now[values].location for values in carry_over.given_up if values in now)
-        kept_places = {Location.parse(location).place for location in kept_locations}
+        kept_places = {Location.parse(now[key].location).place for key in carry_over.given_up if key in now}
         scheduled = (old for old in replaced.locations if Location.parse(old.location).place not in kept_places)
         unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
