@@ -61,7 +61,7 @@ class Completer:
         message per task. They are read more than once, and need not be in memory all at once. ``spread`` completes very
         many uploads elsewhere.
         """
-        count = _checked(write_id, data_prefix, messages)
+        count = _check_messages(write_id, data_prefix, messages)
         logger.info("write_id=%s: completing %d uploads below %s", write_id, count, data_prefix)
         uploads = _Uploads(messages, count)
         current().name(write_id)
@@ -125,7 +125,7 @@ class Completer:
         SeaweedFS may list one still, and deletes the object's bytes if it is aborted (its issue 11382).
         """
         write_id = _write_id(data_prefix)
-        uploads = _as_far_as_listed(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
+        uploads = _list_until_failure(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
         pending = {(upload.key, upload.upload_id): upload for upload in uploads}
         for message in messages if pending else ():  # usually there are none, and nothing is read
             for named in message.uploads:
@@ -142,9 +142,9 @@ class Completer:
         that is completed while uploads are listed is an object by the time objects are.
         """
         write_id = _write_id(data_prefix)
-        uploads = _as_far_as_listed(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
+        uploads = _list_until_failure(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
         aborted = self._abort(write_id, uploads)
-        objects = _as_far_as_listed(write_id, "objects", partial(self._store.list, data_prefix))
+        objects = _list_until_failure(write_id, "objects", partial(self._store.list, data_prefix))
         deleted = delete_keys(self._store, (found.key for found in objects))
         for failure in deleted.failures:
             logger.warning("write_id=%s: could not delete all of its objects: %s", write_id, failure)
@@ -157,7 +157,7 @@ class Completer:
         return aborted.count
 
 
-def _as_far_as_listed(write_id: str, what: str, listing: Callable[[], Iterable[Item]]) -> Iterator[Item]:
+def _list_until_failure(write_id: str, what: str, listing: Callable[[], Iterable[Item]]) -> Iterator[Item]:
     """List until the store fails; that is logged."""
     try:
         yield from listing()
@@ -199,7 +199,7 @@ def run_all(
         return
     for error in run.failures[1:]:
         logger.warning("failed as well: %s", error)
-    shared = _Shared(enumerate(items))
+    shared = _SharedIterator(enumerate(items))
 
     def compensate() -> None:
         for number, item in shared:
@@ -215,7 +215,7 @@ def run_all(
     raise run.failures[0]
 
 
-class _Shared(Iterator[Item]):
+class _SharedIterator(Iterator[Item]):
     """An iterator that several threads take from."""
 
     def __init__(self, items: Iterable[Item]) -> None:
@@ -228,7 +228,7 @@ class _Shared(Iterator[Item]):
 
 
 class _Run(Generic[Item]):
-    """How many items were started and what failed; under one lock, so that nothing starts after a failure.
+    """The counts and failures of a run, under one lock, so that nothing starts after a failure.
 
     It counts what is in flight itself: a thread pool that is interrupted while it starts a thread loses track of it.
     """
@@ -259,7 +259,7 @@ class _Run(Generic[Item]):
                 self._changed.wait(INTERRUPT_SECONDS)
 
     def _work(self) -> None:
-        for item in self._taken():
+        for item in self._take_items():
             try:
                 self._do(item)
             except BaseException as error:  # noqa: BLE001 - whatever it is stops the others, and is raised in the end
@@ -268,7 +268,7 @@ class _Run(Generic[Item]):
                 self._in_flight_count -= 1
                 self._changed.notify()
 
-    def _taken(self) -> Iterator[Item]:
+    def _take_items(self) -> Iterator[Item]:
         """Take items until none is left or something has failed; each thread has an iterator of its own."""
         while True:
             with self._changed:
@@ -309,7 +309,7 @@ class _Uploads(Collection[PendingUpload]):
         return (upload for message in self.messages for upload in message.uploads)
 
 
-def _checked(write_id: str, data_prefix: str, messages: Collection[CommitMessage]) -> int:
+def _check_messages(write_id: str, data_prefix: str, messages: Collection[CommitMessage]) -> int:
     """Count all uploads; refuse what can't be right before the first object exists.
 
     Tasks name their files after themselves, and a message is checked for that: so no file is written by two.

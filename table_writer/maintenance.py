@@ -58,7 +58,7 @@ from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
 from table_writer.page.table_page import TablePage
 from table_writer.publish.correction import Correction
-from table_writer.publish.entry import Republished
+from table_writer.publish.entry import RepublishResult
 from table_writer.publish.restore import adopt, restore_partitions
 from table_writer.publish.rollback import roll_back
 from table_writer.publish.switch import locations
@@ -179,7 +179,7 @@ class Maintenance:
         return VersionReport(
             table=str(opened.table.name),
             summary=version_summary(record, opened.layout),
-            partitions=partition_details(opened.table, opened.layout, record.switched, record.entry),
+            partitions=partition_details(opened.table, opened.layout, record.switched_partitions, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
@@ -302,7 +302,7 @@ class Maintenance:
         if dry_run:
             partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.known_values))
             locations_now = locations(partitions_now)
-            explained = opened.log.explained(history, locations_now, allow_lost=bool(lost_versions))
+            explained = opened.log.explained_history(history, locations_now, allow_lost=bool(lost_versions))
             placements = explained.placements(locations_now)
             return RecoverReport(
                 table=str(opened.table.name),
@@ -325,7 +325,7 @@ class Maintenance:
                 {values for correction in resolution.corrected for values in correction.partitions}
             ),
             superseded=opened.partition_names(moved_values),
-            missing=opened.partition_names(_values_at(resolution.placed, Placement.MISSING)),
+            missing=opened.partition_names(_values_at(resolution.placements, Placement.MISSING)),
             finished_vacuums=finished_vacuums,
             unfinished_vacuums=tuple(entry.version for entry in interrupted(opened.log.read_recent())),
             lost=tuple(sorted(lost_versions)),
@@ -620,7 +620,7 @@ class Maintenance:
         return announcement.finished(report, write_id=republished.write_id)
 
     def _missing_note(
-        self, opened: OpenTable, republished: Republished, chosen_values: Collection[PartitionValues] | None
+        self, opened: OpenTable, republished: RepublishResult, chosen_values: Collection[PartitionValues] | None
     ) -> str:
         """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
         if chosen_values is not None:

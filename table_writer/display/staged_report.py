@@ -25,7 +25,7 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.staged_write import FoundStaged
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import TableLayout
-from table_writer.vacuum.sweep import Vacuumed
+from table_writer.vacuum.sweep import VacuumResult
 
 STATISTICS: Final[Columns] = {
     "column": lambda pair: pair[0],
@@ -253,7 +253,7 @@ def staged_detail(staged: FoundStaged, *, notes: Sequence[str] = ()) -> StagedDe
 
 
 def discard_report(
-    table: Table, layout: TableLayout, write_id: str, vacuumed: Vacuumed, *, dry_run: bool
+    table: Table, layout: TableLayout, write_id: str, vacuumed: VacuumResult, *, dry_run: bool
 ) -> DiscardReport:
     """Describe what a discard has deleted, or would delete."""
     return DiscardReport(

@@ -18,7 +18,7 @@ from table_writer.display.reports import (
     VersionSummary,
 )
 from table_writer.log.history import History, SlotRecord
-from table_writer.log.past import Changed, change_of
+from table_writer.log.past import PartitionDifference, change_of
 from table_writer.log.present import PresentRows
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -26,7 +26,7 @@ from table_writer.model.table import PartitionValues, Table, are_small_files, sh
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.due import Traces
-from table_writer.vacuum.sweep import Vacuumed
+from table_writer.vacuum.sweep import VacuumResult
 
 SHOWN_PARTITIONS: Final = 5
 
@@ -44,7 +44,7 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
 def version_summary(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
-    entry, partitions = record.entry, record.switched
+    entry, partitions = record.entry, record.switched_partitions
     rows = [partition.rows for partition in partitions]
     changes = [change_of(partition, layout, entry) for partition in partitions]
     return VersionSummary(
@@ -85,7 +85,7 @@ def _rolled_back_counts(history: History) -> Counter[int]:
     changes_by_values: dict[
         PartitionValues, list[tuple[int, frozenset[int]]]
     ] = {}  # version, and the versions that were taken back by then
-    for record in history.published:
+    for record in history.published_records:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
         to_version = carried_out.rollback_to
@@ -105,12 +105,15 @@ def _table_sizes(history: History) -> dict[int, int | None]:
     """Return the size of the table after each version; ``None`` where the log does not know all partitions."""
     objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
     own_keys = {
-        key for record in history.published for partition in record.entry.partitions for key in partition.targets()
+        key
+        for record in history.published_records
+        for partition in record.entry.partitions
+        for key in partition.targets()
     }
     bytes_by_values: dict[
         PartitionValues, int | None
     ] = {}  # at first the bytes that other tools, or trimmed entries, have left
-    for record in history.published:
+    for record in history.published_records:
         for partition in (
             partition for partition in record.entry.partitions if partition.values not in bytes_by_values
         ):
@@ -148,7 +151,7 @@ def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Return a note that names the partitions with many small files, by the log; none without such partitions."""
     partitions = [
         values
-        for values, held_rows in sorted(history.held_now().items())
+        for values, held_rows in sorted(history.current_contents().items())
         if are_small_files(held_rows.files, held_rows.bytes)
     ]
     names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])
@@ -191,7 +194,7 @@ def upload_details(
     )
 
 
-def vacuum_report(table: Table, layout: TableLayout, vacuumed: Vacuumed, *, dry_run: bool) -> VacuumReport:
+def vacuum_report(table: Table, layout: TableLayout, vacuumed: VacuumResult, *, dry_run: bool) -> VacuumReport:
     replaced_paths = (
         DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
         for location in vacuumed.locations
@@ -232,7 +235,7 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
     return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
 
 
-def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[ChangedPartition, ...]:
+def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[ChangedPartition, ...]:
     return tuple(
         ChangedPartition(
             name=shown_name(table, partition.values),

@@ -22,7 +22,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
+from table_writer.vacuum.due import SAFE_AGE, Ages, due_locations, in_use, look_for_traces
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
@@ -180,14 +180,14 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     usual_seconds = opened.retention.total_seconds()
     places_in_use = in_use(history, subject.partitions().values())
     ages = Ages(replaced_seconds=table_seconds, usual_seconds=usual_seconds, dead_write_seconds=usual_seconds)
-    due_locations = due(history, places_in_use, ages).locations
-    longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due_locations)))
+    due = due_locations(history, places_in_use, ages).locations
+    longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due)))
     late_ages = replace(ages, replaced_seconds=longest_seconds + LATE_SECONDS)
-    late_locations = due(history, places_in_use, late_ages).locations
-    bytes_waiting = size(sum(location.bytes for location in history.left.values()))
+    late_locations = due_locations(history, places_in_use, late_ages).locations
+    bytes_waiting = size(sum(location.bytes for location in history.left_locations.values()))
     says = (
-        f"waiting: {counted(len(history.left), 'location')} with at least {bytes_waiting}, {len(due_locations):,} of"
-        f" them with {size(sum(location.bytes for location in due_locations))} to be deleted now"
+        f"waiting: {counted(len(history.left_locations), 'location')} with at least {bytes_waiting}, {len(due):,}"
+        f" of them with {size(sum(location.bytes for location in due))} to be deleted now"
     )
     if late_locations:
         yield warning(
@@ -260,7 +260,7 @@ def placement(subject: Subject) -> Iterable[Finding]:
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
-        unwritten_count = len(subject.partitions().keys() - subject.history().current.keys())
+        unwritten_count = len(subject.partitions().keys() - subject.history().current_partitions.keys())
         placed_count = len(by_placement[Placement.IN_PLACE])
         yield ok(
             f"where the log has put them: {counted(placed_count, 'partition')}; never written by this library:"
@@ -289,7 +289,7 @@ def _values_by_placement(subject: Subject) -> dict[Placement, list[PartitionValu
     history, partitions = subject.history(), subject.partitions()
     doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
-    for values in sorted(history.current.keys() - doubtful):
+    for values in sorted(history.current_partitions.keys() - doubtful):
         location = partitions[values].location if values in partitions else None
         by_placement[history.placement(values, location)].append(values)
     return by_placement
@@ -300,10 +300,10 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     own_values = []
     for values in _values_by_placement(subject)[Placement.IN_PLACE]:
-        location = history.current[values].partition.new_location
+        location = history.current_partitions[values].partition.new_location
         if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
             own_values.append(values)
-    newest_first = sorted(own_values, key=lambda values: history.current[values].version, reverse=True)
+    newest_first = sorted(own_values, key=lambda values: history.current_partitions[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
     troubles = many(lambda values: _trouble(subject, history, values), newest_values)
     mixed_values, lost_values = (
@@ -353,9 +353,9 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.current[values].partition.new_location))
+    location = Location.parse(str(history.current_partitions[values].partition.new_location))
     objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
-    described = None if history.layout.is_placeholder(location) else history.described(values, location)
+    described = None if history.layout.is_placeholder(location) else history.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
         return ""  # that holds for copies too, which keep their names

@@ -1,19 +1,20 @@
-"""The table's log: journal, history, schedule of deletions and memory of keys in one, and the rules writers agree by.
+"""The log of a table: its history, its schedule of deletions, its idempotency keys, and the rules of its writers.
 
 ==================  ======================================================================
-``open_table``      what all work on one table is given
-``rules``           the rules of concurrency, keys and deadlines; pure
-``history``         what the log says as a whole, pure
-``fold``            what the entries up to a version say, in one object
-``trimming``        which entries a vacuum deletes, and what a fold keeps of them; pure
-``past``            what readers saw after a version, and what it changed
-``present``         what lies where readers look now
+``open_table``      the open table that all work on one table is given, and the factory that opens it
+``rules``           the rules of concurrency and keys, pure; the deadline of a claim
+``history``         the log as a whole; pure
+``fold``            the stored summary of all entries up to a version
+``trimming``        the entries that a vacuum deletes, and the fold that stands for them; pure
+``past``            the rows that readers saw after a version, and the changes between two
+``present``         the rows that readers see now, and the versions that wrote them
+``idle``            the note of a look that found nothing to do, so that the next one is short
 ``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
-``keys``            looks idempotency keys up, and the newest of a stream of them
-``stored``          how objects of JSON are packed, and how much memory reading them may take
-``files``           which objects a location holds; deletes them, and aborts uploads, in batches
-``owner``           which table the files below a root belong to; one that another tool has moved; probe of the store
-``root_markers``    what lies in a root by which readers of other formats go
-``registration``    what says that a write is running or staged, its heartbeat, and what its checks have found
+``keys``            looks up idempotency keys, and the newest of a stream of them
+``stored``          the stored form of objects of JSON, and the memory that reading them may take
+``files``           the objects at a location; deletes and copies them, and aborts uploads, in batches
+``owner``           the table to which the files below a root belong; tables that another tool has moved
+``root_markers``    directories in a root by which readers of other formats go
+``registration``    registrations of running and staged writes, their heartbeat, and the results of their checks
 ==================  ======================================================================
 """

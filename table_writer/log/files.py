@@ -1,4 +1,4 @@
-"""Which objects a location holds: what readers see there, what is scheduled, compared, deleted, and added in place."""
+"""The objects at a location: those that readers see, and those to compare, schedule, delete or add in place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listed_files(store: ObjectStore, layout: TableLayout, location: Location) ->
 
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
-    """Whether a file's name carries the id of a write, as those of all files do that this library writes."""
+    """Return whether a file's name carries the id of a write, as those of all files do that this library writes."""
     name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
     return WRITE_ID_IN_NAME.search(name) is not None or (write_id is not None and write_id in name)
 
@@ -55,7 +55,7 @@ def written_placeholders(
 ) -> frozenset[PartitionValues]:
     """Return the partitions at placeholders to which another tool has written: they have rows after all."""
     placeholders = _placeholders(layout, partitions)
-    return frozenset(values for values, one in placeholders.items() if any(files_read_at(store, layout, one)))
+    return frozenset(values for values, location in placeholders.items() if any(files_read_at(store, layout, location)))
 
 
 def existing_values(
@@ -69,8 +69,8 @@ def existing_values(
 def _placeholders(
     layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
 ) -> dict[PartitionValues, Location]:
-    found = {values: Location.parse_any(one.location) for values, one in partitions.items()}
-    return {values: one for values, one in found.items() if one is not None and layout.is_placeholder(one)}
+    found = {values: Location.parse_any(partition.location) for values, partition in partitions.items()}
+    return {values: place for values, place in found.items() if place is not None and layout.is_placeholder(place)}
 
 
 def why_not_copied(layout: TableLayout, partition: Partition) -> str:
@@ -92,14 +92,14 @@ def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Ite
 
 
 @dataclass(slots=True)
-class Removed:
-    """How many uploads or objects are gone, and why others are not."""
+class RemovalResult:
+    """The number of uploads or objects that are gone, and why others are not."""
 
     count: int = 0
     failures: list[str] = field(default_factory=list)
 
 
-def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> Removed:
+def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> RemovalResult:
     """Abort pending uploads; one that is gone already counts as aborted."""
 
     def abort(upload: UploadInfo) -> int:
@@ -109,7 +109,7 @@ def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads:
     return _remove(abort, uploads, threads=threads, at_once=PAGE_KEYS)
 
 
-def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removed:
+def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> RemovalResult:
     """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted.
 
     Of those that are given as they were listed, others that have taken their keys since stay.
@@ -123,15 +123,15 @@ def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removed
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Cut what may be too long to be held at once."""
+    """Cut an iterable that may be too long to be held at once."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
 
 
-def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> Removed:
+def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> RemovalResult:
     """Call ``remove`` for each item; no more than ``at_once`` are taken before the first of them is done with."""
-    removed = Removed()
+    removed = RemovalResult()
 
     def tried(item: Item) -> int | StorageError:
         try:
@@ -162,7 +162,7 @@ def add_files(
     that leaves after the claim can come to where another tool has put its own rows since. Raises ``StorageError`` if
     not all could be copied.
     """
-    sources = {target: key for one in partitions for target, key in one.sources().items()}
+    sources = {target: key for partition in partitions for target, key in partition.sources().items()}
     if files is None:
         sources = {target: sources[target] for target in missing_files(store, partitions)}
         files = listed_sources(store, partitions) if sources else {}
@@ -179,15 +179,15 @@ def add_files(
 
 def missing_files(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, int]:
     """Return which files of appends in place are not where readers look yet, by key with their sizes."""
-    wanted = {key: size for one in partitions for key, size in one.targets().items()}
+    wanted = {key: size for partition in partitions for key, size in partition.targets().items()}
     found = dict(zip(wanted, many(store.head, wanted, COPY_THREADS), strict=True))
     return {key: size for key, size in wanted.items() if (one := found[key]) is None or one.size_bytes != size}
 
 
 def listed_sources(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, ObjectInfo]:
     """List the files that appends in place copy, as far as they are there with the size that the entry names."""
-    wanted = [one for one in partitions if one.source is not None]
-    sizes = {key: one.targets()[target] for one in wanted for target, key in one.sources().items()}
-    prefixes = [Location.parse(str(one.source)).key for one in wanted]
+    wanted = [partition for partition in partitions if partition.source is not None]
+    sizes = {key: partition.targets()[target] for partition in wanted for target, key in partition.sources().items()}
+    prefixes = [Location.parse(str(partition.source)).key for partition in wanted]
     found = (info for infos in many(lambda prefix: list(store.list(prefix)), prefixes) for info in infos)
     return {info.key: info for info in found if sizes.get(info.key) == info.size_bytes}

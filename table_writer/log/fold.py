@@ -1,4 +1,4 @@
-"""What a log says up to a version, in one object: whoever reads it need not read the entries before.
+"""A fold holds what a log says up to a version, so that nobody has to read the entries before it.
 
 A vacuum writes it. The entries stay the truth: a fold that is lost, damaged, of another format or of another log is
 passed over, and all entries are read again. So are they where a question is about what it leaves out.
@@ -23,16 +23,16 @@ FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast with
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where the newest published entry that names a partition has put it."""
+class CurrentPartition:
+    """The newest published entry's description of a partition: it says where the partition is."""
 
     version: int
     partition: EntryPartition
-    age_seconds: float  # since that was on record
+    age_seconds: float  # since this was recorded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
+class LeftLocation:
     """A location that readers have left, or that they never came to because its entry was abandoned.
 
     ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
@@ -40,7 +40,7 @@ class Left:
 
     location: Location
     left_by: int  # the version after which readers did not look there any more
-    age_seconds: float  # since that was on record
+    age_seconds: float  # since this was recorded
     retention_seconds: float | None  # as scheduled; None: the usual one
     objects: tuple[ReplacedObject, ...] = ()
     bytes: int = 0  # as far as the log knows
@@ -48,16 +48,16 @@ class Left:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fold:
-    """All that has to be known of the entries up to a version, none of which is in doubt."""
+    """The facts that are needed of the entries up to a version, none of which is in doubt."""
 
     version: int
-    log_id: str  # of the log that it is of
-    write_id: str  # of that version: a log that was put back to an earlier state has another one there, or none
-    current: tuple[Placed, ...]
-    left: tuple[Left, ...]
+    log_id: str  # the id of its log
+    write_id: str  # of that version; a log that was set back has another one there, or none
+    current: tuple[CurrentPartition, ...]
+    left: tuple[LeftLocation, ...]
     deleted: tuple[tuple[str, int], ...]  # locations that readers have left, or look at, with their newest vacuum
-    held: tuple[EntryPartition, ...]  # what lies at these locations
-    naming: tuple[tuple[str, tuple[int, ...]], ...]  # which entries name these locations
+    held: tuple[EntryPartition, ...]  # their rows and files
+    naming: tuple[tuple[str, tuple[int, ...]], ...]  # the entries that name each of them
     added: tuple[str, ...]  # those of them to which files were added in place
     vacuums: tuple[tuple[int, tuple[int, ...]], ...]  # with the entries that replaced what each has deleted
     groups: Mapping[str, int]  # the newest version of each stream of batches
@@ -69,8 +69,8 @@ class Fold:
         """Serialise for storage below ``root``, with a checksum."""
         fields = msgspec.to_builtins(self)
         del fields["read_at"]
-        for one in fields["left"]:
-            one["location"] = str(Location(**one["location"]))
+        for left_location in fields["left"]:
+            left_location["location"] = str(Location(**left_location["location"]))
         _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         folded = msgspec.json.encode(fields)
         return msgspec.json.encode(_Stored(format=FOLD_FORMAT, sha256=_digest(folded), folded=msgspec.Raw(folded)))
@@ -85,31 +85,31 @@ class Fold:
             raise ValueError("its checksum is of other bytes")
         fields = msgspec.json.decode(stored.folded)
         _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
-        for one in fields["left"]:
-            one["location"] = asdict(Location.parse(one["location"]))
-        for one in (*fields["current"], *fields["left"]):
-            one["age_seconds"] += older_seconds
+        for left_location in fields["left"]:
+            left_location["location"] = asdict(Location.parse(left_location["location"]))
+        for item in (*fields["current"], *fields["left"]):
+            item["age_seconds"] += older_seconds
         return msgspec.convert(fields, cls)
 
     def holds(self, unverified: Collection[int]) -> bool:
-        """Whether it may stand for the entries: not where a call of theirs may have come since, unseen."""
+        """Return whether the fold may stand for its entries: not if one of their calls may have come since, unseen."""
         return all(version > self.version for version in unverified)
 
     def voids(self, version: int) -> bool:
-        """Whether a rollback may have taken back what this version has published, so that its key is free again."""
-        return any(to < version < one for one, to in self.rollbacks)
+        """Return whether a rollback may have taken back what this version published: then its key is free again."""
+        return any(to < version < rollback for rollback, to in self.rollbacks)
 
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """What a listing showed of the oldest entries before a fold."""
+    """The oldest entries before a fold, as a listing showed them."""
 
     ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
     listed: frozenset[int] = frozenset()  # all that are there, up to the first that has not
     trimmed: int = 0  # up to here vacuums may have deleted entries
 
     def is_gone(self, version: int) -> bool:
-        """Whether a vacuum has trimmed an entry."""
+        """Return whether a vacuum has trimmed an entry."""
         return version not in self.listed and version <= self.trimmed and version < max(self.ended, default=0)
 
 
@@ -118,7 +118,7 @@ NOTHING_LISTED: Final = Oldest()
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     format: int
-    sha256: str  # of what is folded, as it is stored
+    sha256: str  # the checksum of ``folded``
     folded: msgspec.Raw
 
 
@@ -126,7 +126,7 @@ msgspec.json.Decoder(_Stored)  # prepared here: msgspec 0.22 crashes when two th
 
 
 def key_digest(key: str, stream: str | None) -> str:
-    """Return by what a fold knows the idempotency key of an entry; whoever finds it compares the key itself."""
+    """Return the digest that stands for an idempotency key in a fold; whoever finds it compares the key itself."""
     space = "" if stream is None else f"{stream}\0"
     return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()
 
@@ -137,13 +137,13 @@ def _digest(body: bytes) -> str:
 
 def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
     """Change every location and key: on the store they are relative to the table's root."""
-    for partition in (*(one["partition"] for one in fields["current"]), *fields["held"]):
+    for partition in (*(current["partition"] for current in fields["current"]), *fields["held"]):
         for name in ("old_location", "new_location", "source"):
             if partition[name] is not None:
                 partition[name] = change(partition[name])
-    for one in fields["left"]:
-        one["location"] = change(one["location"])
-        for found in one["objects"]:
+    for left_location in fields["left"]:
+        left_location["location"] = change(left_location["location"])
+        for found in left_location["objects"]:
             found["path"] = change_key(found["path"])
     for name in ("deleted", "naming"):
         fields[name] = [(change(location), rest) for location, rest in fields[name]]

@@ -1,4 +1,4 @@
-"""What a whole look at a table leaves behind, so that the next one is short while nothing has happened.
+"""A note that a whole look at a table leaves, so that the next look is short while nothing has happened.
 
 A note says how long nothing becomes due, and what the table's directory looked like when that was found out. One
 listing shows whether it still does: if any object of the log came, went or changed, the note counts nothing.
@@ -34,19 +34,19 @@ Locations = Mapping[PartitionValues, Partition]
 
 
 class IdleNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found when nothing had to be done."""
+    """A note of the last look, at which nothing had to be done."""
 
     format: int
     table: tuple[str, str, int]  # database, name, creation time
-    first_version: int  # of those that are compared
+    first_version: int  # the first version that is compared
     looks: str  # how the log and owner.json looked in the listing
     version: int  # the newest
     settings: str  # the ages of the vacuum that looked
-    quiet_seconds: float  # so long, since this was put, a vacuum with these ages finds nothing
+    quiet_seconds: float  # how long a vacuum with these ages finds nothing, from the put of this note on
     directories: str  # the writes below data/
-    partitions: tuple[PartitionValues, ...] | None  # that the log knows; None: too many, or some have to be corrected
-    locations: str  # where the metastore had them
-    missing: tuple[PartitionValues, ...] = ()  # those that it did not have
+    partitions: tuple[PartitionValues, ...] | None  # those of the log; None: too many, or some are to be corrected
+    locations: str  # their locations in the metastore, as a digest
+    missing: tuple[PartitionValues, ...] = ()  # those that the metastore did not have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,21 +60,21 @@ class OwnListing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether this library keeps nothing there: the table is not one of its tables."""
+        """Return whether this library keeps nothing there: the table is not one of its tables."""
         return not self.log and self.owner is None and not self.pending
 
     @property
     def newest(self) -> tuple[int, datetime | None]:
         """The newest version, and when its entry was put; 0 if there is none."""
-        slots = {int(found[1]): one.modified_at for one in self.log if (found := _slot(one.key))}  # entries last
+        slots = {int(found[1]): file.modified_at for file in self.log if (found := _slot(file.key))}  # entries last
         newest = max(slots, default=0)
         return newest, slots.get(newest)
 
     def looks(self, first_version: int) -> str:
-        """Return what is the same as long as no object of the log from this version on comes, goes or changes."""
-        compared = [one for one in self.log if not (found := _slot(one.key)) or int(found[1]) >= first_version]
+        """Return a digest that changes when an object of the log from this version on comes, goes or changes."""
+        compared = [file for file in self.log if not (found := _slot(file.key)) or int(found[1]) >= first_version]
         compared += [] if self.owner is None else [self.owner]
-        return _digest([one.key, one.etag, one.size_bytes, one.modified_at.isoformat()] for one in compared)
+        return _digest([file.key, file.etag, file.size_bytes, file.modified_at.isoformat()] for file in compared)
 
 
 def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) -> OwnListing:
@@ -93,13 +93,13 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
         folded = _newest_fold(store, layout) if more and start_after == layout.log_prefix else 0
         if folded:
             return list_own(store, layout, folded)
-        for found in page:
-            if found.key.startswith(layout.log_prefix):
-                log.append(found)
-            elif found.key == layout.owner_key:
-                owner = found
-            elif found.key.startswith((layout.registrations.key, layout.all_staged.key)):
-                pending.append(found.key)
+        for info in page:
+            if info.key.startswith(layout.log_prefix):
+                log.append(info)
+            elif info.key == layout.owner_key:
+                owner = info
+            elif info.key.startswith((layout.registrations.key, layout.all_staged.key)):
+                pending.append(info.key)
         if page:
             start_after = page[-1].key
         if start_after.startswith(names):
@@ -109,13 +109,13 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
 
 def _newest_fold(store: ObjectStore, layout: TableLayout) -> int:
     marks = f"{layout.log_prefix}folded-"
-    numbers = (found.key.removeprefix(marks) for found in store.list(marks))
-    return max((int(one) for one in numbers if one.isdecimal()), default=0)
+    numbers = (mark.key.removeprefix(marks) for mark in store.list(marks))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """The first two requests at a table, and what they tell."""
+    """The answers to the first two requests of a visit to a table."""
 
     store: ObjectStore
     layout: TableLayout
@@ -132,19 +132,19 @@ class Glance:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether this library has never written the table."""
+        """Return whether this library has never written the table."""
         return self.stored is None and self.listing.is_empty
 
     @property
     def age_seconds(self) -> float | None:
-        """How old the newest version is by the store's clock; ``None`` without a note, which tells the time."""
+        """The age of the newest version by the store's clock; ``None`` without a note, which tells the time."""
         _, modified_at = self.listing.newest
         if self.stored is None or modified_at is None:
             return None
         age = self.stored.info.modified_at - modified_at
         return max(0.0, age.total_seconds() + self.stored.age_seconds)
 
-    def fitting(self, table: Table) -> IdleNote | None:
+    def valid_note(self, table: Table) -> IdleNote | None:
         """Return the note if nothing has happened to the log since, and it is not too old to be believed."""
         note, stored = self.note, self.stored
         if note is None or stored is None or stored.age_seconds >= BELIEVED_SECONDS:
@@ -154,7 +154,7 @@ class Glance:
 
     def quiet_note(self, table: Table, settings: str) -> IdleNote | None:
         """Return the note if a vacuum with these settings has nothing to do: two more requests."""
-        note = self.fitting(table)
+        note = self.valid_note(table)
         if note is None or self.stored is None or self.listing.pending or note.settings != settings:
             return None
         if self.stored.age_seconds >= note.quiet_seconds or any(self.store.list_uploads(self.layout.all_data.key)):
@@ -164,7 +164,7 @@ class Glance:
 
     def settled_note(self, table: Table, metastore: Metastore) -> IdleNote | None:
         """Return the note if a recovery has nothing to do: one metastore call for every 250 partitions of the log."""
-        note = self.fitting(table)
+        note = self.valid_note(table)
         if note is None or note.partitions is None:
             return None
         now = metastore.get_partitions(table, note.partitions)
@@ -173,7 +173,7 @@ class Glance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """What a whole look found when nothing had to be done."""
+    """The findings of a whole look at which nothing had to be done."""
 
     version: int
     settings: str
@@ -183,27 +183,29 @@ class Findings:
     partitions: Locations  # as the metastore had them
 
 
-def leave_note(store: ObjectStore, layout: TableLayout, table: Table, listing: OwnListing, found: Findings) -> None:
+def leave_note(store: ObjectStore, layout: TableLayout, table: Table, listing: OwnListing, findings: Findings) -> None:
     """Put a note for the next look; if that fails, it reads everything again.
 
     ``listing`` was made before the look: what came since then makes the note worthless, as it should be.
     """
-    if found.quiet_seconds <= 0 or listing.newest[0] != found.version or listing.owner is None or listing.pending:
+    if findings.quiet_seconds <= 0 or listing.newest[0] != findings.version or listing.owner is None or listing.pending:
         return
-    first = max(listing.first_version, found.version - COMPARED_VERSIONS)
-    placed = None if found.placed is None or len(found.placed) > MOST_PARTITIONS else tuple(sorted(found.placed))
+    first = max(listing.first_version, findings.version - COMPARED_VERSIONS)
+    values_in_place = (
+        None if findings.placed is None or len(findings.placed) > MOST_PARTITIONS else tuple(sorted(findings.placed))
+    )
     note = IdleNote(
         format=IDLE_FORMAT,
         table=_identity(table),
         first_version=first,
         looks=listing.looks(first),
-        version=found.version,
-        settings=found.settings,
-        quiet_seconds=min(found.quiet_seconds, BELIEVED_SECONDS),
-        directories=_directories(found.write_ids),
-        partitions=placed,
-        locations=_locations(placed or (), found.partitions),
-        missing=tuple(one for one in placed or () if one not in found.partitions),
+        version=findings.version,
+        settings=findings.settings,
+        quiet_seconds=min(findings.quiet_seconds, BELIEVED_SECONDS),
+        directories=_directories(findings.write_ids),
+        partitions=values_in_place,
+        locations=_locations(values_in_place or (), findings.partitions),
+        missing=tuple(values for values in values_in_place or () if values not in findings.partitions),
     )
     try:
         store.put(layout.idle_key, packed(msgspec.json.encode(note)))
@@ -234,7 +236,7 @@ def _directories(names: Iterable[str]) -> str:
 
 
 def _locations(values: Iterable[PartitionValues], now: Locations) -> str:
-    return _digest([*one, now[one].location if one in now else None] for one in values)
+    return _digest([*key, now[key].location if key in now else None] for key in values)
 
 
 def _digest(rows: Iterable[list[str | int | None]]) -> str:

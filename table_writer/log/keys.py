@@ -33,7 +33,9 @@ class KeySearch:
             records = [record for record in many(self.find, versions) if record is not None]
             read = records + read
             published = published_with_key(read, key)
-            batches = (one.entry.idempotency_key for one in records if key.stream and one.entry.stream == key.stream)
+            batches = (
+                record.entry.idempotency_key for record in records if key.stream and record.entry.stream == key.stream
+            )
             is_passed = self.is_in_order and any(comes_before(batch, key.text) for batch in batches)
             if published is not None or is_passed:
                 return published, read
@@ -65,6 +67,6 @@ class KeySearch:
         return record.entry
 
     def _may_be_void(self, record: SlotRecord, newer: Sequence[SlotRecord]) -> bool:
-        """Whether a rollback may have taken back what a folded entry has published."""
-        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
+        """Return whether a rollback may have taken back what a folded entry has published."""
+        is_back = any(record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in newer)
         return is_back or (self.fold is not None and self.fold.voids(record.entry.version))

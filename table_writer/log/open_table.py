@@ -1,4 +1,4 @@
-"""A table that is open for work: what the metastore says of it, its store, its log, the settings; and what opens it."""
+"""A table that is open for work, with its store, log and settings; and the factory that opens it."""
 
 from __future__ import annotations
 
@@ -55,14 +55,16 @@ class RepeatedError(Exception):
         self.entry = entry
 
 
-def repeated(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
-    """Return what to raise for a call whose write was published before, or was published in part."""
-    return (
-        partly_published(record.entry, record.superseded, table) if record.superseded else RepeatedError(record.entry)
-    )
+def repetition_error(record: SlotRecord, table: Table) -> RepeatedError | PartlyPublishedError:
+    """Return the error for a write that was published before, or was published in part."""
+    if record.superseded:
+        return partly_published_error(record.entry, record.superseded, table)
+    return RepeatedError(record.entry)
 
 
-def partly_published(entry: LogEntry, superseded: Collection[PartitionValues], table: Table) -> PartlyPublishedError:
+def partly_published_error(
+    entry: LogEntry, superseded: Collection[PartitionValues], table: Table
+) -> PartlyPublishedError:
     """Return the error of a write some of whose partitions another tool had moved before they switched."""
     names = few(shown_name(table, values) for values in sorted(superseded))
     return PartlyPublishedError(
@@ -77,25 +79,25 @@ def partly_published(entry: LogEntry, superseded: Collection[PartitionValues], t
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTable:
-    """What all work on one table needs, and nothing that does the work."""
+    """The facts, settings and services that work on one table needs."""
 
     table: Table  # as the metastore described it when it was opened
     layout: TableLayout
     store: ObjectStore
     store_settings: StoreSettings  # with which executors open the store for themselves
     metastore: Metastore
-    session: SessionSettings  # what the Spark session or Hadoop's settings say
-    config: TableWriterConfig  # what the user says beside them
+    session: SessionSettings  # the settings of the Spark session, or Hadoop's
+    config: TableWriterConfig  # the user's own settings
     sleep: Callable[[float], None] = time.sleep  # waits between two looks; a double in tests
 
     @property
     def identity(self) -> dict[str, str]:
-        """Who writes: the process that asks, which may be a fork of the one that opened the table."""
+        """The identity of the writer: the process that asks, perhaps a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
 
     @property
     def event_facts(self) -> dict[str, Any]:
-        """What events say of the table and of who acts, by the names of :class:`TableEvent`'s fields."""
+        """The fields of a :class:`TableEvent` that name the table and the writer."""
         identity = self.identity
         return {
             "table": str(self.table.name),
@@ -114,7 +116,7 @@ class OpenTable:
 
     @cached_property
     def log(self) -> TableLog:
-        """What has happened to the table, and what is being done to it."""
+        """The table's log."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def next_entry(self, newest: int, operation: Operation, mode: str, **fields: Any) -> LogEntry:
@@ -185,7 +187,7 @@ class OpenTable:
         else:
             published = self.log.find_key(key, recent)
         if published is not None:
-            raise repeated(published, self.table)
+            raise repetition_error(published, self.table)
         return self.log.with_checkpoint(recent.state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
@@ -204,13 +206,13 @@ class OpenTable:
             )
         return seen
 
-    def correct_statistics(self, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
+    def correct_statistics(self, history: History, placements: Mapping[PartitionValues, Placement]) -> bool:
         """Remove statistics that are not those of the newest published rows: a call may have been applied late.
 
         Returns whether that is done: what depends on rows alone goes on without it.
         """
-        in_place = (values for values, where in placed.items() if where is Placement.IN_PLACE)
-        wanted = {values: history.current[values].partition.column_figures() for values in in_place}
+        in_place = (values for values, where in placements.items() if where is Placement.IN_PLACE)
+        wanted = {values: history.current_partitions[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
             if wrong:
@@ -222,13 +224,13 @@ class OpenTable:
         return True
 
     def marks_success(self) -> bool:
-        """Whether ``_SUCCESS`` is wanted."""
+        """Return whether ``_SUCCESS`` is to be put."""
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
 
     def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
         """Return Hive's names of partitions for people, in the order of their values."""
-        return tuple(shown_name(self.table, one) for one in sorted(values))
+        return tuple(shown_name(self.table, partition_values) for partition_values in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
         """Read partition names as Hive spells them; ``None`` stands for all partitions."""
@@ -252,7 +254,7 @@ class OpenTable:
 
     @cached_property
     def retention(self) -> timedelta:
-        """How long replaced data stays: the table's property wins over the config."""
+        """The time for which replaced data stays: the table's property wins over the config."""
         of_table = self.hours_property(RETENTION_PROPERTY)
         return self.config.retention if of_table is None else of_table
 
@@ -288,7 +290,7 @@ class OpenTable:
 def require_table(table: Table | None, name: TableName, metastore_uri: str, meant: str = "") -> Table:
     """Return the table; refuse one that is not there or has no files of its own.
 
-    ``meant`` is what :func:`meant_instead` says of one that is not there.
+    ``meant`` is what :func:`nearest_names` says of one that is not there.
     """
     if table is None:
         raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}{meant}", table=str(name))
@@ -297,14 +299,14 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str, mean
     return table
 
 
-def meant_instead(metastore: Metastore, name: TableName) -> str:
+def nearest_names(metastore: Metastore, name: TableName) -> str:
     """Say of a table that is not there which database is not, or which table may be meant; empty if nobody knows."""
     try:
         databases = metastore.get_databases()
         if name.database not in databases:
             return f", which has no database {name.database}{nearest(name.database, databases)}"
         tables = islice(metastore.get_tables(name.database), MOST_COMPARED)
-        return nearest(name.name, [one.name.name for one in tables])
+        return nearest(name.name, [table.name.name for table in tables])
     except MetastoreError as error:
         logger.info("not known what %s may mean: %s", name, error)
         return ""
@@ -374,9 +376,9 @@ class Services:
     ) -> OpenTable:
         """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
         found = self.metastore.get_table(name)
-        meant = "" if found else meant_instead(self.metastore, name)
+        meant = "" if found else nearest_names(self.metastore, name)
         known = found and require_named(name, found, self.metastore.uri)
-        return self.opened(require(known, name, self.metastore.uri, meant))
+        return self.open_known_table(require(known, name, self.metastore.uri, meant))
 
     def beside(self) -> Services:
         """Return the same with a connection to the metastore of its own, and the same stores."""
@@ -388,7 +390,7 @@ class Services:
         """Return the store of a location, which may be another bucket than its table's."""
         return self._open_object_store(settings_for(location, self.session.hadoop, self.config.s3))
 
-    def opened(self, table: Table) -> OpenTable:
+    def open_known_table(self, table: Table) -> OpenTable:
         """Open the store of a table that was looked up already."""
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)

@@ -1,4 +1,4 @@
-"""Which table the files below a root belong to: recorded at the first write, compared by every later call."""
+"""The owner of a root: the first write records to which table the files belong, and every later call compares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from table_writer.storage.proof import require_proven
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
-MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # of columns, some 2,000
+MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # the names of some 2,000 columns
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
@@ -38,7 +38,7 @@ class Owner:
     name: str
     created_at_seconds: int
     metastore: str
-    log_id: str = ""  # of the table's log: one that was deleted and begun again has another
+    log_id: str = ""  # the log's id: a log that was deleted and begun again has another
     columns: tuple[str, ...] = ()  # names that the metastore has shown, with Spark's own schema; none in older files
 
     @classmethod
@@ -57,7 +57,7 @@ class Owner:
         """The fields by which tables are compared."""
         return (self.database, self.name, self.created_at_seconds)
 
-    def hidden(self, shown: Owner) -> tuple[str, ...]:
+    def hidden_columns(self, shown: Owner) -> tuple[str, ...]:
         """Return the columns that the metastore has shown before, and does not show now."""
         names = frozenset(shown.columns)
         return tuple(name for name in self.columns if name not in names)
@@ -104,18 +104,18 @@ def take_root(
         require_proven(store, layout.own)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
-    found = _refuse_other(store, stored, layout, owner)
-    if found.identity != owner.identity:
-        store.put(layout.owner_key, replace(owner, log_id=found.log_id).to_json())
+    holder = _refuse_other(store, stored, layout, owner)
+    if holder.identity != owner.identity:
+        store.put(layout.owner_key, replace(owner, log_id=holder.log_id).to_json())
     else:
-        note_columns(store, layout, found, owner)
-    return found.log_id
+        note_columns(store, layout, holder, owner)
+    return holder.log_id
 
 
-def note_columns(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> None:
+def note_columns(store: ObjectStore, layout: TableLayout, holder: Owner, owner: Owner) -> None:
     """Write down which columns the metastore shows, if there are more than before: one request then, else none."""
-    if not frozenset(owner.kept_columns) <= frozenset(found.columns):
-        store.put(layout.owner_key, replace(found, columns=owner.columns).to_json())
+    if not frozenset(owner.kept_columns) <= frozenset(holder.columns):
+        store.put(layout.owner_key, replace(holder, columns=owner.columns).to_json())
 
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
@@ -158,33 +158,33 @@ def require_owner(
     the first to lack some; ``notes_columns`` writes new ones down.
     """
     stored = store.get(layout.owner_key)
-    found = _refuse_other(store, stored, layout, owner)
-    if stored is not None and not found.columns:
+    holder = _refuse_other(store, stored, layout, owner)
+    if stored is not None and not holder.columns:
         complete()
-    if stored is not None and notes_columns and found.identity == owner.identity:
-        note_columns(store, layout, found, owner)
-    return found.log_id
+    if stored is not None and notes_columns and holder.identity == owner.identity:
+        note_columns(store, layout, holder, owner)
+    return holder.log_id
 
 
-def require_columns(found: Owner, shown: Owner) -> None:
+def require_columns(holder: Owner, shown: Owner) -> None:
     """Refuse an answer without columns that the table had: what is written back by it would drop them for everybody.
 
     A table that was made again may have others.
     """
-    hidden = found.hidden(shown)
-    if hidden and found.identity == shown.identity:
+    hidden_columns = holder.hidden_columns(shown)
+    if hidden_columns and holder.identity == shown.identity:
         table = f"{shown.database}.{shown.name}"
         raise InvalidInputError(
-            f"the metastore at {shown.metastore} does not show {counted(len(hidden), 'column')} that it has shown of"
-            f" {table}: {few(hidden)}. It shows a role what it may see (Lake Formation), or the answer is old; a write"
-            " would take them from everybody. Nothing was changed. Use a role that sees all columns. Or if they were"
-            f" dropped on purpose: `table-writer adopt {table} --accept-loss`.",
+            f"the metastore at {shown.metastore} does not show {counted(len(hidden_columns), 'column')} that it has"
+            f" shown of {table}: {few(hidden_columns)}. It shows a role what it may see (Lake Formation), or the answer"
+            " is old; a write would take them from everybody. Nothing was changed. Use a role that sees all columns. Or"
+            f" if they were dropped on purpose: `table-writer adopt {table} --accept-loss`.",
             table=table,
         )
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
-    """Whether the files belonged to an earlier table of this very name, and may be taken over.
+    """Return whether the files belonged to an earlier table of this very name, and may be taken over.
 
     Raises ``InvalidInputError`` if another table's files are there.
     """
@@ -196,35 +196,36 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
     return found.identity != owner.identity
 
 
-def _is_unwritten(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> bool:
-    """Whether an earlier table of this very name was dropped before anything was published: there is nothing to adopt.
+def _is_unwritten(store: ObjectStore, layout: TableLayout, holder: Owner, owner: Owner) -> bool:
+    """Return whether an earlier table of this name was dropped before a publish: then there is nothing to adopt.
 
     Its log must be there, and nothing else: one that somebody has deleted says nothing, and a write may be staged. A
     write of the earlier table that is still on its way is refused as ever.
     """
-    created, is_same_name = found.created_at_seconds, found.identity[:2] == owner.identity[:2]
+    created, is_same_name = holder.created_at_seconds, holder.identity[:2] == owner.identity[:2]
     if not (is_same_name and isinstance(created, int) and created < owner.created_at_seconds):  # what is stored is JSON
         return False
     keys = {info.key for info in islice(store.list(layout.own.key), 3)}
-    return keys == {layout.owner_key, f"{layout.log_prefix}id-{found.log_id}"}
+    return keys == {layout.owner_key, f"{layout.log_prefix}id-{holder.log_id}"}
 
 
 def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: TableLayout, owner: Owner) -> Owner:
     table = f"{owner.database}.{owner.name}"
     where = f"{layout.own}owner.json"
-    found = Owner.from_json(stored.body, where) if stored else owner
-    if found.identity != owner.identity and not _is_unwritten(store, layout, found, owner):
+    holder = Owner.from_json(stored.body, where) if stored else owner
+    if holder.identity != owner.identity and not _is_unwritten(store, layout, holder, owner):
         raise InvalidInputError(
-            f"{where} belongs to {found.database}.{found.name} created at {found.created_at_seconds}"
-            f" (seen at {found.metastore}), not to {table} created at {owner.created_at_seconds}: the table was dropped"
-            " and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
+            f"{where} belongs to {holder.database}.{holder.name} created at {holder.created_at_seconds}"
+            f" (seen at {holder.metastore}), not to {table} created at {owner.created_at_seconds}: the table was"
+            " dropped and created again, renamed, or another metastore uses the same files. If it is the same data,"
+            " adopt it:"
             f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
             f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
-    require_columns(found, owner)
-    return found
+    require_columns(holder, owner)
+    return holder
 
 
 def places_of(table: Table) -> tuple[Location, ...]:
@@ -283,7 +284,7 @@ def _is_root(store: ObjectStore, layout: TableLayout) -> bool:
 
 
 def is_moved(layout: TableLayout, table: Table) -> bool:
-    """Whether an unpartitioned table that was published is outside its root, or at two places at once. No I/O."""
+    """Return whether a published, unpartitioned table is outside its root, or at two places at once. No I/O."""
     if table.partition_columns or ROOT_PARAMETER not in table.parameters:
         return False
     return _is_split(table) or not layout.root.contains(Location.parse(table.location))
@@ -292,7 +293,7 @@ def is_moved(layout: TableLayout, table: Table) -> bool:
 def home_of(store: ObjectStore, layout: TableLayout, table: Table) -> TableLayout:
     """Return the layout below the first place the table names where a log lies; as given if there is none."""
     named = (TableLayout(place, layout.directory_name) for place in places_of(table))
-    return next((one for one in named if store.head(one.owner_key) is not None), layout)
+    return next((home for home in named if store.head(home.owner_key) is not None), layout)
 
 
 def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> None:
@@ -321,7 +322,7 @@ def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> 
     """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at."""
     names = sorted(metastore.get_partition_names(table.name) if table.partition_columns else ())
     partitions = metastore.get_partitions(table, names[-LOOKED_AT:]).values()
-    for location in filter(None, (Location.parse_any(one.location) for one in partitions)):
+    for location in filter(None, (Location.parse_any(partition.location) for partition in partitions)):
         before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/")
         if found and not layout.own.contains(location):
             left = location.beside(f"{before.removeprefix('/')}/".removeprefix("/"))
@@ -350,13 +351,13 @@ def refuse_immovable(metastore: Metastore, table: Table) -> None:
 
 
 def _is_at_hives(store: ObjectStore, layout: TableLayout, table: Table) -> bool:
-    """Whether the log is where only Hive looks, or, of an unpartitioned table without a log, all files are."""
+    """Return whether the log is where only Hive looks, or, of an unpartitioned table without a log, all files are."""
     hives = TableLayout(Location.parse(table.hive_location), layout.directory_name)
     if store.head(layout.owner_key) is not None:
         return False
     if store.head(hives.owner_key) is not None:
         return True
-    seen = (any(files_read_at(store, one, one.root)) for one in (hives, layout))
+    seen = (any(files_read_at(store, files_layout, files_layout.root)) for files_layout in (hives, layout))
     return not table.partition_columns and list(seen) == [True, False]
 
 

@@ -49,10 +49,10 @@ def version_meant(
     return version_of(history, write_id, table) if version is None else version  # type: ignore[arg-type]  # one is given
 
 
-def newest_known(history: History) -> int:
+def newest_known_version(history: History) -> int:
     """Return the newest version before which nothing is in doubt: what is, may yet be published."""
     end = min((record.entry.version for record in history.publishes_in_doubt), default=history.newest + 1)
-    return max((record.entry.version for record in history.published if record.entry.version < end), default=0)
+    return max((record.entry.version for record in history.published_records if record.entry.version < end), default=0)
 
 
 def _version_at(history: History, as_of: datetime, table: Table) -> int:
@@ -61,7 +61,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
             f"as_of={as_of!r} has no time zone; add one, for example tzinfo=UTC: the history shows times in UTC"
         )
     as_of = as_of if as_of.microsecond else as_of.replace(microsecond=999_999)
-    written = [one for one in history.published if one.entry.created_at <= as_of]
+    written = [record for record in history.published_records if record.entry.created_at <= as_of]
     if not written:
         oldest = "it is empty"
         if history.records:
@@ -72,14 +72,15 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
         raise InvalidInputError(
             f"the log of {table.name} has no version of {as_of.isoformat()} or before: {oldest}", table=str(table.name)
         )
-    if why := _unsettled(history, as_of, table):
+    if why := _note_of_doubt(history, as_of, table):
         raise InvalidInputError(
             f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: {why}",
             table=str(table.name),
         )
     found = written[-1].entry.version
-    present = [one.entry.version for one in history.records]
-    later = next((one.entry.version for one in history.published if one.entry.version > found), history.newest + 1)
+    present = [record.entry.version for record in history.records]
+    published = (record.entry.version for record in history.published_records)
+    later = next((version for version in published if version > found), history.newest + 1)
     if not set(present).issuperset(range(found, later)):
         raise InvalidInputError(
             f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: entries between version"
@@ -89,10 +90,10 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
     return found
 
 
-def _unsettled(history: History, as_of: datetime, table: Table) -> str:
+def _note_of_doubt(history: History, as_of: datetime, table: Table) -> str:
     """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
-    claimed = {one.entry.write_id: one.entry.created_at for one in history.records}
-    for record in (*history.publishes_in_doubt, *history.published):
+    claimed = {record.entry.write_id: record.entry.created_at for record in history.records}
+    for record in (*history.publishes_in_doubt, *history.published_records):
         entry = record.entry
         if entry.created_at > as_of:
             continue
@@ -137,7 +138,7 @@ def require_version(history: History, version: int, table: Table) -> None:
     oldest = min(by_version, default=1)
     known_state = version in by_version or (version == 0 and oldest == 1)
     if not known_state:
-        known = ", ".join(str(one) for one in sorted(by_version)[-5:])
+        known = ", ".join(str(number) for number in sorted(by_version)[-5:])
         raise InvalidInputError(
             f"{table.name} has no version {version}: the log holds {counted(len(by_version), 'entry')}, the newest"
             f" {known or 'none'}; older ones may have been trimmed by a vacuum",
@@ -153,7 +154,7 @@ def require_version(history: History, version: int, table: Table) -> None:
 def _require_known(history: History, version: int, table: Table) -> None:
     """Refuse a version of which nobody can tell what readers saw after it."""
     require_version(history, version, table)
-    doubt = [one.entry.version for one in history.publishes_in_doubt if one.entry.version <= version]
+    doubt = [record.entry.version for record in history.publishes_in_doubt if record.entry.version <= version]
     lost = history.lost_after(version)
     if not doubt and lost is None:
         return
@@ -166,7 +167,7 @@ def _require_known(history: History, version: int, table: Table) -> None:
 
 
 class _NotKnownError(Exception):
-    """What readers saw of one partition is not known, or gone; the text is the reason, for a person."""
+    """Nobody knows what readers saw of one partition, or it is gone; the text is the reason, for a person."""
 
 
 class Past:
@@ -188,15 +189,15 @@ class Past:
         self._history = history = opened.log.read_history()
         is_newest = version is None and as_of is None and write_id is None
         self.version = (
-            newest_known(history)
+            newest_known_version(history)
             if is_newest
             else version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
         )
         _require_known(history, self.version, opened.table)
-        self._written_until = None if is_newest else self._recorded_at()  # others' rows of today are part of today
+        self._written_until = None if is_newest else self._seen_until()  # others' rows of today are part of today
         doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
-        self._in_doubt = {one.values: one for record in doubtful for one in record.entry.partitions}
-        self._listed = self._listed_since()
+        self._in_doubt = {partition.values: partition for record in doubtful for partition in record.entry.partitions}
+        self._listed = self._replaced_objects()
         self._wrong: dict[PartitionValues, str] = {}
 
     def partitions(self, names: Collection[str] | None = None) -> tuple[PastPartition, ...]:
@@ -206,7 +207,7 @@ class Past:
         """
         opened, history = self._opened, self._history
         chosen = opened.partition_values(names)
-        states = {**self._others(), **history.states_at(self.version)}
+        states = {**self._partitions_of_others(), **history.states_at(self.version)}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
                 f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
@@ -214,17 +215,17 @@ class Past:
                 table=str(opened.table.name),
             )
         named = sorted(states if chosen is None else chosen)
-        found = [one for one in (self._found(values, states[values]) for values in named) if one is not None]
+        past_partitions = [self._past_partition(values, states[values]) for values in named]
         if self._wrong:
             raise self._refusal()
-        return tuple(found)
+        return tuple(partition for partition in past_partitions if partition is not None)
 
     @property
     def subject(self) -> str:
-        """What an error is about."""
+        """The subject of an error message."""
         return f"version {self.version} of {self._opened.table.name} cannot be read any more"
 
-    def _found(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+    def _past_partition(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
         """Return a partition as it was; ``None`` if there was none, or if it is noted as wrong."""
         try:
             past = self._as_it_was(values, state)
@@ -238,7 +239,7 @@ class Past:
 
     def _as_it_was(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
         opened, history = self._opened, self._history
-        if why := self._unsure(values, state):
+        if why := self._why_unsure(values, state):
             raise _NotKnownError(why)
         if state.location is None:
             return None
@@ -252,46 +253,48 @@ class Past:
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
         name = shown_name(opened.table, values)
-        later = history.surplus(location, self.version)
+        later = history.surplus_names(location, self.version)
         past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
         if history.layout.all_data.contains(location):
-            known = history.described(values, location, version=self.version)
+            known = history.content_at(values, location, version=self.version)
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
-        return self._of_others(past, location)
+        return self._with_files_of_others(past, location)
 
-    def _of_others(self, past: PastPartition, location: Location) -> PastPartition:
+    def _with_files_of_others(self, past: PastPartition, location: Location) -> PastPartition:
         """Say which files of other tools lay there: by the list of when they were replaced, or else by their times."""
         past = replace(past, written_until=self._written_until)
         listed = self._listed.get(location.place)
         if listed is not None:  # with what is hidden, or in directories of its own: Spark reads none of that
-            names = ((one, one.key.removeprefix(location.key)) for one in listed)
-            read = [one for one, name in names if "/" not in name and not is_hidden(name) and name not in past.without]
-            return replace(past, files=len(read), bytes=sum(one.size_bytes for one in read))
+            names = ((file, file.key.removeprefix(location.key)) for file in listed)
+            read = [
+                file for file, name in names if "/" not in name and not is_hidden(name) and name not in past.without
+            ]
+            return replace(past, files=len(read), bytes=sum(file.size_bytes for file in read))
         seen = Location.parse_any(self._now[past.values].location) if past.values in self._now else None
         if seen is None or not seen.same_place(location):
             raise _NotKnownError(f"the log has no list of the files at {location}")
         return past
 
-    def _listed_since(self) -> dict[Place, tuple[ReplacedObject, ...]]:
+    def _replaced_objects(self) -> dict[Place, tuple[ReplacedObject, ...]]:
         """Return the files of other tools, as they were when they were first replaced after the version."""
-        later = (one for one in self._history.records if one.entry.version > self.version)
-        seen = [one.entry for one in later if one.outcome is not Outcome.ABANDONED]
-        replaced = (one for entry in reversed(seen) for one in entry.replaced)
-        return {Location.parse(one.location).place: one.objects for one in replaced}
+        later = (record for record in self._history.records if record.entry.version > self.version)
+        seen = [record.entry for record in later if record.outcome is not Outcome.ABANDONED]
+        replaced = (old for entry in reversed(seen) for old in entry.replaced)
+        return {Location.parse(old.location).place: old.objects for old in replaced}
 
-    def _unsure(self, values: PartitionValues, state: StateThen) -> str:
+    def _why_unsure(self, values: PartitionValues, state: StateThen) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-        placed = self._history.current.get(values)
+        current = self._history.current_partitions.get(values)
         is_sure = state.sure
-        if placed is not None and placed.version < self.version:  # nothing of ours has moved it since
+        if current is not None and current.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
             seen = self._now[values].location if values in self._now else None
             if doubtful is not None:
-                is_sure = same_place(doubtful.old_location, placed.partition.new_location)
+                is_sure = same_place(doubtful.old_location, current.partition.new_location)
             else:
                 is_in_place = self._history.placement(values, seen) is Placement.IN_PLACE
                 is_sure = is_in_place and not self._is_written_name(values)
@@ -300,21 +303,21 @@ class Past:
         return f"another tool or a late call has moved it, and whether after version {self.version} is not known"
 
     def _is_written_name(self, values: PartitionValues) -> bool:
-        """Whether another tool has written where a refused publish has left a name alone: when, the log can't know."""
+        """Return whether another tool has written where a refused publish left only a name: the log can't know when."""
         now = {values: self._now[values]} if values in self._now else {}
         return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
-    def _others(self) -> dict[PartitionValues, StateThen]:
+    def _partitions_of_others(self) -> dict[PartitionValues, StateThen]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""
-        found = {values: one.location for values, one in self._now.items()}
-        before = found | {values: one.old_location for values, one in self._in_doubt.items()}
+        found = {values: partition.location for values, partition in self._now.items()}
+        before = found | {values: partition.old_location for values, partition in self._in_doubt.items()}
         return {
             values: StateThen(location, known=True)
             for values, location in before.items()
-            if values not in self._history.current
+            if values not in self._history.current_partitions
         }
 
-    def _recorded_at(self) -> datetime | None:
+    def _seen_until(self) -> datetime | None:
         """Return until when files of other tools were seen by readers of this version, by the store's clock.
 
         An outcome may be recorded long after, by a recovery; but not after the next version was claimed.
@@ -323,13 +326,13 @@ class Past:
         if not records:
             return None
         claimed = layout.entry_key(self.version or records[0].entry.version)
-        others = (one.entry for one in records if one.entry.partitions)
+        others = (record.entry for record in records if record.entry.partitions)
         later = next((entry.version for entry in others if entry.version > self.version), None)
         found = [
             (store.head(layout.outcome_key(self.version)) if self.version else None) or store.head(claimed),
             store.head(layout.entry_key(later)) if later and self.version else None,
         ]
-        until = min((one.modified_at for one in found if one is not None), default=None)
+        until = min((info.modified_at for info in found if info is not None), default=None)
         if until is None:
             return records[0].entry.created_at  # somebody has just deleted it: as early as can be
         return until if until.microsecond else until + WHOLE_SECOND
@@ -338,7 +341,7 @@ class Past:
         table, wrong = self._opened.table, self._wrong
         shown = "; ".join(f"{shown_name(table, values)}: {why}" for values, why in list(wrong.items())[:SHOWN])
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        since = kept_since(self._history) or 0
+        since = oldest_whole_version(self._history) or 0
         kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self.version else ""
         return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {ADVICE}", table=str(table.name))
 
@@ -349,14 +352,16 @@ ADVICE: Final = (
 )
 
 
-def kept_since(history: History) -> int | None:
+def oldest_whole_version(history: History) -> int | None:
     """Return the first version since which no vacuum has deleted files of any; ``None`` if none has deleted files."""
-    present = {one.entry.version for one in history.records}
-    since = max((one for one in range(1, history.newest) if one not in present), default=0)
+    present = {record.entry.version for record in history.records}
+    since = max((number for number in range(1, history.newest) if number not in present), default=0)
     for record in history.records:
         if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
-            since = max([since, *(one.replaced_by or 0 for one in record.entry.deletes if not one.kept)])
-    return next((one.entry.version for one in history.published if one.entry.version >= since > 0), None)
+            since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])
+    return next(
+        (record.entry.version for record in history.published_records if record.entry.version >= since > 0), None
+    )
 
 
 def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, datetime]:
@@ -365,24 +370,24 @@ def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, 
     Raises ``InvalidInputError``, which the subject begins, where other files lie there today.
     """
     location = Location.parse(past.location)
-    names = {one: one.key.removeprefix(location.key) for one in files_read_at(opened.store, opened.layout, location)}
-    found = [
-        one
-        for one, name in names.items()
+    names = {file: file.key.removeprefix(location.key) for file in files_read_at(opened.store, opened.layout, location)}
+    files = [
+        file
+        for file, name in names.items()
         if "/" not in name and (name not in past.without if past.only is None else name in past.only)
     ]
     if past.bytes is None:
-        is_as_known = bool(found)  # emptied by another tool, for all that is known
+        is_as_known = bool(files)  # emptied by another tool, for all that is known
     else:
-        is_as_known = sum(one.size_bytes for one in found) == past.bytes and len(found) <= (past.files or 0)
-    is_later = past.written_until is not None and any(one.modified_at > past.written_until for one in found)
+        is_as_known = sum(file.size_bytes for file in files) == past.bytes and len(files) <= (past.files or 0)
+    is_later = past.written_until is not None and any(file.modified_at > past.written_until for file in files)
     if is_later or not is_as_known:
         raise InvalidInputError(f"{subject}: {past.name} {CHANGED}. {ADVICE}", table=str(opened.table.name))
-    return {f"{location}{names[one]}": one.modified_at for one in found}
+    return {f"{location}{names[file]}": file.modified_at for file in files}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Changed:
+class PartitionDifference:
     """A partition that two versions differ in, with what the log knows of both."""
 
     values: PartitionValues
@@ -391,28 +396,30 @@ class Changed:
     after: EntryPartition | None
 
 
-def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[Changed]:
+def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[PartitionDifference]:
     """Yield the partitions that are elsewhere after ``last`` than after ``first``, by the log alone."""
     if first > last:
         raise InvalidInputError(f"version {first} is newer than version {last}: name the older one first")
     for version in (first, last):
         _require_known(history, version, table)
     before, after = history.states_at(first), history.states_at(last)
-    between = [one for one in history.published if first < one.entry.version <= last]
-    present = {one.entry.version for one in history.records}
+    between = [record for record in history.published_records if first < record.entry.version <= last]
+    present = {record.entry.version for record in history.records}
     is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
-    for values in sorted(set().union(*(_switched(record) for record in between)) if is_whole else after):
+    for values in sorted(set().union(*(_switched_values(record) for record in between)) if is_whole else after):
         if not (before[values].known and after[values].known):
             raise InvalidInputError(
                 f"{shown_name(table, values)} of {table.name}: a vacuum has trimmed the entries that say where it was"
                 f" after version {last if before[values].known else first}",
                 table=str(table.name),
             )
-        old, new = (_but_no_placeholder(history, one[values].location) for one in (before, after))
+        old, new = (_but_no_placeholder(history, states[values].location) for states in (before, after))
         if _content(history, values, first) != _content(history, values, last):
-            appended = is_whole and all(_keeps_rows(one.entry) for one in between if values in _switched(one))
+            appended = is_whole and all(
+                _keeps_rows(record.entry) for record in between if values in _switched_values(record)
+            )
             change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
-            yield Changed(
+            yield PartitionDifference(
                 values=values,
                 change=change,
                 before=_at(history, values, old, first),
@@ -430,37 +437,37 @@ def writes_behind(
     where rows of other tools, or of entries that are gone, are behind it.
     """
     put_back: tuple[SlotRecord, EntryPartition] | None = None  # the entry before it says what is there, if any does
-    for record, named in history.published_of(values):
+    for record, partition in history.published_of(values):
         entry = record.entry
         if entry.version > version:
             continue
-        if put_back is not None and not same_place(named.new_location, put_back[1].new_location):
+        if put_back is not None and not same_place(partition.new_location, put_back[1].new_location):
             break
         put_back = None
         if entry.rollback_to is not None:
             version = entry.rollback_to
-        elif named.added:
-            yield record, named
+        elif partition.added:
+            yield record, partition
             version = entry.version - 1
         elif entry.is_compaction:
             version = entry.version - 1
         elif entry.operation is Operation.RESTORE or entry.recovers is not None:
-            put_back, version = (record, named), entry.version - 1
+            put_back, version = (record, partition), entry.version - 1
         else:
-            yield record, named
+            yield record, partition
             return
     if put_back is not None:
         yield put_back
 
 
 def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
-    """Return what tells the rows of a partition after a version from others: a location, and what was added to it."""
+    """Return the identity of a partition's rows after a version: a location, and the files that were added to it."""
     added: set[str] = set()
-    for _, named in writes_behind(history, values, version):
-        if not named.added:
-            return _place(history, named.new_location), frozenset(added)
-        added.update(named.targets())
-    oldest = [named for _, named in history.published_of(values)][-1:]
+    for _, partition in writes_behind(history, values, version):
+        if not partition.added:
+            return _place(history, partition.new_location), frozenset(added)
+        added.update(partition.targets())
+    oldest = [partition for _, partition in history.published_of(values)][-1:]
     return _place(history, oldest[0].old_location if oldest else None), frozenset(added)
 
 
@@ -481,7 +488,7 @@ def change_of(partition: EntryPartition, layout: TableLayout, entry: LogEntry | 
 
 
 def is_append(entry: LogEntry) -> bool:
-    """Whether partitions that an entry finds keep their rows."""
+    """Return whether partitions that an entry finds keep their rows."""
     return entry.operation in {Operation.WRITE, Operation.RECOVER} and entry.mode == "append"
 
 
@@ -489,14 +496,14 @@ def _keeps_rows(entry: LogEntry) -> bool:
     return is_append(entry) or entry.is_compaction
 
 
-def _switched(record: SlotRecord) -> frozenset[PartitionValues]:
+def _switched_values(record: SlotRecord) -> frozenset[PartitionValues]:
     return record.entry.partition_values - record.superseded
 
 
 def _at(history: History, values: PartitionValues, location: str | None, version: int) -> EntryPartition | None:
     if location is None:
         return None
-    known = history.described(values, Location.parse(location), version=version)
+    known = history.content_at(values, Location.parse(location), version=version)
     unknown = EntryPartition(
         values=values, old_location=None, new_location=location, rows=None, bytes=0, raw_bytes=None, files=0
     )
@@ -508,8 +515,8 @@ def _but_no_placeholder(history: History, location: str | None) -> str | None:
     return None if is_name_alone else location
 
 
-def same_place(one: str | None, other: str | None) -> bool:
-    """Whether two locations are one, or neither exists."""
-    if one is None or other is None:
-        return one is other
-    return Location.parse(one).same_place(Location.parse(other))
+def same_place(location: str | None, other: str | None) -> bool:
+    """Return whether two locations are one, or neither exists."""
+    if location is None or other is None:
+        return location is other
+    return Location.parse(location).same_place(Location.parse(other))

@@ -35,10 +35,10 @@ from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 logger = logging.getLogger(__name__)
-MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
+MISSED_HEARTBEATS: Final = 5  # after so many in a row a writer counts as dead, if it is old enough
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
-LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
+LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # the most that a registration may claim; an unreadable one gets it
 
 
 def writer_identity(application_id: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ class FoundRegistration:
     renewed_every_seconds: float
     writer: Mapping[str, str] = field(default_factory=dict)
     put_at: datetime | None = None  # by the store's clock
-    expires_after_seconds: float | None = None  # of a staged write; one that is running has none
+    expires_after_seconds: float | None = None  # None: it is running
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
@@ -106,7 +106,7 @@ class FoundRegistration:
 
     @property
     def is_staged(self) -> bool:
-        """Whether the write waits to be published or discarded, and no process has to be alive for it."""
+        """Return whether the write waits to be published or discarded, and no process has to be alive for it."""
         return self.expires_after_seconds is not None
 
     def record(self, layout: TableLayout) -> StagedRecord:
@@ -114,7 +114,7 @@ class FoundRegistration:
         return StagedRecord.from_fields(self.staged, layout=layout, write_id=self.write_id)
 
     def is_dead(self, older_than_seconds: float) -> bool:
-        """Whether nothing will come of the write any more.
+        """Return whether nothing will come of the write any more.
 
         A running one is dead if it has missed several heartbeats and is older than asked for, or if its process ran on
         this very machine and is gone. A staged write is dead once it has expired, whoever staged it.
@@ -139,7 +139,7 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Fou
     ids = (*_ids_below(store, layout.registrations), *_ids_below(store, layout.all_staged))
     allowance = Allowance()
     found = (read_registration(store, layout, write_id, allowance) for write_id in dict.fromkeys(ids))
-    return {one.write_id: one for one in found if one is not None}
+    return {registration.write_id: registration for registration in found if registration is not None}
 
 
 def read_registration(
@@ -232,7 +232,7 @@ def _seconds(value: object, longest: float) -> float:
     return float(value) if known and isinstance(value, int | float) else longest
 
 
-def used_before(write_id: str, table: str) -> InvalidInputError:
+def id_was_used_error(write_id: str, table: str) -> InvalidInputError:
     """Return the error for a ``write_id`` of the caller that was used before."""
     return InvalidInputError(
         f"write_uuid={write_id!r} was used before for {table}: a write_id is never used again. Give a new one for each"

@@ -1,4 +1,4 @@
-"""The rules by which writers of one table agree. Pure functions: no storage, no metastore, no clock.
+"""The rules by which writers of one table agree: pure functions of entries, and the deadline of a claim.
 
 ``docs/design/claims.md`` and ``docs/design/recovery.md`` say why. Change one, and explore all interleavings again.
 """
@@ -25,7 +25,7 @@ QUERY_TAG: Final = "streaming_query_id"
 
 
 class Standing(enum.Enum):
-    """What another writer's entry means to a write that wants to publish."""
+    """The meaning of another writer's entry for a write that wants to publish."""
 
     UNRELATED = "its partitions are others, or it was abandoned"
     EARLIER = "it had ended before this write was planned, or what it did is no matter to this write"
@@ -58,7 +58,7 @@ def standing(
         meets = (
             not seen
             and outcome is not Outcome.ABANDONED
-            and _delete([entry], draft, layout, layout.data(draft.write_id) if layout else None)
+            and _are_deleted_by([entry], draft, layout, layout.data(draft.write_id) if layout else None)
         )
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
@@ -71,24 +71,29 @@ def standing(
     return Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT
 
 
-def _delete(
+def _are_deleted_by(
     vacuums: Iterable[LogEntry], entry: LogEntry, layout: TableLayout | None = None, data: Location | None = None
 ) -> bool:
-    """Whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
+    """Return whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
 
     Of other tools' files, such as those in the root, exactly the listed ones go: nothing that lies below. Which is
     which takes the ``layout`` to tell; without one all go as a whole.
     """
-    named = [Location.parse(one.location) for vacuum in vacuums for one in vacuum.deletes]
+    named = [Location.parse(deletion.location) for vacuum in vacuums for deletion in vacuum.deletes]
     exactly = {location.place for location in named}
-    whole = PlaceSet(one.place for one in named if layout is None or layout.write_id_of(one) is not None)
-    texts = (text for one in entry.partitions for text in (one.new_location, one.source) if text is not None)
+    whole = PlaceSet(location.place for location in named if layout is None or layout.write_id_of(location) is not None)
+    texts = (
+        text
+        for partition in entry.partitions
+        for text in (partition.new_location, partition.source)
+        if text is not None
+    )
     locations = [*map(Location.parse, texts), *([data] if data else [])]
     return any(location.place in exactly or whole.holds(location.place) for location in locations)
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
-    """Whether the claimant of an entry in doubt sends nothing any more, so that others may recover it.
+    """Return whether the claimant of an entry in doubt sends nothing any more, so that others may recover it.
 
     The age is the store's own (its clock minus its LastModified). A claimant times itself from before the claim was
     sent, so it always stops first.
@@ -97,7 +102,7 @@ def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
 
 
 class PartitionState(enum.Enum):
-    """Where one partition of an entry stands in the metastore."""
+    """The state of one partition of an entry in the metastore."""
 
     DONE = "as the entry wants it"
     EMPTIED = "without rows, and still to be dropped"
@@ -134,7 +139,7 @@ def partition_state(
 
 
 class Effect(enum.Enum):
-    """What reading back after a call that failed shows of it."""
+    """The effect of a failed call, as reading back shows it."""
 
     ALL = "the call took effect; its answer was lost, or an error was reported after the commit"
     NONE = "it has not taken effect: a refusal stands, a lost call may still come"
@@ -163,14 +168,15 @@ def recovered_state(
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:
-    """Whether a newer entry names a partition of this one, or a vacuum its files: then this one had ended before.
+    """Return whether a newer entry names a partition of this one, or a vacuum its files: then it had ended before.
 
     Nobody claims over an entry in doubt. So a covered one without an outcome has lost it. It is never done again, since
     readers look at what came after it, or will.
     """
-    stand = [one for one in history.records if one.outcome is not Outcome.ABANDONED]
-    newer = [one for one in stand if one.entry.version > entry.version]
-    return _delete((one.entry for one in newer), entry, history.layout) or any(_covers(one, entry) for one in newer)
+    stand = [record for record in history.records if record.outcome is not Outcome.ABANDONED]
+    newer = [record for record in stand if record.entry.version > entry.version]
+    are_deleted = _are_deleted_by((record.entry for record in newer), entry, history.layout)
+    return are_deleted or any(_covers(record, entry) for record in newer)
 
 
 def rebuilt_outcome(
@@ -186,16 +192,16 @@ def rebuilt_outcome(
     trimmed, nobody knows what they found; then its idempotency key is not free again. ``copied`` says of appends in
     place whether their files are at the location, ``None`` where that has been deleted since: then nobody knows either.
     """
-    for record in reversed(history.published):
+    for record in reversed(history.published_records):
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
-    covering = [one.entry for one in history.records if _covers(one, entry)]
-    present = {one.entry.version for one in history.records}
+    covering = [record.entry for record in history.records if _covers(record, entry)]
+    present = {record.entry.version for record in history.records}
     if any(is_there is not False for is_there in copied.values()):
         return Outcome.PUBLISHED, frozenset()
-    for partition in (one for one in entry.partitions if not one.added):
-        after = next((one for one in covering if partition.values in one.partition_values), None)
-        named = (one.old_location for one in after.partitions if one.values == partition.values) if after else ()
+    for partition in (placed for placed in entry.partitions if not placed.added):
+        after = next((record for record in covering if partition.values in record.partition_values), None)
+        named = (later.old_location for later in after.partitions if later.values == partition.values) if after else ()
         found = next(iter(named), None) if after else locations.get(partition.values)
         state = partition_state(partition, found, history.layout)
         is_known = after is None or present.issuperset(range(entry.version + 1, after.version))
@@ -205,7 +211,7 @@ def rebuilt_outcome(
 
 
 def _covers(record: SlotRecord, entry: LogEntry) -> bool:
-    """Whether a record is newer, and was claimed once the entry had ended; several processes may recover one entry."""
+    """Return whether a record is newer, and was claimed after the entry had ended; two recoveries may be of one."""
     newer = record.entry
     if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
         return False
@@ -280,7 +286,7 @@ def require_same_query(newest: LogEntry | None, key: Key, query_ids: Collection[
 
 
 def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
-    """Whether an entry was published, and not all of its partitions were rolled back to a version before it.
+    """Return whether an entry was published, and not all of its partitions were rolled back to a version before it.
 
     ``records`` are all from some version at or before it up to the newest.
     """
@@ -292,7 +298,7 @@ def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
 
 
 def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry], at: int) -> bool:
-    """Whether what a version wrote to a partition was part of the table's history at a later version.
+    """Return whether what a version wrote to a partition was part of the table's history at a later version.
 
     A rollback takes over the history of its target, so the question is asked again there.
     """
@@ -309,7 +315,7 @@ def stream_of(entry: LogEntry) -> str:
 
 
 def comes_before(key: str, other: str) -> bool:
-    """Whether a stream's key, ``query/batch``, is of an earlier batch of the other's stream.
+    """Return whether a stream's key, ``query/batch``, is of an earlier batch of the other's stream.
 
     Examples
     --------
@@ -320,15 +326,15 @@ def comes_before(key: str, other: str) -> bool:
     return stream != "" and stream == of_other and batch.isdecimal() and later.isdecimal() and int(batch) < int(later)
 
 
-def agree(one: History, other: History) -> bool:
-    """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
+def agree(history: History, other: History) -> bool:
+    """Return whether two readings of a log say the same of partitions, and of what is left and lies there."""
 
-    def said(history: History) -> tuple[object, ...]:
-        left = {place: (found.left_by, found.objects) for place, found in history.left.items()}
-        current = {values: (placed.version, placed.partition) for values, placed in history.current.items()}
-        return current, left, history.in_use(), history.held_now(), history.newest
+    def facts(of: History) -> tuple[object, ...]:
+        left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
+        partitions = {values: (current.version, current.partition) for values, current in of.current_partitions.items()}
+        return partitions, left, of.in_use(), of.current_contents(), of.newest
 
-    return said(one) == said(other)
+    return facts(history) == facts(other)
 
 
 def foldable(history: History) -> int:
@@ -337,15 +343,15 @@ def foldable(history: History) -> int:
     An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can tell
     what one has done.
     """
-    ended = min((one.entry.version for one in history.in_doubt), default=history.newest) - 1
-    versions = [] if history.unverified else [one.entry.version for one in history.records]
-    return max((one for one in versions if one <= ended), default=0)
+    ended = min((record.entry.version for record in history.in_doubt), default=history.newest) - 1
+    versions = [] if history.unverified else [record.entry.version for record in history.records]
+    return max((version for version in versions if version <= ended), default=0)
 
 
 def counts_twice(history: History) -> bool:
-    """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
+    """Return whether an append in place was done again after it was folded: its entry tells which files count."""
     first = history.fold.version if history.fold else 0
-    again = (one.entry for one in history.records if (one.entry.recovers or first + 1) <= first)
+    again = (record.entry for record in history.records if (record.entry.recovers or first + 1) <= first)
     return any(partition.added for entry in again for partition in entry.partitions)
 
 
@@ -369,7 +375,7 @@ class Deadline:
         self._ahead = self._missed = 0.0  # how far the wall clock was ahead when last asked; what the clock had missed
 
     def allows(self, seconds: float) -> bool:
-        """Whether something that takes this long still ends in time."""
+        """Return whether something that takes this long still ends in time."""
         passed = self._clock() - self._began
         ahead = wall_seconds() - self._began_on_wall - passed
         if abs(ahead - self._ahead) > CLOCKS_AGREE_SECONDS:
@@ -378,5 +384,5 @@ class Deadline:
         return passed + self._missed + seconds <= self._seconds
 
     def has_leapt(self) -> bool:
-        """Whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
+        """Return whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
         return abs(wall_seconds() - self._began_on_wall - (self._clock() - self._began)) > LEAP_SECONDS

@@ -1,4 +1,4 @@
-"""How log objects are stored: as JSON that a person can read, compressed where it is too long to be read.
+"""The stored form of log objects: JSON that a person can read, compressed where it is too long for that.
 
 The first bytes tell the two apart, and the names are the same; ``aws s3 cp s3://…/0…07.json - | zcat -f`` shows either.
 """
@@ -23,16 +23,16 @@ MAX_BYTES: Final = 256 * MIB  # some 500,000 partitions; anything larger was not
 MAX_OUTCOME_BYTES: Final = 32 * MIB  # all of that many partitions, taken away by another tool
 MAX_RATIO: Final = 200  # entries come to 10 to 90, a text of nothing but zeros to 1,000; see `packed`
 MAX_MEMORY_BYTES: Final = 2048 * MIB
-"""Of one reading of a log, or of all registrations, as :func:`memory_bytes` reckons it: 1.2 million partitions over all
+"""The memory of one reading of a log, or of all registrations, by :func:`memory_bytes`: 1.2 million partitions in all
 entries. That is 30 days of a table whose 40,000 partitions, as many as Hive 2.3 switches in two minutes, are replaced
 daily."""
-VALUE_BYTES: Final = 64  # what a value of JSON takes beside its text: an empty list 56, and 8 where it is named
-DICT_BYTES: Final = 128  # what a dict takes besides that
+VALUE_BYTES: Final = 64  # the memory of a value of JSON beside its text: an empty list has 56, its reference 8
+DICT_BYTES: Final = 128  # the memory of a dict beside that
 GZIP: Final = b"\x1f\x8b"
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 Parsed = TypeVar("Parsed")
 _parsing: Final = PerProcess(Lock)
-"""Of all readings of this process: msgspec 0.22 crashes when two threads meet a type for the first time at once."""
+"""All readings of a process share it: msgspec 0.22 crashes when two threads meet a type for the first time at once."""
 
 
 class TooMuchError(ValueError):
@@ -40,7 +40,7 @@ class TooMuchError(ValueError):
 
 
 class Allowance:
-    """How much memory one reading may take, shared by its threads: one of them at a time unpacks and parses.
+    """The memory that one reading may take. Its threads share it: one at a time unpacks and parses.
 
     Parsing holds Python's lock anyway, so nothing is lost by that; requests overlap as before.
     """

@@ -1,4 +1,4 @@
-"""Entries and their outcomes as objects in a store. Nothing here decides; :mod:`table_writer.log.rules` does."""
+"""The log's objects in a store. This file reads and puts them; :mod:`table_writer.log.rules` decides."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History, SlotRecord, left_alone, moved_since
+from table_writer.log.history import (
+    LATE_CALL_SECONDS,
+    NOT_KNOWN,
+    History,
+    SlotRecord,
+    moved_locations,
+    superseded_locations,
+)
 from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import agree, counts_twice, foldable
@@ -48,19 +55,19 @@ MARK: Final = re.compile(r"(folded|id|last-word|lost|recovered|rolled-back|trimm
 """A fact that every listing of the log shows: objects whose names sort after all entries, empty but for folds."""
 
 OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
-RELEASED: Final = b"released"  # what the mark of a recovery says once nothing of it is under way
+RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What one listing of the log showed."""
+    """The state of the log, as one listing showed it."""
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
     listed_after: int  # up to this version nothing was in doubt, and nothing was listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
     orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
-    ids: frozenset[str] = frozenset()  # of the log; a log that somebody has deleted and begun again has another
+    ids: frozenset[str] = frozenset()  # ids of the log: one that was deleted and begun again has another
     unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
@@ -74,32 +81,32 @@ class LogState:
 
 
 class Recent(NamedTuple):
-    """What a listing showed from a fold on, and the fold; or from the beginning."""
+    """The newest fold, and the log's state after it; without a fold from the beginning."""
 
     state: LogState
     fold: Fold | None = None
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
-    """How an entry ended, as it is stored."""
+class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
+    """The stored object that says how an entry ended."""
 
     outcome: Outcome
     recorded_by: str
     of: str = ""  # the write_id of the entry
     superseded: frozenset[PartitionValues] = frozenset()
     found: tuple[tuple[PartitionValues, str | None], ...] = ()
-    """Where those were, if anywhere, as far as it is known; and others that had been switched, and moved since."""
+    """The locations of those, as far as known, and of others that had been switched and were moved since."""
     age_seconds: float = 0.0  # by the store's clock: not stored
 
     @property
-    def left_alone(self) -> dict[PartitionValues, str | None]:
+    def superseded_locations(self) -> dict[PartitionValues, str | None]:
         """The superseded partitions, with where they were found."""
-        return left_alone(self.superseded, dict(self.found))
+        return superseded_locations(self.superseded, dict(self.found))
 
     @property
-    def moved(self) -> dict[PartitionValues, str | None]:
-        """Where partitions were found that had been switched, and moved by another tool since."""
-        return moved_since(self.superseded, dict(self.found))
+    def moved_locations(self) -> dict[PartitionValues, str | None]:
+        """The partitions that were switched and that another tool has moved since, with where they were found."""
+        return moved_locations(self.superseded, dict(self.found))
 
 
 class TableLog:
@@ -135,10 +142,10 @@ class TableLog:
         state = self._list(start, listed)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
             state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
-        state = self._identified(state)
+        state = self._with_log_id(state)
         missed: frozenset[int] = frozenset()
         while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
-            again = self._identified(self._list(state.listed_after))
+            again = self._with_log_id(self._list(state.listed_after))
             missed = again.lost & state.lost
             state = replace(again, lost=missed or again.lost)
         if state.lost and not allow_lost:
@@ -193,11 +200,11 @@ class TableLog:
             given_up=numbers["lost"],
         )
 
-    def _identified(self, state: LogState) -> LogState:
+    def _with_log_id(self, state: LogState) -> LogState:
         """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
         if not self._expected_id or self._expected_id in state.ids:
             return state
-        self._ids = frozenset()  # of which log the entries are is the question
+        self._ids = frozenset()  # the question is of which log the entries are
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
@@ -261,7 +268,9 @@ class TableLog:
 
     def _history(self, state: LogState, fold: Fold | None, allowance: Allowance) -> History:
         versions = (version for version in sorted(state.versions) if fold is None or version > fold.version)
-        found = [one for one in many(lambda version: self.find(version, allowance), versions) if one is not None]
+        found = [
+            record for record in many(lambda version: self.find(version, allowance), versions) if record is not None
+        ]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up, fold=fold)
 
     def read_recent(self, *, allow_lost: bool = False) -> History:
@@ -279,7 +288,9 @@ class TableLog:
             else history
         )
 
-    def explained(self, history: History, here: Mapping[PartitionValues, str], *, allow_lost: bool = False) -> History:
+    def explained_history(
+        self, history: History, here: Mapping[PartitionValues, str], *, allow_lost: bool = False
+    ) -> History:
         """Return a history with all records if only they can tell how partitions came to where they are."""
         if not history.needs_entries(here):
             return history
@@ -291,7 +302,7 @@ class TableLog:
         One request where the log fits on a page and has no fold; else six at the most.
         """
         page, more = self.store.list_page(self._layout.log_prefix)
-        marks = self._marks(one.key for one in (self._list_marks() if more else page))
+        marks = self._marks(mark.key for mark in (self._list_marks() if more else page))
         for version in sorted(marks["folded"], reverse=True)[:MOST_FOLDS]:
             fold = self._read_fold(version, allowance or Allowance(self._memory_bytes))
             if fold is not None:
@@ -350,7 +361,7 @@ class TableLog:
                 ended.add(version)
             last = last if is_entry else version
             listed.add(version)
-        trimmed = max(self._marks(one.key for one in self._list_marks())["trimmed"], default=0)
+        trimmed = max(self._marks(mark.key for mark in self._list_marks())["trimmed"], default=0)
         return Oldest(frozenset(ended), frozenset(listed), trimmed)
 
     def save_fold(self, history: History, oldest: Oldest, trimmed: Collection[int] = ()) -> int | None:
@@ -361,20 +372,20 @@ class TableLog:
         """
         earlier, version = history.fold.version if history.fold else 0, self.fold_version(history)
         try:
-            if not version or self._marks(one.key for one in self._list_marks())["recovered"]:
+            if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:
                 return None
-            ended = history.up_to(version)
-            body = Trimming(ended, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
+            folded_history = history.up_to(version)
+            body = Trimming(folded_history, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
             again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
-            if not agree(History(self._layout, (), fold=again), ended):
+            if not agree(History(self._layout, (), fold=again), folded_history):
                 logger.error("the log up to version %d was not folded: what would be read again differs", version)
                 return None
             self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))
             if self._read_checkpoint()[0] < version:
                 self._put_checkpoint(version)
-            folds = self._marks(one.key for one in self._list_marks())["folded"] - {version}
-            useless = sorted(one for one in folds if one < earlier or one in self._passed_over)
-            self.store.delete([self._mark("folded", one) for one in useless])
+            folds = self._marks(mark.key for mark in self._list_marks())["folded"] - {version}
+            useless = sorted(number for number in folds if number < earlier or number in self._passed_over)
+            self.store.delete([self._mark("folded", number) for number in useless])
         except (StorageError, ValueError) as error:
             logger.warning("the log up to version %d was not folded: %s", version, error)
             return None
@@ -383,7 +394,7 @@ class TableLog:
     def fold_version(self, history: History) -> int:
         """Return up to which version a vacuum folds the log now; 0 where that is not worth it."""
         version = foldable(history)
-        count = sum(one.entry.version <= version for one in history.records)
+        count = sum(record.entry.version <= version for record in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 
     def find_key(self, key: Key, recent: Recent | None = None) -> SlotRecord | None:
@@ -431,19 +442,21 @@ class TableLog:
         if stored is None:
             return None
         entry = self._entry(version, stored.body, allowance)
-        ended = self._read_outcome(version, allowance)
-        if ended is None:
+        stored_outcome = self._read_outcome(version, allowance)
+        if stored_outcome is None:
             return SlotRecord(entry, None, stored.age_seconds)
-        if ended.of not in ("", entry.write_id):
-            raise InvalidInputError(self._unreadable(version, f"it is of write {ended.of}, not {entry.write_id}"))
+        if stored_outcome.of not in ("", entry.write_id):
+            raise InvalidInputError(
+                self._unreadable(version, f"it is of write {stored_outcome.of}, not {entry.write_id}")
+            )
         record = SlotRecord(
             entry,
-            ended.outcome,
+            stored_outcome.outcome,
             stored.age_seconds,
-            recorded_by=ended.recorded_by,
-            outcome_age_seconds=ended.age_seconds,
-            superseded=ended.superseded,
-            found=dict(ended.found),
+            recorded_by=stored_outcome.recorded_by,
+            outcome_age_seconds=stored_outcome.age_seconds,
+            superseded=stored_outcome.superseded,
+            found=dict(stored_outcome.found),
         )
         self._ended_records[version] = record
         return record
@@ -500,21 +513,21 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return the outcome of an entry, ``None`` while it is in doubt."""
-        ended = self.ended(version)
-        return None if ended is None else ended.outcome
+        stored_outcome = self.stored_outcome(version)
+        return None if stored_outcome is None else stored_outcome.outcome
 
-    def ended(self, version: int) -> Ended | None:
+    def stored_outcome(self, version: int) -> StoredOutcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
         return self._read_outcome(version, Allowance(self._memory_bytes))
 
-    def _read_outcome(self, version: int, allowance: Allowance) -> Ended | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> StoredOutcome | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
-            parse = partial(msgspec.json.decode, type=Ended)
-            found: Ended = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
+            parse = partial(msgspec.json.decode, type=StoredOutcome)
+            found: StoredOutcome = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(self._unreadable(version, str(error))) from error
         return msgspec.structs.replace(found, age_seconds=stored.age_seconds)
@@ -533,10 +546,10 @@ class TableLog:
         without an outcome would be in doubt.
         """
         wanted = set(versions)
-        marks = self._marks(one.key for one in self._list_marks())
+        marks = self._marks(mark.key for mark in self._list_marks())
         entries, outcomes = self._slots_up_to(max(wanted | marks["trimmed"], default=0))
         if wanted:  # who trims meanwhile has put a mark before
-            marks = self._marks(one.key for one in self._list_marks())
+            marks = self._marks(mark.key for mark in self._list_marks())
         ordered = sorted(wanted - marks["folded"])
         trimmed = max(marks["trimmed"], default=0)
         if ordered:
@@ -548,11 +561,13 @@ class TableLog:
             self.store.put(self._mark("trimmed", ordered[-1]), b"")
             self.store.delete([self._layout.entry_key(version) for version in ordered])
         entries -= set(ordered)
-        orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
+        orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # those of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        ended = {kind: sorted(one for one in marks[kind] - entries if one <= trimmed) for kind in OF_ONE_ENTRY}
+        useless_marks = {
+            kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
+        }
         useless = [
-            *(self._mark(kind, version) for kind, versions in ended.items() for version in versions),
+            *(self._mark(kind, version) for kind, versions in useless_marks.items() for version in versions),
             *(self._mark("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
@@ -574,7 +589,7 @@ class TableLog:
             slot = SLOT.fullmatch(name)
             if name > ":" or (slot is not None and int(slot[1]) > last):
                 return
-            if slot is not None:  # else somebody else's, such as .keep
+            if slot is not None:  # others are not ours, such as .keep
                 yield int(slot[1]), slot[2] == "json", found
 
     def claim(self, entry: LogEntry) -> bool:
@@ -613,7 +628,7 @@ class TableLog:
         superseded: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
         of: str = "",
-    ) -> Ended:
+    ) -> StoredOutcome:
         """Record how an entry ended; returns what stands, which may be an earlier record.
 
         ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
@@ -628,8 +643,10 @@ class TableLog:
         )
         body |= {"found": found} if found else {}
         if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps(body).encode())):
-            return Ended(outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found)
-        stands = self.ended(version)
+            return StoredOutcome(
+                outcome=outcome, recorded_by=write_id, of=of, superseded=frozenset(superseded), found=found
+            )
+        stands = self.stored_outcome(version)
         if stands is None:
             raise StorageError(f"the outcome of log entry {version} below {self._layout.root} was there, and is gone")
         return stands
@@ -670,7 +687,7 @@ class TableLog:
         self.store.put(self._mark("recovered", version), RELEASED)
 
     def is_released(self, version: int) -> bool:
-        """Whether a recovery has nothing under way, and will not go on."""
+        """Return whether a recovery has nothing under way, and will not go on."""
         stored = self.store.get(self._mark("recovered", version))
         return stored is not None and stored.body == RELEASED
 
@@ -679,7 +696,7 @@ class TableLog:
         self.store.delete([self._mark("recovered", version) for version in sorted(versions)])
 
     def may_calls_come(self, version: int) -> bool:
-        """Whether calls of before a recovery may still come, or the recovery's own, which its claim gives a day."""
+        """Return whether calls from before a recovery may still come, or its own, to which its claim gives a day."""
         stored = self.store.get(self._mark("recovered", version))
         return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 

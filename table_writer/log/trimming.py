@@ -1,4 +1,4 @@
-"""What a vacuum takes out of the log, and what its fold keeps of that.
+"""A vacuum trims the log: which entries go, and what the fold keeps of them.
 
 Pure, as :mod:`table_writer.log.history` is, whose questions these are not: only a vacuum asks them.
 """
@@ -17,11 +17,11 @@ from table_writer.model.location import Place
 
 @dataclass(frozen=True)
 class Trimming:
-    """Which entries of a log can go, and what stays on record of them."""
+    """The entries of a log that can go, and the fold that keeps what has to be known of them."""
 
     history: History
     oldest: Oldest = NOTHING_LISTED
-    """What a listing showed of the entries before the history's fold."""
+    """The entries before the history's fold, as a listing showed them."""
 
     def versions(self, age_seconds: float) -> frozenset[int]:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
@@ -56,23 +56,23 @@ class Trimming:
             is_there = version in present if version > self._folded_to else not self.oldest.is_gone(version)
             return is_there and version not in trimmed
 
-        last, live = history.records[-1].entry, {*history.live_places, *history.left}
+        last, live = history.records[-1].entry, {*history.live_places, *history.left_locations}
         vacuums = (
             (version, tuple(sorted(filter(stays, by)))) for version, by in self._vacuums().items() if stays(version)
         )
-        named = {location.place: str(location) for location in history.locations.values()} | {
-            place: str(left.location) for place, left in history.left.items()
+        texts = {location.place: str(location) for location in history.locations.values()} | {
+            place: str(left.location) for place, left in history.left_locations.items()
         }
         return Fold(
             version=last.version,
             log_id=log_id,
             write_id=last.write_id,
-            current=tuple(history.current.values()),
-            left=tuple(history.left.values()),
-            deleted=tuple((named[place], version) for place, version in history.deleted.items() if place in live),
-            held=tuple(held for place, held in history.held.items() if place in live),
-            naming=tuple((named[at], tuple(sorted(filter(stays, by)))) for at, by in self._versions_at(live).items()),
-            added=tuple(named[place] for place in self._added & live),
+            current=tuple(history.current_partitions.values()),
+            left=tuple(history.left_locations.values()),
+            deleted=tuple((texts[place], version) for place, version in history.deleted.items() if place in live),
+            held=tuple(content for place, content in history.contents.items() if place in live),
+            naming=tuple((texts[at], tuple(sorted(filter(stays, by)))) for at, by in self._versions_at(live).items()),
+            added=tuple(texts[place] for place in self._added & live),
             vacuums=tuple((version, by) for version, by in vacuums if by),
             groups=self._groups(),
             keys={key: version for key, version in self._keys().items() if stays(version)},
@@ -87,11 +87,12 @@ class Trimming:
         """Return the versions on which something depends."""
         history = self.history
         needed = {history.newest, self._folded_to}
-        needed |= {placed.version for placed in history.current.values()}
+        needed |= {current.version for current in history.current_partitions.values()}
         is_ours = history.layout.write_id_of
-        needed |= {left.left_by for left in history.left.values() if left.objects or is_ours(left.location)}
+        needed |= {left.left_by for left in history.left_locations.values() if left.objects or is_ours(left.location)}
         needed |= self._needed_for_files()
-        needed |= {history.deleted[place] for place in history.left if place in history.deleted}  # it is left, and gone
+        left = history.left_locations.keys()
+        needed |= {version for place, version in history.deleted.items() if place in left}  # it is left, and gone
         folded = {left.location.place for left in (history.fold.left if history.fold else ())}
         needed |= {version for place, version in history.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())
@@ -124,7 +125,7 @@ class Trimming:
         return (*folded, *((entry.version, entry.rollback_to) for entry in back if entry.rollback_to is not None))
 
     def _may_void(self, to: int, version: int) -> bool:
-        """Whether a rollback may have made the key of an entry free again that is left in the log."""
+        """Return whether a rollback may have made the key of an entry free again that is left in the log."""
         folded = range(to + 1, min(version, self._folded_to + 1))
         in_between = (record.entry.version for record in self._keyed() if to < record.entry.version < version)
         return any(not self.oldest.is_gone(voided) for voided in folded) or any(in_between)
@@ -135,7 +136,9 @@ class Trimming:
         folded = {version: frozenset(by) for version, by in (fold.vacuums if fold else ())}
         vacuums = (record.entry for record in self.history.records if record.entry.deletes)
         own = {
-            entry.version: frozenset(one.replaced_by for one in entry.deletes if one.replaced_by is not None)
+            entry.version: frozenset(
+                deletion.replaced_by for deletion in entry.deletes if deletion.replaced_by is not None
+            )
             for entry in vacuums
         }
         return folded | own
@@ -146,8 +149,8 @@ class Trimming:
         folded = ((history.place_of(text), by) for text, by in (history.fold.naming if history.fold else ()))
         found = {place: set(by) for place, by in folded if place is not None and place in places}
         for naming in history.naming.values() if places else ():
-            for record, named in naming:
-                place = history.place_of(named.new_location)
+            for record, partition in naming:
+                place = history.place_of(partition.new_location)
                 if place is not None and place in places:
                     found.setdefault(place, set()).add(record.entry.version)
         return found
@@ -163,5 +166,5 @@ class Trimming:
 
         They are needed until the location is deleted.
         """
-        found = self._versions_at(self._added & (self.history.in_use() | self.history.left.keys()))
+        found = self._versions_at(self._added & (self.history.in_use() | self.history.left_locations.keys()))
         return frozenset().union(*found.values())

@@ -1,1 +1,7 @@
-"""Calls on many tables: which they are, a few at a time; a short look at each, and all that is to do where it is."""
+"""Calls on many tables.
+
+=========  ======================================================================
+``round``  one call: the choice of tables, and a few visits at a time
+``visit``  one visit to one table: a glance, and all that is to do where it is
+=========  ======================================================================
+"""

@@ -51,7 +51,7 @@ class Choice:
 
 
 Visit = Callable[[Services, ChosenTable], Any]
-"""What is done to one table, and returns what it found; ``None``: this library has not written it."""
+"""Does its work on one table and returns the result; ``None``: this library has not written the table."""
 
 Visited = tuple[str, TableResult[Any] | None]
 """The name of a table, and what became of it; ``None``: this library has not written it."""
@@ -71,26 +71,26 @@ def choose(
     if tables is not None and database is not None:
         raise InvalidInputError("tables and database exclude each other: name tables, or whole databases")
     if tables is not None:
-        return _named(tables)
+        return _named_tables(tables)
     known = list(metastore.get_databases())
     wanted = known if database is None else _databases([database] if isinstance(database, str) else database, known)
     chosen: dict[TableName, ChosenTable] = {}
     failed: list[TableResult[Any]] = []
     others_count = 0
-    for one in wanted:
+    for schema in wanted:
         try:
-            for table in metastore.get_tables(one):
+            for table in metastore.get_tables(schema):
                 if _may_be_ours(table):
                     chosen[table.name] = ChosenTable(table.name, table)
                 else:
                     others_count += 1
         except MetastoreError as error:
-            failed.append(TableResult(table=f"{one}.*", error=error))
-    label = "all tables" if database is None else ", ".join(f"{one}.*" for one in wanted)
+            failed.append(TableResult(table=f"{schema}.*", error=error))
+    label = "all tables" if database is None else ", ".join(f"{name}.*" for name in wanted)
     return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), others_count)
 
 
-def _named(tables: Collection[str]) -> Choice:
+def _named_tables(tables: Collection[str]) -> Choice:
     for text in tables:
         if PATTERN.intersection(text):
             raise InvalidInputError(
@@ -106,7 +106,7 @@ def _named(tables: Collection[str]) -> Choice:
 
 def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
     """Return the databases as the metastore spells them, each once; ``InvalidInputError`` if one is not there."""
-    spelled = {one.lower(): one for one in known}
+    spelled = {name.lower(): name for name in known}
     found: dict[str, None] = {}
     for text in named:
         *catalog, name = (part.lower() for part in name_parts(text) or [text])
@@ -123,7 +123,7 @@ def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def _may_be_ours(table: Table) -> bool:
-    """Whether the metastore's words alone leave open that this library has written a table."""
+    """Return whether the metastore's words alone leave open that this library has written a table."""
     if not table.location or "VIEW" in table.kind or format_of_others(table):
         return False
     location = Location.parse_any(table.root)
@@ -152,8 +152,8 @@ class Round:
         todo: SimpleQueue[ChosenTable] = SimpleQueue()
         done: SimpleQueue[Visited] = SimpleQueue()
         results: dict[str, TableResult[Any] | None] = {}
-        for one in self.choice.tables:
-            todo.put(one)
+        for chosen_table in self.choice.tables:
+            todo.put(chosen_table)
         stopped = threading.Event()
         threads = [
             threading.Thread(target=_work, args=(self.services.beside(), todo, done, visit, stopped), daemon=True)
@@ -180,17 +180,17 @@ class Round:
                         thread.join(STOP_LOOK_SECONDS)
                 while not done.empty():
                     results.update([done.get()])
-                raise ManyInterruptedError(self._reported(results, report)) from None
+                raise ManyInterruptedError(self._report(results, report)) from None
             finally:
                 stopped.set()
-        return self._reported(results, report)
+        return self._report(results, report)
 
-    def _reported(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
+    def _report(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
         """Return the report, by name of the table; those whose turn has not come are among the errors."""
-        names = [str(one.name) for one in self.choice.tables]
+        names = [str(chosen_table.name) for chosen_table in self.choice.tables]
         not_begun = (TableResult[Any](table=name, error=KeyboardInterrupt(NOT_BEGUN)) for name in names)
-        found = [results.get(one.table, one) for one in not_begun]
-        ours = [one for one in found if one is not None]
+        found = [results.get(result.table, result) for result in not_begun]
+        ours = [result for result in found if result is not None]
         return report(
             self.choice.label, (*self.choice.failed, *ours), self.choice.others_count + len(found) - len(ours)
         )

@@ -1,4 +1,4 @@
-"""What is done to one of many tables: a glance, and the whole look only where something may have to be done."""
+"""The visit to one of many tables: a glance, and a whole look only where something may have to be done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from table_writer.log.owner import require_in_place
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
 from table_writer.vacuum.due import Ages, Look, vacuum_ages
-from table_writer.vacuum.sweep import Vacuum, Vacuumed, interrupted
+from table_writer.vacuum.sweep import Vacuum, VacuumResult, interrupted
 
 logger = logging.getLogger(__name__)
 Recover = Callable[[Services, str], RecoverReport]
@@ -35,7 +35,7 @@ class TableVisit:
     def opened(self) -> OpenTable:
         """Open the table as its database listed it, or look it up if the caller has named it."""
         if self.chosen.found is not None:
-            opened = self.services.opened(self.chosen.found)
+            opened = self.services.open_known_table(self.chosen.found)
             self.on_open(opened)
             return opened
         opened = self.services.open_table(self.chosen.name)
@@ -54,11 +54,11 @@ class TableVisit:
             table = self.services.metastore.get_table(self.chosen.name)
             if table is None:
                 return None
-            opened = self.services.opened(require_table(table, self.chosen.name, self.services.metastore.uri))
+            opened = self.services.open_known_table(require_table(table, self.chosen.name, self.services.metastore.uri))
         return opened
 
     def is_passed_over(self, glance: Glance) -> bool:
-        """Whether this library has not written the table; one that the caller names is looked at all the same."""
+        """Return whether this library has not written the table; one that the caller has named is never passed over."""
         return glance.is_foreign and self.chosen.found is not None
 
     def vacuum(self, older_than: timedelta | None, *, force: bool, dry_run: bool) -> VacuumReport | None:
@@ -81,7 +81,7 @@ class TableVisit:
         if not dry_run and _has_changed(found):
             _look_again(now)
         elif not dry_run and vacuum.look is not None:
-            _leave(now, glance.listing, vacuum.look, ages)
+            _leave_idle_note(now, glance.listing, vacuum.look, ages)
         return vacuum_report(now.table, now.layout, found, dry_run=dry_run)
 
     def recover(self, recover: Recover, *, dry_run: bool) -> RecoverReport | None:
@@ -135,14 +135,14 @@ class TableVisit:
             return None
         now.require_owner()
         vacuum = Vacuum(now)
-        found = vacuum.run(ages, dry_run=True)
+        vacuum_result = vacuum.run(ages, dry_run=True)
         if vacuum.look is None:
             raise TypeError("a vacuum always looks")
-        history, placed = vacuum.look.history, vacuum.look.placements()
-        behind = now.partition_names([values for values, where in placed.items() if where is Placement.BEHIND])
-        in_doubt = (*found.in_doubt, *(one.version for one in interrupted(history)))
-        objects = [one for place in found.locations for one in place.objects]
-        objects += [one for write in found.dead_writes for one in write.objects]
+        history, placements = vacuum.look.history, vacuum.look.placements()
+        behind = now.partition_names([values for values, where in placements.items() if where is Placement.BEHIND])
+        in_doubt = (*vacuum_result.in_doubt, *(entry.version for entry in interrupted(history)))
+        objects = [item for place in vacuum_result.locations for item in place.objects]
+        objects += [item for write in vacuum_result.dead_writes for item in write.objects]
         newest = history.records[-1] if history.records else None
         return TableStatus(
             table=str(self.chosen.name),
@@ -150,7 +150,7 @@ class TableVisit:
             age_seconds=None if newest is None else newest.age_seconds,
             in_doubt=tuple(sorted(in_doubt)),
             behind=behind,
-            free_bytes=sum(one.size_bytes for one in objects),
+            free_bytes=sum(item.size_bytes for item in objects),
             health=BEHIND if behind else IN_DOUBT if in_doubt else "ok",
         )
 
@@ -163,24 +163,24 @@ def _look_again(opened: OpenTable) -> None:
         listing = list_own(opened.store, opened.layout)
         vacuum.run(ages, dry_run=True)
         if vacuum.look is not None:
-            _leave(opened, listing, vacuum.look, ages)
+            _leave_idle_note(opened, listing, vacuum.look, ages)
     except TableWriterError as error:
         logger.warning("%s is looked through as a whole again next time: %s", opened.table.name, error)
 
 
-def _has_changed(found: Vacuumed) -> bool:
+def _has_changed(found: VacuumResult) -> bool:
     tidied = found.leftover_uploads or found.stale_registrations or found.trimmed or found.folded
     return bool(found.version or tidied or found.failures)
 
 
-def _leave(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
-    placed = look.placements()
+def _leave_idle_note(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
+    placements = look.placements()
     findings = Findings(
         version=look.history.newest,
         settings=repr(ages),
         quiet_seconds=look.quiet_seconds(ages),
         write_ids=look.traces.write_ids,
-        placed=None if Placement.BEHIND in placed.values() else placed,
+        placed=None if Placement.BEHIND in placements.values() else placements,
         partitions=look.partitions,
     )
     leave_note(opened.store, opened.layout, opened.table, listing, findings)

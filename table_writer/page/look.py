@@ -61,7 +61,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
+    states = placements_now(look.history, {*look.history.current_partitions, *look.partitions}, look.partitions)
     troubles = sorted(
         _troubles(opened, look, states, entries, refusal), key=lambda trouble: WORST_FIRST.index(trouble.health)
     )
@@ -172,7 +172,7 @@ def _counted_names(opened: OpenTable, states: States, placement: Placement) -> s
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe the partitions of the metastore, and those that it lacks but the log has published."""
-    held_rows = look.history.held_now()
+    held_rows = look.history.current_contents()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
     return tuple(
         _partition(opened, look, values, states.get(values), held_rows.get(values))
@@ -185,7 +185,7 @@ def _partition(
 ) -> PartitionNow:
     partition: Partition | None = look.partitions.get(values)
     is_ours = placement is Placement.IN_PLACE
-    placed_by = look.history.current.get(values) if is_ours else None
+    placed_by = look.history.current_partitions.get(values) if is_ours else None
     known_rows = rows if is_ours else None
     return PartitionNow(
         name=shown_name(opened.table, values),
@@ -235,7 +235,9 @@ def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[Left
     due_locations = {path.location for path in vacuum.deleted} if vacuum else frozenset()
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
         locations = [
-            location for location in history.left.values() if youngest <= location.age_seconds / DAY_SECONDS < oldest
+            location
+            for location in history.left_locations.values()
+            if youngest <= location.age_seconds / DAY_SECONDS < oldest
         ]
         yield LeftByAge(
             older_than_days=youngest,

@@ -1,10 +1,11 @@
-"""Step 1: everything that can be known before a byte is written, and every bad call refused.
+"""Step 1: a plan fixes all that can be known before a byte is written, and refuses every bad call.
 
-==================  ======================================================================
-``planner``         the order of the looks, and the plan they end in; which partitions a predicate selects
-``fit``             the DataFrame's columns, by name and down into nested types, in the table's types; new ones
-``types``           a table's schema as Spark reads it; which type becomes which, what is checked on the data
-``distribution``    which task gets which rows, in which order and in which batches
-``file_options``    which tables can be written, by which engine; format, codec and encoding of the files
-==================  ======================================================================
+====================  ======================================================================
+``planner``           the order of the looks, and the plan that they end in; predicates over partitions
+``fit``               the DataFrame's columns, matched by name and down into nested types; new columns
+``types``             a table's schema as Spark reads it; the types that fit into others, and checks on the data
+``distribution``      the distribution of rows over tasks, their order and their batches
+``file_options``      the tables that can be written, and by which engine; format, codec and encoding of the files
+``parquet_settings``  settings of Parquet files, and what becomes of each
+====================  ======================================================================
 """

@@ -1,4 +1,4 @@
-"""Which task gets which rows, in which order. That decides how many files there are, and how they are sorted."""
+"""The distribution of rows over tasks, and their order: it decides the number of files, and how they are sorted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNSEEN_ROWS: Final = 500  # of a first write: no slower than larger batches
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
 
 
-def laid_out(
+def lay_out(
     rows: DataFrame, *, partition_columns: Sequence[str], distribution: str, sort_by: Sequence[str]
 ) -> DataFrame:
     """Return the same rows, spread over tasks and ordered within each.
@@ -59,7 +59,7 @@ def _order(item: str, fields: Mapping[str, T.StructField]) -> Column:
     if field is None:
         known = ", ".join(field.name for field in fields.values())
         raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
-    if any(one.typeName() in UNORDERED for one in all_types(field.dataType)):
+    if any(kind.typeName() in UNORDERED for kind in all_types(field.dataType)):
         raise InvalidInputError(
             f"sort_by names {item!r}, but values of type {field.dataType.simpleString()} have no order"
         )

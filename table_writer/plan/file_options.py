@@ -1,4 +1,4 @@
-"""Who encodes the files of a table, and how: what the table says, then what the session says, as Spark decides it."""
+"""The choice of the engine and its options: what the table says, then what the session says, as Spark decides it."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
     ),
     (lambda table: not _is_parquet(table), "is stored as {format}, and engine='arrow' writes Parquet only"),
 )
-"""What only Spark's own writer can write."""
+"""The formats that only Spark's own writer can write."""
 
 
 def is_arrows(table: Table, settings: FileSettings | None = None) -> bool:
-    """Whether Arrow writes the table, unless a call says otherwise; without ``settings``, as far as the table says."""
-    return _unfit(table, settings or FileSettings(table, {})) is None
+    """Return whether Arrow writes the table unless a call says otherwise; without ``settings``, by the table alone."""
+    return _why_unfit(table, settings or FileSettings(table, {})) is None
 
 
-def _unfit(table: Table, settings: FileSettings) -> str | None:
+def _why_unfit(table: Table, settings: FileSettings) -> str | None:
     """Return why Arrow does not write the table, ``None`` where it does."""
     reason = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
     if reason is None and settings.protection:
@@ -120,7 +120,7 @@ def engine_of(table: Table, options: WriteOptions, settings: FileSettings) -> st
     """
     if _is_parquet(table):
         settings.require_protection()
-    unfit = _unfit(table, settings)
+    unfit = _why_unfit(table, settings)
     if options.engine == "arrow" and unfit is not None:
         raise _refusal(table, f"{unfit}: leave engine out, and Spark's own writer writes it")
     engine = "spark" if unfit is not None or options.engine == "spark" else "arrow"

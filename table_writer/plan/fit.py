@@ -26,7 +26,7 @@ from table_writer.plan.types import (
     Limit,
     Match,
     Rule,
-    enforced,
+    enforce,
     exact_type,
     in_array,
     in_struct,
@@ -62,7 +62,7 @@ FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fitted:
+class FittedRows:
     """Rows in the table's shape, and what was done to give them that."""
 
     given: DataFrame  # as the user gave it, with the defaults of columns that it lacks
@@ -71,7 +71,7 @@ class Fitted:
     added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
     filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
     defaults: tuple[str, ...] = ()  # columns that it lacks, with what they get instead: "status: 'open'"
-    limits: tuple[Limit, ...] = ()  # what executors enforce on the rows, see violation()
+    limits: tuple[Limit, ...] = ()  # the rules that executors enforce on the rows, see violation()
 
 
 def fit(
@@ -80,7 +80,7 @@ def fit(
     table: str,
     partition_columns: Sequence[str],
     mode: SchemaMode = SchemaMode.STRICT,
-) -> Fitted:
+) -> FittedRows:
     """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
     Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
@@ -114,7 +114,7 @@ def fit(
         columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
         limits.extend(limits_of(found.rules, column))
     filled = tuple(path for found in matches.values() for path in found.filled)
-    return Fitted(
+    return FittedRows(
         given=df,
         rows=_in_shape(df, columns, table),
         schema=whole,
@@ -229,10 +229,10 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
     rule = Rule(
         column=path, rule=NOT_NULL, verdict="are null", offender=lambda column: F.when(column.isNull(), F.lit("null"))
     )
-    return replace(inner, convert=enforced(rule, inner.convert or _untouched), rules=(rule, *inner.rules))
+    return replace(inner, convert=enforce(rule, inner.convert or _same_column), rules=(rule, *inner.rules))
 
 
-def _untouched(column: Column) -> Column:
+def _same_column(column: Column) -> Column:
     return column
 
 
@@ -256,7 +256,7 @@ def _match_structs(given: T.StructType, wanted: T.StructType, path: str, mode: S
 
     def convert(column: Column) -> Column:
         parts = [
-            (matches[field.name].convert or _untouched)(column.getField(found[field.name].name))
+            (matches[field.name].convert or _same_column)(column.getField(found[field.name].name))
             if field.name in found
             else F.lit(None).cast(plain_type(field.dataType))
             for field in wanted
@@ -345,7 +345,7 @@ def added_field(given: T.StructField) -> T.StructField:
 
 def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple[str, ...]:
     def is_local(kind: T.DataType) -> bool:
-        return any(isinstance(one, T.TimestampNTZType) for one in all_types(kind))
+        return any(isinstance(inner, T.TimestampNTZType) for inner in all_types(kind))
 
     name, kind = field.name, exact_type(field)
     problems = list(unstorable(kind, name))
@@ -354,12 +354,12 @@ def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple
     keeps = FIELD_HIVE_KEEPS if kind == field.dataType else FIELD_BESIDE_LIMITS
     problems += [
         f"new column {name} has a field {part.name[:80]!r} inside, a name that Hive cannot keep; rename it"
-        for one in all_types(kind)
-        if isinstance(one, T.StructType)
-        for part in one
+        for inner in all_types(kind)
+        if isinstance(inner, T.StructType)
+        for part in inner
         if not keeps.fullmatch(part.name)
     ]
-    if any(isinstance(one, T.StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
+    if any(isinstance(inner, T.StringType) and inner.simpleString() != "string" for inner in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
     if any(isinstance(inner, T.UserDefinedType) for inner in all_types(kind)):
         problems.append(
@@ -385,13 +385,13 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
     try:
         _add_missing(spark, table, added)
     except SPARK_ERRORS as failure:
-        _existing(metastore, table)
+        _existing_table(metastore, table)
         raise MetastoreError(
             f"Spark could not look at table {table.name} to add columns ({_columns(added)}): {spark_reason(failure)}."
             " Nothing was published; run it again.",
             table=str(table.name),
         ) from failure
-    return _existing(metastore, table)
+    return _existing_table(metastore, table)
 
 
 def require_spellable(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
@@ -403,7 +403,7 @@ def require_spellable(spark: SparkSession, table: Table, added: Sequence[T.Struc
         )
 
 
-def _existing(metastore: Metastore, table: Table) -> Table:
+def _existing_table(metastore: Metastore, table: Table) -> Table:
     now = metastore.get_table(table.name)
     if now is None:
         raise SchemaMismatchError(
@@ -415,13 +415,13 @@ def _existing(metastore: Metastore, table: Table) -> Table:
 
 def _add_missing(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
     for _ in range(len(added) + 1):  # each round that is lost to another writer finds one column more
-        missing = _missing(spark, table.name, added)
+        missing = _missing_columns(spark, table.name, added)
         if not missing:
             return
         try:
             spark.sql(f"ALTER TABLE {table.name.sql} ADD COLUMNS ({_columns(missing)})")
         except SPARK_ERRORS as failure:
-            if len(_missing(spark, table.name, added)) == len(missing):
+            if len(_missing_columns(spark, table.name, added)) == len(missing):
                 raise MetastoreError(
                     f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}."
                     f" Nothing was published; add them yourself with ALTER TABLE {table.name.sql} ADD COLUMNS, or"
@@ -432,22 +432,22 @@ def _add_missing(spark: SparkSession, table: Table, added: Sequence[T.StructFiel
             return
 
 
-def _missing(spark: SparkSession, table: TableName, added: Sequence[T.StructField]) -> list[T.StructField]:
+def _missing_columns(spark: SparkSession, table: TableName, added: Sequence[T.StructField]) -> list[T.StructField]:
     """Return the columns that the table still lacks; one that is there with another type is an error."""
     spark.catalog.refreshTable(table.sql)  # this session may remember the table as it was
     there = {field.name.lower(): field for field in spark.table(table.sql).schema}
     for field in added:
         other = there.get(field.name.lower())
-        if other is not None and _spelled(other) != _spelled(field):
+        if other is not None and _type_text(other) != _type_text(field):
             raise SchemaMismatchError(
-                f"table {table} got a column {field.name} meanwhile, as {_spelled(other)}, and the DataFrame has"
-                f" {_spelled(field)}; nothing was published. Cast it, and write again.",
+                f"table {table} got a column {field.name} meanwhile, as {_type_text(other)}, and the DataFrame has"
+                f" {_type_text(field)}; nothing was published. Cast it, and write again.",
                 table=str(table),
             )
     return [field for field in added if field.name.lower() not in there]
 
 
-def _spelled(field: T.StructField) -> str:
+def _type_text(field: T.StructField) -> str:
     return _ddl(exact_type(field)).lower()
 
 

@@ -22,7 +22,7 @@ ON_A_RUNNING_SESSION: Final = "spark.hadoop."  # Spark takes it for Hadoop's onl
 
 
 class Outcome(Enum):
-    """What Arrow does with a setting."""
+    """The ways in which Arrow can treat a setting."""
 
     SAME = "follows it"
     NOTE = "ignores it (note)"
@@ -42,7 +42,7 @@ class ParquetSetting:
     per_column: bool = False  # also as ``name#column``
 
     def is_passed_over(self, value: str) -> bool:
-        """Whether files are others than Spark's would be, and a note has to say so."""
+        """Return whether files are others than Spark's would be, and a note has to say so."""
         if self.passed_over is not None:
             return self.passed_over(value)
         return self.outcome is Outcome.NOTE
@@ -67,13 +67,13 @@ def _is_not(*values: str) -> Callable[[str], bool]:
 def _settings() -> Iterator[ParquetSetting]:
     for prefix in PROTECTING:
         yield ParquetSetting(prefix, Outcome.SPARK, "encryption")
-    yield from _followed()
-    yield from _passed_over()
+    yield from _followed_settings()
+    yield from _settings_passed_over()
     for meaning, names in NOTHING_IN_A_FILE.items():
         yield from (ParquetSetting(name, Outcome.NOTHING, meaning) for name in names)
 
 
-def _followed() -> Iterator[ParquetSetting]:
+def _followed_settings() -> Iterator[ParquetSetting]:
     same = Outcome.SAME
     lz4 = "the codec; `lz4` becomes `lz4_raw`, with a note"
     for name in ("compression", "parquet.compression", "spark.sql.parquet.compression.codec"):
@@ -94,7 +94,7 @@ def _followed() -> Iterator[ParquetSetting]:
     yield ParquetSetting("spark.sql.parquet.fieldId.write.enabled", same, "ids of columns, from `parquet.field.id`")
 
 
-def _passed_over() -> Iterator[ParquetSetting]:
+def _settings_passed_over() -> Iterator[ParquetSetting]:
     note, bloom = Outcome.NOTE, "Bloom filters"
     yield ParquetSetting("parquet.bloom.filter.enabled", note, bloom, _is_on, per_column=True)
     yield ParquetSetting("parquet.bloom.filter.adaptive.enabled", note, bloom, _is_on)
@@ -174,7 +174,7 @@ def setting_named(name: str) -> ParquetSetting | None:
 
 
 class FileSettings:
-    """What a table and its session say of Parquet files: the table wins, as an option of its SerDe over a property.
+    """The Parquet settings of a table and its session: the table wins, and an option of its SerDe over a property.
 
     Parameters
     ----------

@@ -44,9 +44,9 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.plan.distribution import batch_limits, laid_out
+from table_writer.plan.distribution import batch_limits, lay_out
 from table_writer.plan.file_options import engine_of, file_options
-from table_writer.plan.fit import Fitted, fit, require_spellable
+from table_writer.plan.fit import FittedRows, fit, require_spellable
 from table_writer.plan.parquet_settings import FileSettings
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
@@ -64,14 +64,14 @@ PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planned:
+class PlannedWrite:
     """A plan, and what its engine needs for it."""
 
     plan: WritePlan
-    fitted: Fitted
+    fitted: FittedRows
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
-    existing: Collection[PartitionValues] = ()  # that must not get a row
+    existing: Collection[PartitionValues] = ()  # partitions that must not get a row
 
 
 class Planner:
@@ -87,7 +87,7 @@ class Planner:
 
     def plan(
         self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None, *, stream: str = ""
-    ) -> Planned:
+    ) -> PlannedWrite:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
         ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is.
@@ -100,11 +100,11 @@ class Planner:
             fitted = self.fit(df, options)
             data_schema = self._data_schema(fitted)
             scope = self.scope(df, mode, options)
-            existing = self._existing(mode, options)
+            existing = self._existing_partitions(mode, options)
             if options.where:  # a predicate that fails on a value fails now
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
-            spelled = self.spelled(df, existing)
+            spelled = self.spellings(df, existing)
             creates = mode is WriteMode.CREATE_PARTITIONS
             refused = spelled if creates else frozenset[PartitionValues]()
             rows, spec = self.prepare(fitted, options, write_id, refused)
@@ -138,7 +138,7 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if creates else ())
+        return PlannedWrite(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if creates else ())
 
     def base(self, based_on: int | None, state: LogState) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
@@ -160,7 +160,11 @@ class Planner:
         return replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
 
     def prepare(
-        self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()
+        self,
+        fitted: FittedRows,
+        options: WriteOptions,
+        write_id: str,
+        existing: Container[PartitionValues] = frozenset(),
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         settings = self.file_settings(fitted.rows.sparkSession)
@@ -173,7 +177,7 @@ class Planner:
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
         rows = analyzed_now(
-            laid_out(
+            lay_out(
                 fitted.rows,
                 partition_columns=names,
                 distribution=usual if options.distribution == "auto" else options.distribution,
@@ -191,7 +195,7 @@ class Planner:
             self._file_settings = FileSettings(self._table, session, self._opened.config.hadoop)
         return self._file_settings
 
-    def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
+    def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         return fit(
@@ -242,7 +246,7 @@ class Planner:
         log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
         return tuple(notes), log_id, self._opened.state_to_build_on(log_id, seen)
 
-    def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
+    def spellings(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
         """Sort partitions that exist by their values: another tool may have spelled one in its own way.
 
         Raises ``InvalidInputError`` if two partitions are one value, or if a value depends on a time zone that is not
@@ -260,7 +264,7 @@ class Planner:
     def _partition_types(self) -> tuple[str, ...]:
         return tuple(exact_type(field).simpleString() for field in partition_schema(self._table))
 
-    def _existing(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
+    def _existing_partitions(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
         """Read the partitions that exist, once, where it matters.
 
         It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.
@@ -311,7 +315,7 @@ class Planner:
         why, advice = why_renamed(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
         return (f"Spark's writer renamed the files of this write: {why}. To avoid it, {advice}.",) if why else ()
 
-    def _data_schema(self, fitted: Fitted) -> StructType:
+    def _data_schema(self, fitted: FittedRows) -> StructType:
         """Return the columns of files: partition columns, which come last, are not in them."""
         return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
 
@@ -458,7 +462,9 @@ def require_inside(staged: WrittenFiles) -> None:
     outside = [partition for partition in staged.partitions if partition.values not in inside]
     if outside:
         columns = [column.name for column in plan.table.partition_columns]
-        named = (f"{partition_name(columns, one.values)} ({counted(one.rows, 'row')})" for one in outside)
+        named = (
+            f"{partition_name(columns, partition.values)} ({counted(partition.rows, 'row')})" for partition in outside
+        )
         raise InvalidInputError(
             f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
             f" where={plan.where!r} does not select: {few(named, most=3)}. Nothing was"

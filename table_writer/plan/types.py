@@ -1,4 +1,4 @@
-"""Which types fit into which without loss: one decision for each pair of types without fields or elements.
+"""The types that fit into others without loss: one decision for each pair of types without fields or elements.
 
 A pair is done for the user (every value fits), checked on data (the type says that no digit is lost, the values must
 say that none is too large) or refused. What a type alone cannot decide is a rule (``varchar(n)``, decimal digits, NOT
@@ -28,13 +28,13 @@ from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt, type_of_ddl
 
 _logger = logging.getLogger(__name__)
 Expression = Callable[[Column], Column]
-"""What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
+"""The conversion of a value, wherever it is: in a column, a struct's field, an element of an array."""
 
 NOT_NULL: Final = "NOT NULL"
 ROW_TEXT: Final = "__table_writer_row"
 LONGEST_EXAMPLE: Final = 80  # characters of a value shown in an error
 MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]", re.DOTALL)
-"""How the message of our ``raise_error`` is found in the text of Spark's exception."""
+"""Finds the message of our ``raise_error`` in the text of Spark's exception."""
 
 INTEGER_DIGITS: Final[dict[type[T.DataType], int]] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 
@@ -69,7 +69,7 @@ class Rule:
 
     column: str  # the path of the place: info.code, tags.element
     rule: str  # as the table declares it: varchar(3)
-    verdict: str  # of rows that break it
+    verdict: str  # on rows that break it
     offender: Expression  # the text of the first value in there that breaks the rule; null where none does
 
 
@@ -82,13 +82,13 @@ class Limit:
     example: Column
 
 
-def enforced(rule: Rule, accepted: Expression) -> Expression:
-    """Return what to make of a value: what is accepted, or an error of the task that :func:`violation` knows."""
+def enforce(rule: Rule, accepted: Expression) -> Expression:
+    """Return the expression of a value: the accepted one, or an error of the task that :func:`violation` knows."""
 
     def checked(value: Column) -> Column:
         bad = rule.offender(value)
         begin = f"[table_writer limit: column {rule.column} is {rule.rule}, and one row or more {rule.verdict}"
-        text = F.concat(F.lit(f"{begin}, for example "), _shown(bad), F.lit(" :table_writer limit]"))
+        text = F.concat(F.lit(f"{begin}, for example "), _quoted_text(bad), F.lit(" :table_writer limit]"))
         return F.when(bad.isNull(), accepted(value)).otherwise(F.raise_error(text))
 
     return checked
@@ -132,7 +132,7 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
         return None
     counted: list[str] = []
     try:
-        counted = _counted(df, limits)
+        counted = _violation_texts(df, limits)
     except SPARK_ERRORS as failure:
         _logger.warning("could not count the rows that do not fit table %s: %s", table, failure)
     return SchemaMismatchError(
@@ -142,21 +142,24 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
     )
 
 
-def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
+def _violation_texts(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     aggregates = [F.count(F.lit(1))]
     for limit in limits:
-        aggregates += [F.count(F.when(limit.violates, F.lit(1))), F.min(F.when(limit.violates, _shown(limit.example)))]
+        aggregates += [
+            F.count(F.when(limit.violates, F.lit(1))),
+            F.min(F.when(limit.violates, _quoted_text(limit.example))),
+        ]
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     rows = df.withColumn(ROW_TEXT, _row_text(df))  # once, however many limits show it
     row_count, *found = tuple(rows.agg(*named).collect()[0])
     return [
         f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
-        for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
+        for rule, bad, example in zip((limit.rule for limit in limits), found[::2], found[1::2], strict=True)
         if bad
     ]
 
 
-def _shown(text: Column) -> Column:
+def _quoted_text(text: Column) -> Column:
     """Quote a text, shortened on the executor."""
     cut = F.concat(F.substring(text, 1, LONGEST_EXAMPLE - 1), F.lit("…"))
     return F.concat(F.lit("'"), F.when(F.length(text) > LONGEST_EXAMPLE, cut).otherwise(text), F.lit("'"))
@@ -174,7 +177,7 @@ def _row_text(df: DataFrame) -> Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """How values of one type become values of another."""
+    """The way in which values of one type become values of another."""
 
     convert: Expression | None = None  # enforces the rules; None: values pass untouched
     rules: tuple[Rule, ...] = ()
@@ -183,7 +186,7 @@ class Match:
 
 
 def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
-    """Name every place in a type that no table of ours can hold."""
+    """Yield every place in a type that our tables cannot hold."""
     if isinstance(kind, T.StructType):
         return tuple(problem for field in kind for problem in unstorable(field.dataType, f"{path}.{field.name}"))
     if isinstance(kind, T.ArrayType):
@@ -238,7 +241,7 @@ def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:
         verdict=f"have more than {room} digits before the point",
         offender=lambda column: F.when((column >= bound) | (column <= -bound), _text(column, given)),
     )
-    return Match(convert=enforced(rule, lambda column: column.cast(wanted)), rules=(rule,))
+    return Match(convert=enforce(rule, lambda column: column.cast(wanted)), rules=(rule,))
 
 
 def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: str) -> Match:
@@ -254,7 +257,7 @@ def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: s
         return F.rpad(text, length, " ") if isinstance(wanted, T.CharType) else F.substring(text, 1, length)
 
     rule = Rule(column=path, rule=wanted.simpleString(), verdict="are longer", offender=offender)
-    return Match(convert=enforced(rule, accepted), rules=(rule,))
+    return Match(convert=enforce(rule, accepted), rules=(rule,))
 
 
 def _text(column: Column, given: T.DataType) -> Column:
@@ -273,8 +276,10 @@ def table_schema(table: Table) -> T.StructType:
     partition_names = [column.name.lower() for column in table.partition_columns]
     if stored is None or provider_of(table) == "hive":
         columns = (*table.columns, *table.partition_columns)
-        types = _all_parsed([one.type for one in columns])
-        hives = T.StructType([stored_field(one.name, of, one.comment) for one, of in zip(columns, types, strict=True)])
+        types = _parsed_types([column.type for column in columns])
+        hives = T.StructType(
+            [stored_field(column.name, of, column.comment) for column, of in zip(columns, types, strict=True)]
+        )
         if stored is None or _plain(stored, partition_names) != _plain(hives, partition_names):
             return hives
     data = [field for field in stored if field.name.lower() not in partition_names]
@@ -323,11 +328,11 @@ def stored_field(name: str, kind: T.DataType, comment: str = "") -> T.StructFiel
 def exact_type(field: T.StructField) -> T.DataType:
     """Return a column's type with ``char(n)`` and ``varchar(n)`` in their places."""
     declared = field.metadata.get(CHAR_VARCHAR)
-    return field.dataType if declared is None else _with_limits(field.dataType, _parsed(declared))
+    return field.dataType if declared is None else _with_limits(field.dataType, _parsed_type(declared))
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
-    plain: T.DataType = rebuilt(kind, lambda one: T.StringType() if isinstance(one, LIMITED) else one)
+    plain: T.DataType = rebuilt(kind, lambda inner: T.StringType() if isinstance(inner, LIMITED) else inner)
     return plain
 
 
@@ -348,12 +353,12 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
     return declared if isinstance(declared, LIMITED) else kind
 
 
-def _all_parsed(texts: Sequence[str]) -> list[T.DataType]:
+def _parsed_types(texts: Sequence[str]) -> list[T.DataType]:
     """Read types in Hive's spelling, in one call of Java: each takes 2 ms, and a table may have hundreds."""
-    whole = _parsed(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
+    whole = _parsed_type(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
     return [field.dataType for field in cast("T.StructType", whole)]
 
 
-def _parsed(text: str) -> T.DataType:
+def _parsed_type(text: str) -> T.DataType:
     """Read a type in Hive's spelling, which does not quote the names of fields."""
     return type_of_ddl(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))

@@ -2,13 +2,16 @@
 
 ===============  ======================================================================
 ``publisher``    the order: look, claim, switch, record the outcome
-``entry``        the entry that a write claims; what it replaces; whether files are there as it says
-``append``       an append's copies of the files that are there already
-``switch``       THE call after which readers see new rows, its three outcomes, and what becomes of a claimed entry
-``recovery``     finishing an entry whose writer is gone
-``evidence``     what a recovery finds of an entry: where its partitions are, and their files
-``correction``   undoing calls that the metastore has applied late
-``rollback``     partitions back at an earlier version
-``restore``      partitions that the metastore has lost; files of a table that was renamed or created again
+``base``         the metastore's answers on which a write may build
+``reads``        the partitions that a write's own query has read
+``entry``        the entry that a write claims, what it replaces, and the files that it needs
+``append``       the files of an append beside those that are there: copies of these, or in place
+``switch``       the switch, its three outcomes, and the end of a claimed entry
+``statistics``   column statistics in the metastore, before and after the switch
+``recovery``     finishes an entry whose writer is gone
+``evidence``     the partitions and files of an entry, as a recovery finds them
+``correction``   undoes calls that the metastore has applied late
+``rollback``     puts partitions back to an earlier version
+``restore``      adds partitions that the metastore has lost; adopts a table that was renamed or created again
 ===============  ======================================================================
 """

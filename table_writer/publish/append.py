@@ -1,4 +1,4 @@
-"""How an append's files come beside those that partitions hold: copies of these in a new location, or in place."""
+"""An append puts its files beside those that partitions hold: it copies these to a new location, or adds in place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from table_writer.storage.object_store import (
 )
 
 logger = logging.getLogger(__name__)
-MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
+MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhile
 CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
 
@@ -34,20 +34,20 @@ class OwnFilesSeenError(ConflictError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
+class CarriedFiles:
     """The files of one partition that an append brings along; rows are known where this library wrote them all."""
 
     files: int = 0
     bytes: int = 0
     rows: int | None = 0
     raw_bytes: int | None = 0
-    version: int | None = None  # that has published exactly these files; None where nobody can tell
-    figures: str = ""  # of their columns
+    version: int | None = None  # the version that published exactly these files; None: nobody knows
+    figures: str = ""  # the figures of their columns
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
-    """Where readers will look for a partition, and what was copied there, by name; ``None``: not all of it."""
+class _PartitionPlace:
+    """The place where readers will look for a partition, and the files copied there, by name; ``None``: not all."""
 
     location: Location
     copied: Mapping[str, ObjectInfo] | None
@@ -72,10 +72,10 @@ class CarryOver:
     staged: WrittenFiles
     fresh_directory: Callable[[], Location]
     is_shared: bool = False
-    carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
-    _placed: dict[PartitionValues, _Placed] = field(default_factory=dict, init=False)
+    carried: dict[PartitionValues, CarriedFiles] = field(default_factory=dict, init=False)
+    _partition_places: dict[PartitionValues, _PartitionPlace] = field(default_factory=dict, init=False)
     _directories: list[Location] = field(default_factory=list, init=False)
-    _unseen: dict[str, Location] = field(default_factory=dict, init=False)  # by key: another one has replaced them
+    _unseen_directories: dict[str, Location] = field(default_factory=dict, init=False)  # by key; others replaced them
     _attempts: int = field(default=0, init=False)
     given_up: set[PartitionValues] = field(default_factory=set, init=False)
     """Partitions of a compaction that others have changed since: they stay as they are."""
@@ -84,19 +84,22 @@ class CarryOver:
 
     @property
     def plan(self) -> WritePlan:
-        """The write's."""
+        """The write's plan."""
         return self.staged.plan
 
-    def placed(self, draft: LogEntry, staying: Collection[PartitionValues] = ()) -> LogEntry:
-        """Return the draft with its partitions where readers will look; those that are ``staying`` as they are."""
-        placed = {values: str(one.location) for values, one in self._placed.items() if values not in staying}
-        named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
-        return replace(draft, partitions=tuple(one for one in named if one.values not in self.given_up))
+    def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
+        """Return the draft with its partitions where readers will look; those ``to_grow`` stay as they are."""
+        partitions: list[EntryPartition] = []
+        for partition in draft.partitions:
+            place = None if partition.values in to_grow else self._partition_places.get(partition.values)
+            if partition.values not in self.given_up:
+                partitions.append(replace(partition, new_location=str(place.location)) if place else partition)
+        return replace(draft, partitions=tuple(partitions))
 
     @property
-    def unseen(self) -> Collection[Location]:
-        """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
-        return self._unseen.values()
+    def unseen_directories(self) -> Collection[Location]:
+        """The directories of the write at which no reader will look: copies elsewhere have taken their place."""
+        return self._unseen_directories.values()
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions, unless the last round has copied exactly these.
@@ -108,8 +111,8 @@ class CarryOver:
         bucket, or are too many bytes; ``ConflictError`` if they change faster than they are copied; ``StorageError`` if
         the files that readers would see are not exactly those that were written and copied.
         """
-        listed = self._listed(now)
-        known = {values: one.copied for values, one in self._placed.items()}
+        listed = self._files_by_partition(now)
+        known = {values: placement.copied for values, placement in self._partition_places.items()}
         changed = [
             values
             for values in targets
@@ -134,7 +137,9 @@ class CarryOver:
             self.copy_files(copies)
         except SourceChangedError as gone:
             logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
-            self._placed |= {values: _Placed(self._placed[values].location, None) for values in changed}
+            self._partition_places |= {
+                values: _PartitionPlace(self._partition_places[values].location, None) for values in changed
+            }
         return True
 
     def _place(
@@ -147,8 +152,8 @@ class CarryOver:
         new = self._new_files() if again else {}
         copies: dict[str, ObjectInfo] = {}
         for values, (target, files) in changed.items():
-            placed = self._placed.get(values, _Placed(target, {}))
-            location, sources = placed.location, {name: files[name] for name in files.keys() - (placed.copied or {})}
+            place = self._partition_places.get(values, _PartitionPlace(target, {}))
+            location, sources = place.location, {name: files[name] for name in files.keys() - (place.copied or {})}
             if values in again:
                 location = self._directories[-1].child(self.plan.data_location.relative_key(target))
                 own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
@@ -160,34 +165,39 @@ class CarryOver:
                         **self.plan.named,
                     )
                 sources = {**own, **files}
-                self._unseen[placed.location.key] = placed.location
+                self._unseen_directories[place.location.key] = place.location
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
-            self._placed[values] = _Placed(location, files)
+            self._partition_places[values] = _PartitionPlace(location, files)
         return copies
 
     def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
-        """Whether files only have to be added where the partition is now."""
-        placed = self._placed.get(values)
-        if placed is None:
+        """Return whether files only have to be added where the partition is now."""
+        place = self._partition_places.get(values)
+        if place is None:
             return not self.is_shared
-        return placed.copied is not None and placed.copied.items() <= files.items()
+        return place.copied is not None and place.copied.items() <= files.items()
 
     def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
         listed = require_as_staged(self.store, self.staged)
-        return {self.plan.spelled(one.values): {key: listed[key] for key in one.keys} for one in self.staged.partitions}
+        return {
+            self.plan.spelled(partition.values): {key: listed[key] for key in partition.keys}
+            for partition in self.staged.partitions
+        }
 
     def _require_exactly(self) -> None:
         """Refuse to publish when readers would see anything but the new files and the copies.
 
         An executor that was given up may have copied late; and anybody can reach a staged write's files.
         """
-        if not self._placed and not self.is_shared:
+        if not self._partition_places and not self.is_shared:
             return
         own = require_as_staged(self.store, self.staged)
-        others = (one for directory in self._directories for one in visible_files(self.store, directory.key))
-        seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
-        wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
+        others = (file for directory in self._directories for file in visible_files(self.store, directory.key))
+        seen = (
+            file for file in (*own.values(), *others) if self._directory_of(file.key) not in self._unseen_directories
+        )
+        wrong = {(file.key, file.size_bytes) for file in seen} ^ set(self._expected(own).items())
         if wrong:
             raise StorageError(
                 f"the files of write {self.plan.write_id} are not exactly those that were written and copied:"
@@ -199,25 +209,25 @@ class CarryOver:
     def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
         """Return keys and sizes of all files that readers are to see."""
         expected: dict[str, int] = {}
-        for one in self.staged.partitions:
-            values = self.plan.spelled(one.values)
+        for partition in self.staged.partitions:
+            values = self.plan.spelled(partition.values)
             if values in self.given_up:
                 continue
-            placed = self._placed.get(values)
-            for key in one.keys:
+            place = self._partition_places.get(values)
+            for key in partition.keys:
                 below = key.removeprefix(self._directory_of(key))
-                expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
-            copied = (placed.copied or {}) if placed else {}
-            expected |= {f"{placed.location.key}{name}": one.size_bytes for name, one in copied.items() if placed}
+                expected[f"{place.location.key}{below}" if place else key] = own[key].size_bytes
+            copied = (place.copied or {}) if place else {}
+            expected |= {f"{place.location.key}{name}": file.size_bytes for name, file in copied.items() if place}
         return expected
 
     def _directory_of(self, key: str) -> str:
         """Return the key of the partition's directory in which one of the write's files, or a copy, is."""
         prefix = self.plan.layout.all_data.key
         below = key.removeprefix(prefix).split("/")
-        return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
+        return prefix + "".join(f"{segment}/" for segment in below[: 1 + len(self.plan.table.partition_columns)])
 
-    def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+    def _files_by_partition(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
         listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
         if self.plan.compacted:
@@ -232,30 +242,31 @@ class CarryOver:
                 **self.plan.named,
             )
         layout = self.plan.layout
-        self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
+        self.carried = {values: _carried_files(now[values], files.values(), layout) for values, files in listed.items()}
         return listed
 
     def _beside_compacted(
         self, now: PartitionsNow, listed: Mapping[PartitionValues, dict[str, ObjectInfo]]
     ) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the files beside those that were compacted; partitions that have not all of these are given up."""
-        written = {self.plan.spelled(one.values): one for one in self.staged.partitions}
+        written_partitions = {self.plan.spelled(partition.values): partition for partition in self.staged.partitions}
         beside: dict[PartitionValues, dict[str, ObjectInfo]] = {}
-        for values in written.keys() - self.given_up:
-            new = written[values]
+        for values in written_partitions.keys() - self.given_up:
+            new = written_partitions[values]
             names = _names_if_there(self.plan.compacted[values], now.get(values), listed.get(values, {}))
             if names is None:
                 self.given_up.add(values)
                 own = self.plan.data_location.child(name_in(self.plan.table, new.values))
-                placed = self._placed.get(values, _Placed(own, None)).location  # other than its own in a later round
-                self._unseen |= {one.key: one for one in (own, placed)}
+                place = self._partition_places.get(values)  # of an earlier round
+                target = place.location if place else own
+                self._unseen_directories |= {directory.key: directory for directory in (own, target)}
                 continue
-            beside[values] = {name: one for name, one in listed[values].items() if name not in names}
-            held = _described(now[values], listed[values].values(), self.plan.layout)
-            self.carried[values] = Carried(
+            beside[values] = {name: file for name, file in listed[values].items() if name not in names}
+            carried_before = _carried_files(now[values], listed[values].values(), self.plan.layout)
+            self.carried[values] = CarriedFiles(
                 files=len(beside[values]),
                 bytes=_bytes(beside[values].values()),
-                rows=held.rows if held.rows is None else held.rows - new.rows,
+                rows=carried_before.rows if carried_before.rows is None else carried_before.rows - new.rows,
             )
         return beside
 
@@ -270,7 +281,7 @@ class CarryOver:
                 **self.plan.named,
             )
         found = files_read_at(self.store, self.plan.layout, location)
-        files = {one.key.removeprefix(location.key): one for one in found}
+        files = {file.key.removeprefix(location.key): file for file in found}
         self._require_whole(partition, location, files)
         return files
 
@@ -283,7 +294,7 @@ class CarryOver:
         own = layout.write_id_of(location)
         count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
         whole = len(files) >= count and _bytes(files.values()) >= size
-        if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
+        if own is None or whole or not all(is_named_by_us(file.key, location, layout) for file in files.values()):
             return
         raise StorageError(
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
@@ -296,7 +307,7 @@ class CarryOver:
 
 @dataclass
 class InPlace:
-    """Which partitions of a write stay where they are, and the files that come there; none unless its plan says so.
+    """The partitions to whose locations a write adds its files, and these files; none unless its plan says so.
 
     ``read_all`` reads all partitions of the table: one that the write does not name may look at the same files. It is
     called once a publish, if any partition stays. ``copies`` are those of the write's :class:`CarryOver`: where a
@@ -311,7 +322,7 @@ class InPlace:
     """The write's own, by their keys, as they were listed last."""
     _others: PartitionsNow | None = field(default=None, init=False)
 
-    def staying(self, table: Table, now: PartitionsNow) -> PartitionsNow:
+    def partitions_to_grow(self, table: Table, now: PartitionsNow) -> PartitionsNow:
         """Return the partitions to whose location files are added, having looked whether all files are there.
 
         A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
@@ -321,14 +332,17 @@ class InPlace:
         plan = self.staged.plan
         if not plan.in_place:
             return {}
-        staying = {
-            values: one for values, one in now.items() if not plan.layout.is_placeholder(Location.parse(one.location))
+        to_grow = {
+            values: partition
+            for values, partition in now.items()
+            if not plan.layout.is_placeholder(Location.parse(partition.location))
         }
-        readers = self._readers(table, now) if staying else {}
-        for values, one in staying.items():
-            location = Location.parse(one.location)
+        readers = self._readers(table, now) if to_grow else {}
+        for values, partition in to_grow.items():
+            location = Location.parse(partition.location)
             in_reach = plan.layout.root.contains(location)
-            reason = why_not_copied(plan.layout, one) or ("" if in_reach else "lies outside the table's directory")
+            outside = "" if in_reach else "lies outside the table's directory"
+            reason = why_not_copied(plan.layout, partition) or outside
             others = [name for name in _readers_of(location, readers) if name != values]
             if others:
                 reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
@@ -339,10 +353,10 @@ class InPlace:
                     f"{'' if in_reach else ', or append with carry=copy'}.",
                     **plan.named,
                 )
-        if staying:
+        if to_grow:
             self.files = require_as_staged(self.store, self.staged)
-            self._refuse_strays(staying)
-        return staying
+            self._refuse_strays(to_grow)
+        return to_grow
 
     def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
         """Return which partitions are at each place, those that the write does not name too."""
@@ -355,13 +369,13 @@ class InPlace:
                 readers.setdefault(location.place, []).append(values)
         return readers
 
-    def _refuse_strays(self, staying: Collection[PartitionValues]) -> None:
+    def _refuse_strays(self, to_grow: Collection[PartitionValues]) -> None:
         """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
         plan = self.staged.plan
-        own = [one for one in self.staged.partitions if plan.spelled(one.values) in staying]
-        directories = tuple(plan.data_location.child(name_in(plan.table, one.values)).key for one in own)
+        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in to_grow]
+        directories = tuple(plan.data_location.child(name_in(plan.table, partition.values)).key for partition in own)
         strays = {key for key in self.files if key.startswith(directories)}
-        strays -= {key for one in own for key in one.keys} | set(self.copies)
+        strays -= {key for partition in own for key in partition.keys} | set(self.copies)
         if strays:
             raise StorageError(
                 f"the files of write {plan.write_id} are not exactly those that were written:"
@@ -370,16 +384,18 @@ class InPlace:
                 **plan.named,
             )
 
-    def added_to(self, draft: LogEntry, staying: PartitionsNow) -> LogEntry:
+    def with_added_files(self, draft: LogEntry, to_grow: PartitionsNow) -> LogEntry:
         """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
-        own = {self.staged.plan.spelled(one.values): one.keys for one in self.staged.partitions}
+        own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
         named = (
-            self._added(one, own[one.values], staying[one.values].location) if one.values in staying else one
-            for one in draft.partitions
+            self._grown_partition(partition, own[partition.values], to_grow[partition.values].location)
+            if partition.values in to_grow
+            else partition
+            for partition in draft.partitions
         )
         return replace(draft, partitions=tuple(named))
 
-    def _added(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
+    def _grown_partition(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
         prefix = Location.parse(str(drafted.new_location)).key
         sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
         added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
@@ -387,7 +403,7 @@ class InPlace:
 
     def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
         """Return where the files lie that are copied: one directory if all partitions stay where they are."""
-        found = tuple(Location.parse(one.source) for one in partitions if one.source is not None)
+        found = tuple(Location.parse(partition.source) for partition in partitions if partition.source is not None)
         return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
 
 
@@ -412,7 +428,7 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
     write are missing or have another size.
     """
     plan = staged.plan
-    found = {one.key: one for one in visible_files(store, plan.data_location.key)}
+    found = {file.key: file for file in visible_files(store, plan.data_location.key)}
     for partition in staged.partitions:
         sizes = [found[key].size_bytes for key in partition.keys if key in found]
         if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
@@ -438,12 +454,12 @@ def _names_if_there(
         return None
     is_same = Location.parse(now.location).same_place(location)
     names: set[str] = set()
-    for one in compacted.objects:
-        name = one.key.removeprefix(location.key)
+    for compacted_file in compacted.objects:
+        name = compacted_file.key.removeprefix(location.key)
         found = listed.get(name)
-        if found is None or found.size_bytes != one.size_bytes:
+        if found is None or found.size_bytes != compacted_file.size_bytes:
             return None
-        if found.etag != one.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
+        if found.etag != compacted_file.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
             return None
         names.add(name)
     return frozenset(names)
@@ -453,15 +469,15 @@ def _bytes(files: Iterable[ObjectInfo]) -> int:
     return sum(found.size_bytes for found in files)
 
 
-def _described(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> Carried:
+def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> CarriedFiles:
     """Take rows from the partition's parameters only where they describe these very files."""
     size_bytes = _bytes(files)
     given = partition.parameters
     ours = layout.write_id_of(Location.parse(partition.location)) is not None
     if not files:
-        return Carried()
+        return CarriedFiles()
     exact = ours and (given.get("numFiles"), given.get("totalSize")) == (str(len(files)), str(size_bytes))
-    return Carried(
+    return CarriedFiles(
         files=len(files),
         bytes=size_bytes,
         rows=_figure(given.get("numRows")) if exact else None,

@@ -1,4 +1,4 @@
-"""What a write may build on: not where the log says that readers were before, nor that nothing is where it has rows.
+"""A write builds on the metastore's answers, and refuses those that the log shows to be old or incomplete.
 
 Nothing says that reads of AWS Glue follow its writes, and each role is shown what it may see. An append that takes an
 old answer for today's copies the rows of then, or points readers back at them, and what was published since is gone.
@@ -30,28 +30,31 @@ WAIT_SECONDS: Final = (0.1, 0.4, 1.5)  # before an answer that may be old is ask
 MOST_ENTRIES: Final = 16  # that are read one by one, at once; further back a fold says it shorter
 
 
-def confirmed(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) -> PartitionsNow:
+def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) -> PartitionsNow:
     """Return where partitions are, asked again for as long as the log says that one was moved away from there since.
 
     Costs nothing for a partition that the newest version has put where it is. ``ConflictError``: it stays there, so
     either all answers are old, or somebody has put it back by hand; nothing was published.
     """
     log = _Log(opened, newest)
-    left = log.left(now)
+    moved_away = log.moved_away(now)
     for wait in WAIT_SECONDS if log.may_be_old else (0.0,):
-        if not left:
+        if not moved_away:
             return now
-        logger.warning("partitions of %s are shown where the log has left them, asking again: %s", table.name, left)
+        logger.warning(
+            "partitions of %s are shown where the log has left them, asking again: %s", table.name, moved_away
+        )
         opened.sleep(wait)
         now = opened.metastore.get_partitions(table, sorted(now))
-        left = log.left(now)
-    if not left:
+        moved_away = log.moved_away(now)
+    if not moved_away:
         return now
-    values = min(left)
+    values = min(moved_away)
     raise ConflictError(
-        f"the metastore at {opened.metastore.uri} shows {counted(len(left), 'partition')} of {table.name} where version"
-        f" {left[values]} of the log has left them, such as {shown_name(table, values)} at {now[values].location}: its"
-        " answer is old, or another tool has put them back. On that nothing is built: rows that were published since"
+        f"the metastore at {opened.metastore.uri} shows {counted(len(moved_away), 'partition')} of {table.name} where"
+        f" version {moved_away[values]} of the log has left them, such as {shown_name(table, values)} at"
+        f" {now[values].location}: its answer is old, or another tool has put them back. On that nothing is built:"
+        " rows that were published since"
         f" would be lost. Nothing was published. Run it again later; if it stays, `table-writer recover {table.name}`"
         " points readers at the newest rows, `table-writer rollback` at older ones, and overwrite_partitions replaces"
         " them.",
@@ -59,19 +62,21 @@ def confirmed(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) 
     )
 
 
-def unlisted(opened: OpenTable, newest: int, listed: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+def unlisted_partitions(
+    opened: OpenTable, newest: int, listed: Collection[PartitionValues]
+) -> frozenset[PartitionValues]:
     """Return the partitions that the log has somewhere, and that the metastore leaves out of its list.
 
     Of a long log that is asked only where the metastore is known to hide what a role may not see.
     """
     if newest > MOST_ENTRIES:
-        current = opened.log.read_recent().current if opened.why_partial() else {}
-        known = {values for values, one in current.items() if one.partition.new_location is not None}
+        in_log = opened.log.read_recent().current_partitions if opened.why_partial() else {}
+        known = {values for values, current in in_log.items() if current.partition.new_location is not None}
         return frozenset(known.difference(listed))
     log = _Log(opened, newest)
     entries = log.entries(1)
-    named = {one.values for entry in entries for one in entry.partitions}
-    found = {values: log.moved(values, 0, entries) for values in named.difference(listed)}
+    named = {partition.values for entry in entries for partition in entry.partitions}
+    found = {values: log.newest_mention(values, 0, entries) for values in named.difference(listed)}
     left_out = frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
     return left_out if left_out and opened.why_partial() else frozenset()  # else another tool has dropped them
 
@@ -82,13 +87,14 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
     What is hidden from a role, or missing from an old answer, is there nevertheless, and cannot be added. The caller
     drops them once its claim stands: a drop that comes late would take what others have published since.
     """
-    write_id = new_write_id()  # of nobody: whose the placeholder is, owns its files by the log
-    for one in sorted(values):
-        empty = Partition(values=one, location=str(opened.layout.empty(write_id, one)), parameters=NO_FILES)
+    write_id = new_write_id()  # nobody's: the log would give the files there to the placeholder's write
+    for partition_values in sorted(values):
+        placeholder = str(opened.layout.empty(write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty])
         except PartitionExistsError as error:
-            raise hidden(opened, table, one) from error
+            raise hidden_error(opened, table, partition_values) from error
 
 
 def require_superseded(
@@ -102,7 +108,7 @@ def require_superseded(
     shown = {values: now[values] for values in superseded if values in now}
     log = _Log(opened, record.entry.version - 1)
     if log.may_be_old and record.age_seconds < LATE_CALL_SECONDS:
-        shown = dict(confirmed(opened, table, shown, log.newest))
+        shown = dict(confirmed_partitions(opened, table, shown, log.newest))
     return {**now, **shown}
 
 
@@ -113,16 +119,17 @@ def require_dropped(
 
     ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
     """
-    for one in sorted(values):
-        empty = Partition(values=one, location=str(opened.layout.empty(claimed.write_id, one)), parameters=NO_FILES)
+    for partition_values in sorted(values):
+        placeholder = str(opened.layout.empty(claimed.write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty], before_send=in_time)
         except PartitionExistsError as error:
-            raise hidden(opened, table, one) from error
-        opened.metastore.drop_partition(table, one, before_send=in_time)
+            raise hidden_error(opened, table, partition_values) from error
+        opened.metastore.drop_partition(table, partition_values, before_send=in_time)
 
 
-def hidden(opened: OpenTable, table: Table, values: PartitionValues) -> ConflictError:
+def hidden_error(opened: OpenTable, table: Table, values: PartitionValues) -> ConflictError:
     """Return the error for a partition that is there, and that the metastore does not show."""
     reason = opened.why_partial() or "its answers depend on who asks, or are old"
     return ConflictError(
@@ -135,17 +142,17 @@ def hidden(opened: OpenTable, table: Table, values: PartitionValues) -> Conflict
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log says of where partitions are, as far as it has to be asked."""
+    """The log's entries about partitions, read as far as they are asked for."""
 
     opened: OpenTable
     newest: int
 
     @property
     def may_be_old(self) -> bool:
-        """Whether an answer may be older than a change that was answered before: Hive's are as new as its database."""
+        """Return whether an answer may be older than a change that was answered; Hive's are as new as its database."""
         return self.opened.metastore.uri.startswith(GLUE_SCHEME)
 
-    def left(self, now: PartitionsNow) -> dict[PartitionValues, int]:
+    def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
         """Return the partitions that are shown where they were before, each with the version that has moved it."""
         seen = {values: _version(partition) for values, partition in now.items()}
         older = {
@@ -154,8 +161,8 @@ class _Log:
             if version < self.newest and (self.may_be_old or self.newest - version <= MOST_ENTRIES)
         }
         first = min(older.values(), default=self.newest) + 1
-        entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._by_fold(older)
-        found = {values: self._moved_by(now[values], version, entries) for values, version in older.items()}
+        entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._entries_by_fold(older)
+        found = {values: self._moving_version(now[values], version, entries) for values, version in older.items()}
         return {values: version for values, version in found.items() if version is not None}
 
     def entries(self, first: int) -> list[LogEntry]:
@@ -163,33 +170,35 @@ class _Log:
         found = many(self.opened.log.find_entry, range(self.newest, first - 1, -1))
         return [entry for entry in found if entry is not None]
 
-    def moved(
+    def newest_mention(
         self, values: PartitionValues, after: int, entries: Collection[LogEntry]
     ) -> tuple[SlotRecord, EntryPartition] | None:
         """Return the newest published entry that names a partition after a version, with what it says of it."""
         for entry in entries:
-            for named in entry.partitions:
-                if named.values == values and entry.version > after:
+            for partition in entry.partitions:
+                if partition.values == values and entry.version > after:
                     record = self.opened.log.find(entry.version)
                     is_published = record is not None and record.outcome is Outcome.PUBLISHED
                     if record is not None and is_published and values not in record.superseded:
-                        return record, named
+                        return record, partition
         return None
 
-    def _by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
+    def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
-        versions = {history.current[values].version for values in wanted if values in history.current}
+        versions = {
+            history.current_partitions[values].version for values in wanted if values in history.current_partitions
+        }
         found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 
-    def _moved_by(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:
+    def _moving_version(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:
         """Return the version that has moved a partition away from where it is shown, ``None`` if none has.
 
         Where nobody but this library puts partitions, any but the newest place was left; elsewhere the log names it, or
         the partition's own parameters do. There, files that came since tell that another tool has returned.
         """
-        location, moved = Location.parse_any(shown.location), self.moved(shown.values, seen, entries)
+        location, moved = Location.parse_any(shown.location), self.newest_mention(shown.values, seen, entries)
         if location is None or moved is None:
             return None
         record, named = moved
@@ -201,24 +210,26 @@ class _Log:
             return None if named.new_location is None and self._is_written(location) else record.entry.version
         if not self.may_be_old:  # another tool has put it back
             return None
-        published = [entry for entry in entries if self.moved(shown.values, entry.version - 1, [entry])]
-        named_before = (one for entry in published for one in entry.partitions if one.values == shown.values)
-        former = {Location.parse(one.old_location).place for one in named_before if one.old_location is not None}
-        is_former = location.place in former or seen > 0  # what a refused publish has found there, it has not left
+        published = [entry for entry in entries if self.newest_mention(shown.values, entry.version - 1, [entry])]
+        mentions = (partition for entry in published for partition in entry.partitions)
+        old_locations = {partition.old_location for partition in mentions if partition.values == shown.values} - {None}
+        former = {Location.parse(str(location)).place for location in old_locations}
+        is_former = location.place in former or seen > 0  # what a refused publish found there, it has not left
         return record.entry.version if is_former and not self._is_written_since(location, published) else None
 
     def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
-        """Whether a publish has added a partition at this placeholder, and then moved it to its rows."""
+        """Return whether a publish has added a partition at this placeholder, and then moved it to its rows."""
         own = [entry for entry in entries if location.same_place(self.opened.layout.empty(entry.write_id, values))]
-        return any(self.moved(values, entry.version - 1, [entry]) for entry in own)
+        return any(self.newest_mention(values, entry.version - 1, [entry]) for entry in own)
 
     def _is_written(self, location: Location) -> bool:
         return any(files_at(self.opened.store, self.opened.layout, location))
 
     def _is_written_since(self, location: Location, entries: Collection[LogEntry]) -> bool:
-        """Whether other files lie at a place of other tools' than those that the log has listed as it was left."""
-        left = (one for entry in entries for one in entry.replaced if Location.parse(one.location).same_place(location))
-        listed = {(found.key, found.size_bytes, found.etag) for one in left for found in one.objects}
+        """Return whether files lie at a place of other tools that the log did not list when readers left it."""
+        replaced = (old for entry in entries for old in entry.replaced)
+        here = (old.objects for old in replaced if Location.parse(old.location).same_place(location))
+        listed = {(found.key, found.size_bytes, found.etag) for objects in here for found in objects}
         files = files_at(self.opened.store, self.opened.layout, location)
         return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
 

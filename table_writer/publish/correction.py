@@ -1,4 +1,4 @@
-"""Put right what metastores have applied late: take partitions back to where they belong by the log."""
+"""Correct late calls: point partitions back to where the log says that they belong."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from table_writer.publish.evidence import Evidence
 from table_writer.publish.recovery import RecoveredEntry, Recovery
 from table_writer.publish.switch import FIGURES, PartitionsNow, locations
 
-MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
+MOST_ROUNDS = 20  # corrections of one partition that moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryResult:
-    """What was resolved and what was corrected, and where each partition of the log is now."""
+    """The entries that were resolved and corrected, and the placement of each partition of the log now."""
 
     resolved: tuple[RecoveredEntry, ...]
     corrected: tuple[RecoveredEntry, ...]
-    placed: Mapping[PartitionValues, Placement]
+    placements: Mapping[PartitionValues, Placement]
     taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
@@ -50,11 +50,13 @@ class Correction:
         while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self._recovery.resolve_in_doubt(table)
             done += recovered
-            placed, taken, again = self._verify(table, history)
+            placements, taken, again = self._verify(table, history)
             if again is None:
-                return RecoveryResult(resolved=tuple(done), corrected=tuple(corrected), placed=placed, taken=taken)
+                return RecoveryResult(
+                    resolved=tuple(done), corrected=tuple(corrected), placements=placements, taken=taken
+                )
             corrected += again
-            rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
+            rounds.update((again[0].partitions if again else ()) or list(placements))  # a mapping would add its values
         raise MetastoreError(
             f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
@@ -74,13 +76,13 @@ class Correction:
         if not moved and not state.unverified:
             return False
         here = locations(now)
-        history = self._log.explained(self._log.read_recent(), here)
-        if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
+        history = self._log.explained_history(self._log.read_recent(), here)
+        if history.newest > state.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
-        is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
+        is_alone = not history.publishes_in_doubt  # otherwise two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
-        placed, taken = self._placed(history, values, now)
+        placements, taken = self._placements(history, values, now)
         if taken:
             raise ConflictError(
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
@@ -90,12 +92,12 @@ class Correction:
                 " replace them with overwrite_partitions.",
                 table=str(table.name),
             )
-        if Placement.BEHIND not in placed.values():
+        if Placement.BEHIND not in placements.values():
             return False
-        self._correct(table, history, placed, now)
+        self._correct(table, history, placements, now)
         return True
 
-    def _placed(
+    def _placements(
         self, history: History, wanted: Collection[PartitionValues], now: PartitionsNow
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
@@ -103,18 +105,22 @@ class Correction:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placed = history.placements(here, wanted)
-        gone = [one for one, where in placed.items() if where is Placement.BEHIND and one not in now]
-        placed |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
-        behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
+        placements = history.placements(here, wanted)
+        gone = [values for values, where in placements.items() if where is Placement.BEHIND and values not in now]
+        placements |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
+        behind = {
+            values: now[values] for values, where in placements.items() if where is Placement.BEHIND and values in now
+        }
         written = written_placeholders(self._log.store, self._layout, behind)
-        for one in (one for one, where in placed.items() if where is Placement.IN_PLACE and one in now):
-            if not FIGURES.isdisjoint(now[one].parameters) and history.has_late_parameters(one, now[one].parameters):
-                placed[one] = Placement.BEHIND  # its rows are there, their figures are those of an older version
-        for one in written:
-            is_gone = one in history.current and history.current[one].partition.new_location is None
-            placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
-        return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
+        for values in (values for values, where in placements.items() if where is Placement.IN_PLACE and values in now):
+            parameters = now[values].parameters
+            if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
+                placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
+        for values in written:
+            current = history.current_partitions.get(values)
+            is_gone = current is not None and current.partition.new_location is None
+            placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
+        return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
 
     def _verify(
         self, table: Table, history: History
@@ -130,21 +136,21 @@ class Correction:
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self._recovery.resolved_history(table)[0])
-        placed, taken = self._placed(history, known, now)
-        if Placement.BEHIND in placed.values():
-            again = self._correct(table, history, placed, now)
-            return placed, taken, [again] if again else []
-        are_right = not history.unverified or self._opened.correct_statistics(history, placed)
+        placements, taken = self._placements(history, known, now)
+        if Placement.BEHIND in placements.values():
+            again = self._correct(table, history, placements, now)
+            return placements, taken, [again] if again else []
+        are_right = not history.unverified or self._opened.correct_statistics(history, placements)
         if not taken and is_last_look and are_right:
             self._log.forget_recoveries(history.unverified or ())
-        return placed, taken, None
+        return placements, taken, None
 
     def _can_verify(self, history: History) -> bool:
-        """Whether calls may have come late, and none can any more."""
+        """Return whether calls may have come late, and none can any more."""
         return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
 
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
-        """Whether an unpartitioned table is where the newest published entry has put it, as far as there is one."""
+        """Return whether an unpartitioned table is where the newest published entry, if any, has put it."""
         for version in range(newest, 0, -1):
             record = self._log.find(version)
             is_published = record is not None and record.outcome is Outcome.PUBLISHED
@@ -154,7 +160,7 @@ class Correction:
         return True
 
     def _correct(
-        self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
+        self, table: Table, history: History, placements: Mapping[PartitionValues, Placement], now: PartitionsNow
     ) -> RecoveredEntry | None:
         """Undo a call that the metastore applied late: point partitions to where they belong.
 
@@ -163,15 +169,15 @@ class Correction:
         here = locations(now)
         entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
-        for values in (values for values, where in placed.items() if where is Placement.BEHIND):
-            version, known = self._wanted(entries, values, here.get(values))
-            location = known.new_location
-            held = entries.described(values, Location.parse(location)) if location else None
-            moved = replace(held or known, old_location=here.get(values), new_location=location)
-            moved = self._as_listed(replace(moved, source=None, added=()))
+        for values in (values for values, where in placements.items() if where is Placement.BEHIND):
+            version, target = self._target_of(entries, values, here.get(values))
+            location = target.new_location
+            content = entries.content_at(values, Location.parse(location)) if location else None
+            moved = replace(content or target, old_location=here.get(values), new_location=location)
+            moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
         oldest = min(behind)
-        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
+        lost = self._evidence.lost_files(behind[oldest], dict.fromkeys(placements, PartitionState.BEFORE))
         if lost:
             raise StorageError(
                 f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
@@ -181,24 +187,24 @@ class Correction:
             )
         return self._recovery.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
 
-    def _wanted(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
+    def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs, newest = history.brought_late(values, here), history.current.get(values)
+        belongs, newest = history.correction_of(values, here), history.current_partitions.get(values)
         if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
         version, location = (belongs.version, belongs.location) if belongs else (0, here)
         return version, EntryPartition.without_rows(values, location)
 
-    def _as_listed(self, partition: EntryPartition) -> EntryPartition:
+    def _with_listed_figures(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition that only gets its figures again, or has none, with those of all that is there."""
         location = Location.parse_any(partition.new_location or "")
         if location is None or (partition.files and not same_place(partition.old_location, partition.new_location)):
             return partition
         listed = list(files_read_at(self._opened.store, self._layout, location))
-        size = sum(one.size_bytes for one in listed)
+        size = sum(file.size_bytes for file in listed)
         if (len(listed), size) == (partition.files, partition.bytes):
             return partition
         return replace(partition, files=len(listed), bytes=size, rows=None, raw_bytes=None, figures="")

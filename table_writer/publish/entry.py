@@ -1,4 +1,4 @@
-"""The entry that a write claims."""
+"""The entry that a write claims, and the locations that it schedules for deletion."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
-from table_writer.publish.append import Carried
+from table_writer.publish.append import CarriedFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
-MOST_VERSIONS: Final = 20  # of the log that an append reads for the figures of what it copies
+MOST_VERSIONS: Final = 20  # entries that an append reads for the figures of what it copies
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
@@ -40,16 +40,16 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     is_told = len(staged.partitions) * len(plan.table.columns) <= opened.config.most_figures
     partitions = tuple(
         EntryPartition(
-            values=plan.spelled(one.values),
+            values=plan.spelled(partition.values),
             old_location=None,
-            new_location=_directory_of(one, plan),
-            rows=one.rows,
-            bytes=one.bytes,
-            raw_bytes=one.raw_bytes,
-            files=len(one.keys),
-            figures=one.figures if is_told else "",
+            new_location=_directory_of(partition, plan),
+            rows=partition.rows,
+            bytes=partition.bytes,
+            raw_bytes=partition.raw_bytes,
+            files=len(partition.keys),
+            figures=partition.figures if is_told else "",
         )
-        for one in staged.partitions
+        for partition in staged.partitions
     )
     mode = COMPACT if plan.compacted else plan.mode.value
     return opened.next_entry(
@@ -68,38 +68,42 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
 
 
 def with_old_locations(
-    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
+    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, CarriedFiles]
 ) -> EntryPartition:
     """Fill in where readers look now, and count the files that an append copies."""
-    brought = carried.get(partition.values, Carried())
+    carried_files = carried.get(partition.values, CarriedFiles())
     old_location = now[partition.values].location if partition.values in now else None
     figures = partition.figures  # an append in place leaves files beside its own that nobody has counted
     if partition.added or not figures:
         figures = ""
-    elif brought.files:
-        figures = as_text(merged_figures([from_text(figures), from_text(brought.figures)]))
-    return replace(partition.with_more(brought), old_location=old_location, figures=figures)
+    elif carried_files.files:
+        figures = as_text(merged_figures([from_text(figures), from_text(carried_files.figures)]))
+    return replace(partition.with_more(carried_files), old_location=old_location, figures=figures)
 
 
 def with_figures(
-    log: TableLog, carried: Mapping[PartitionValues, Carried], now: PartitionsNow
-) -> Mapping[PartitionValues, Carried]:
+    log: TableLog, carried: Mapping[PartitionValues, CarriedFiles], now: PartitionsNow
+) -> Mapping[PartitionValues, CarriedFiles]:
     """Return what an append brings along with the figures that the log has of exactly these files, if it has."""
-    versions = {one.version for one in carried.values() if one.version and one.files}
+    versions = {files.version for files in carried.values() if files.version and files.files}
     if len(versions) > MOST_VERSIONS:
         return carried
-    named = {(one.values, version): one for version in versions for one in _partitions_of(log, version)}
-    found: dict[PartitionValues, Carried] = {}
-    for values, one in carried.items():
-        published = named.get((values, one.version or 0))
+    published_partitions = {
+        (partition.values, version): partition for version in versions for partition in _partitions_of(log, version)
+    }
+    carried_with_figures: dict[PartitionValues, CarriedFiles] = {}
+    for values, carried_rows in carried.items():
+        published = published_partitions.get((values, carried_rows.version or 0))
         is_same = (
             published is not None
             and published.new_location is not None
-            and (published.files, published.bytes) == (one.files, one.bytes)
+            and (published.files, published.bytes) == (carried_rows.files, carried_rows.bytes)
             and Location.parse(published.new_location).same_place(Location.parse(now[values].location))
         )
-        found[values] = replace(one, figures=published.figures if published is not None and is_same else "")
-    return found
+        carried_with_figures[values] = replace(
+            carried_rows, figures=published.figures if published is not None and is_same else ""
+        )
+    return carried_with_figures
 
 
 def _partitions_of(log: TableLog, version: int) -> tuple[EntryPartition, ...]:
@@ -121,8 +125,8 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
-    """What is scheduled for deletion, and what a person should know about the rest."""
+class ScheduledDeletions:
+    """The locations that are scheduled for deletion, and notes about the others."""
 
     locations: tuple[ReplacedLocation, ...]
     notes: tuple[str, ...]
@@ -135,7 +139,7 @@ def replaced_locations(
     delete_after: datetime,
     *,
     partitioned: bool = True,
-) -> Replaced:
+) -> ScheduledDeletions:
     """Describe the locations that readers leave.
 
     A location of ours is deleted as a whole later. Where other tools wrote, exactly the files that are there now are
@@ -156,17 +160,17 @@ def replaced_locations(
     found = (
         _objects_by_location(store, layout, theirs)
         if partitioned
-        else {one: list(files_at(store, layout, one)) for one in theirs}
+        else {place: list(files_at(store, layout, place)) for place in theirs}
     )
     for location, objects in found.items():
-        listed = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in objects)
+        listed = tuple(ReplacedObject(key=file.key, size_bytes=file.size_bytes, etag=file.etag) for file in objects)
         scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after, objects=listed))
     notes = tuple(
         f"{location} was replaced but is not scheduled for deletion: it is not below the table's own directory."
         " Delete it yourself once no query reads it any more."
         for location in foreign
     )
-    return Replaced(tuple(scheduled), notes)
+    return ScheduledDeletions(tuple(scheduled), notes)
 
 
 def _objects_by_location(
@@ -211,20 +215,20 @@ def _end_of(location: Location) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Republished:
-    """What a rollback or a restore has put back; a dry run and a call with nothing to do have no version."""
+class RepublishResult:
+    """The partitions that a rollback or a restore has put back; a dry one, or one without work, has no version."""
 
     version: int | None
     partitions: tuple[EntryPartition, ...]
     not_there: Mapping[PartitionValues, str] = field(default_factory=dict)  # why a restore has not added a partition
     present_count: int = 0  # partitions of the log that the metastore has had before a restore
     notes: tuple[str, ...] = ()
-    write_id: str = ""  # of its own entry
+    write_id: str = ""  # the id of its own entry
 
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
-    for values in (one for one in chosen if one not in history.current):
+    for values in (values for values in chosen if values not in history.current_partitions):
         raise InvalidInputError(
             f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
@@ -253,7 +257,7 @@ def check_each(
 
 @dataclass(frozen=True, slots=True)
 class FilesThere:
-    """What lay at a location after a version, and what else lies there now."""
+    """The files that lay at a location after a version, and those that lie there besides."""
 
     described: EntryPartition
     files: tuple[ObjectInfo, ...] = ()
@@ -274,26 +278,26 @@ def files_there(
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
         return FilesThere(EntryPartition.without_rows(values, str(location)))
-    surplus = history.surplus(location, history.newest if version is None else version)
+    surplus = history.surplus_names(location, history.newest if version is None else version)
     later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
-    known = history.described(values, location, version=version)
+    known = history.content_at(values, location, version=version)
     ours = history.layout.all_data.contains(location)
     listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
-    found = [one for one in listed_now if one.key not in later]
+    found = [file for file in listed_now if file.key not in later]
     if known is not None and ours:
-        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
+        if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):
             raise NotThereError(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
         return FilesThere(known, tuple(found), later)
-    left = history.left.get(location.place)
+    left = history.left_locations.get(location.place)
     if ours or (left is None and not later):
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
-    if left is not None:  # else readers look there still: what other tools have done since stays
-        listed = {one.key: one for one in left.objects if one.key not in later}
-        if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
+    if left is not None:  # None: readers look there still, and the changes of other tools stay
+        listed = {file.key: file for file in left.objects if file.key not in later}
+        if {file.key for file in found} != listed.keys() or any(not _same(file, listed[file.key]) for file in found):
             raise NotThereError(
                 _difference(
                     location,
@@ -310,7 +314,7 @@ def _as_listed(values: PartitionValues, found: Collection[ObjectInfo]) -> EntryP
         old_location=None,
         new_location=None,
         rows=None,
-        bytes=sum(one.size_bytes for one in found),
+        bytes=sum(file.size_bytes for file in found),
         raw_bytes=None,
         files=len(found),
     )
@@ -344,21 +348,23 @@ def _is_clear(values: PartitionValues, types: Sequence[str], time_zone: str) -> 
     return True
 
 
-def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+def require_not_fewer(store: ObjectStore, layout: TableLayout, partition: EntryPartition) -> EntryPartition:
     """Return a partition of an entry if no file is missing at its new location; else ``NotThereError``.
 
     More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
     """
-    location = Location.parse(named.new_location or "")
+    location = Location.parse(partition.new_location or "")
     found = list(files_read_at(store, layout, location))
-    is_fewer = len(found) < named.files or sum(one.size_bytes for one in found) < named.bytes
-    if is_fewer and all(is_named_by_us(one.key, location, layout) for one in found):
-        raise NotThereError(_difference(location, found, f"{counted(named.files, 'file')} with {named.bytes:,} bytes"))
-    return named
+    is_fewer = len(found) < partition.files or sum(file.size_bytes for file in found) < partition.bytes
+    if is_fewer and all(is_named_by_us(file.key, location, layout) for file in found):
+        raise NotThereError(
+            _difference(location, found, f"{counted(partition.files, 'file')} with {partition.bytes:,} bytes")
+        )
+    return partition
 
 
 def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
-    """Whether a file is the listed one; a store that renames by copying makes one part of many, with another ETag."""
+    """Return whether a file is the listed one; a store that renames by copying may change its parts, and its ETag."""
     copied = PARTS_ETAG.fullmatch(listed.etag) and WHOLE_ETAG.fullmatch(found.etag)
     return found.size_bytes == listed.size_bytes and (found.etag == listed.etag or bool(copied))
 
@@ -366,5 +372,5 @@ def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
 def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:
     if not found:
         return f"its files at {location} are gone"
-    size = sum(one.size_bytes for one in found)
+    size = sum(file.size_bytes for file in found)
     return f"{location} holds {counted(len(found), 'file')} with {size:,} bytes instead of {expected}"

@@ -1,4 +1,4 @@
-"""What a recovery finds of an entry's partitions: where each stands, which files are there, what has changed since."""
+"""The evidence of a recovery: where each partition stands, which files are there, what has changed since."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ class Evidence:
         self._log, self._store, self._layout = opened.log, opened.store, opened.layout
         self._metastore, self._table = opened.metastore, opened.table
 
-    def whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
+    def whole_partitions(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
         """Return the partitions to which an append in place has added all of its files."""
-        in_place = [one for one in partitions if one.added]
+        in_place = [partition for partition in partitions if partition.added]
         missing = missing_files(self._store, in_place).keys()
-        return frozenset(one.values for one in in_place if missing.isdisjoint(one.targets()))
+        return frozenset(partition.values for partition in in_place if missing.isdisjoint(partition.targets()))
 
     def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        whole = self.whole(entry.partitions)
+        whole = self.whole_partitions(entry.partitions)
         found, here = states(entry, now, self._layout, whole), locations(now)
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
             ids = self._chain_of(entry)
-            for one in entry.partitions:
-                state = rules.recovered_state(history, one, here.get(one.values), copied=one.values in whole)
-                had_switched = not one.added and _writer_of(now.get(one.values)) in ids
-                found[one.values] = (
+            for partition in entry.partitions:
+                state = rules.recovered_state(
+                    history, partition, here.get(partition.values), copied=partition.values in whole
+                )
+                had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
+                found[partition.values] = (
                     PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
         added = [
@@ -57,10 +59,10 @@ class Evidence:
         found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)
         wanted = {named.values: named for named in entry.partitions}
         for values in written_placeholders(self._store, self._layout, now) & found.keys():
-            # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
+            # another tool's rows stay: an entry that wants the partition gone has nothing left to do
             if wanted[values].new_location is None:
                 found[values] = PartitionState.DONE
-            elif not same_place(wanted[values].old_location, here[values]):  # else it has seen the rows there
+            elif not same_place(wanted[values].old_location, here[values]):  # if same, it has seen the rows there
                 found[values] = PartitionState.SUPERSEDED
         return found
 
@@ -77,16 +79,16 @@ class Evidence:
     ) -> dict[PartitionValues, str]:
         """Return which files are missing of the partitions that readers do not look at yet."""
         ours = {
-            one.values: one
-            for one in partitions
-            if one.new_location is not None
-            and found[one.values] is PartitionState.BEFORE
-            and self._layout.all_data.contains(Location.parse(str(one.own_location)))
+            partition.values: partition
+            for partition in partitions
+            if partition.new_location is not None
+            and found[partition.values] is PartitionState.BEFORE
+            and self._layout.all_data.contains(Location.parse(str(partition.own_location)))
         }
-        _, lost = check_each(ours, lambda _, one: self._require_files(one))
+        _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
         return lost
 
-    def half_added(
+    def half_added_error(
         self, entry: LogEntry, claimed: LogEntry, found: Mapping[PartitionValues, PartitionState]
     ) -> StorageError | None:
         """Return the error of an append in place that readers see a part of, whose other files are gone.
@@ -94,10 +96,11 @@ class Evidence:
         No outcome is true of it: its rows are neither all there nor nowhere.
         """
         superseded = PartitionState.SUPERSEDED
-        partitions = [one for one in claimed.partitions if one.added and found[one.values] is not superseded]
+        grown = (partition for partition in claimed.partitions if partition.added)
+        partitions = [partition for partition in grown if found[partition.values] is not superseded]
         missing = missing_files(self._store, partitions)
-        visible = sorted({key for one in partitions for key in one.targets()} - missing.keys())
-        sources = {target: key for one in partitions for target, key in one.sources().items()}
+        visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
+        sources = {target: key for partition in partitions for target, key in partition.sources().items()}
         gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
         if not visible or not gone:
             return None
@@ -111,17 +114,17 @@ class Evidence:
             **entry.named,
         )
 
-    def _require_files(self, named: EntryPartition) -> EntryPartition:
+    def _require_files(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition whose files are all there; of those that are to be added, each in either place."""
-        if not named.added:
-            return require_not_fewer(self._store, self._layout, named)
-        missing, sources = missing_files(self._store, [named]), named.sources()
-        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [named]).keys()
+        if not partition.added:
+            return require_not_fewer(self._store, self._layout, partition)
+        missing, sources = missing_files(self._store, [partition]), partition.sources()
+        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [partition]).keys()
         if gone:
             raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
-        return named
+        return partition
 
-    def changed_since(
+    def why_not_copied_again(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], now: PartitionsNow
     ) -> dict[PartitionValues, str]:
         """Return why partitions are not switched to copies that were made of their files before the claim.
@@ -131,37 +134,38 @@ class Evidence:
         """
         here = locations(now)
         before = {
-            named.values: (named, place)
-            for named in entry.partitions
-            if found[named.values] is PartitionState.BEFORE
-            and not named.added
-            and (place := named.old_location or here.get(named.values))
+            partition.values: (partition, place)
+            for partition in entry.partitions
+            if found[partition.values] is PartitionState.BEFORE
+            and not partition.added
+            and (place := partition.old_location or here.get(partition.values))
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.mode != WriteMode.APPEND.value:
             return {}
-        _, changed = check_each(before, lambda _, one: self._require_copied(*one, entry))
+        _, changed = check_each(before, lambda _, partition: self._require_copied(*partition, entry))
         return changed
 
-    def _require_copied(self, named: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
+    def _require_copied(self, partition: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less.
 
         Where it was then is what counts: an older call may have come since, and taken it elsewhere.
         """
         place = Location.parse(copied_from)
-        target = Location.parse(str(named.new_location))
+        target = Location.parse(str(partition.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
-        held, there = ({one.key.removeprefix(at.key): one for one in files} for at, files in listed)
-        copies = {name: one for name, one in there.items() if entry.recovered_write_id not in name}
-        changed = held.keys() ^ copies.keys() | {
+        sources_now, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
+        copies = {name: file for name, file in there.items() if entry.recovered_write_id not in name}
+        changed = sources_now.keys() ^ copies.keys() | {
             name
-            for name in held.keys() & copies.keys()
-            if held[name].size_bytes != copies[name].size_bytes or held[name].modified_at > copies[name].modified_at
+            for name in sources_now.keys() & copies.keys()
+            if sources_now[name].size_bytes != copies[name].size_bytes
+            or sources_now[name].modified_at > copies[name].modified_at
         }
         if changed:
             raise NotThereError(f"files at {place} have changed since they were copied, for example {min(changed)}")
-        return named
+        return partition
 
 
 def _writer_of(partition: Partition | None) -> str | None:
@@ -169,7 +173,7 @@ def _writer_of(partition: Partition | None) -> str | None:
 
 
 def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
-    """Whether an append in place has added files; ``None`` where their location is deleted, or may be just now."""
+    """Return whether an append in place has added files; ``None`` if their location is deleted, or may be just now."""
     place = Location.parse(str(partition.new_location)).place
     if any(key not in missing for key in partition.targets()):
         return True

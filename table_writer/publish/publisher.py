@@ -20,7 +20,7 @@ from table_writer.errors import (
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
-from table_writer.log.open_table import OpenTable, repeated
+from table_writer.log.open_table import OpenTable, repetition_error
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named
@@ -29,8 +29,8 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
-from table_writer.publish.base import add_unseen, confirmed, unlisted
+from table_writer.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
+from table_writer.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
 from table_writer.publish.correction import Correction
 from table_writer.publish.entry import (
     entry_of,
@@ -45,7 +45,7 @@ from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 logger = logging.getLogger(__name__)
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
-MOST_PAUSES: Final = 3  # of the machine, before a claim; a clock that leaps all the time says nothing
+MOST_PAUSES: Final = 3  # pauses of the machine before a claim; a clock that leaps all the time says nothing
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
 
@@ -54,7 +54,7 @@ class GaveWayError(Exception):
 
 
 class Claims(Protocol):
-    """Who owns the files of a write that is being published."""
+    """The owner of a write's files while it is being published."""
 
     def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
         """Enter around the sending of a claim: from then on the log owns the files that the entry names.
@@ -67,13 +67,13 @@ class Claims(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
+class PublishResult:
     """A publish that took effect; of an append also what it brought along."""
 
     entry: LogEntry
     notes: tuple[str, ...]
-    carried: Mapping[PartitionValues, Carried] = field(default_factory=dict)
-    given_up: Collection[PartitionValues] = ()  # of a compaction: others have changed them since
+    carried: Mapping[PartitionValues, CarriedFiles] = field(default_factory=dict)
+    given_up: Collection[PartitionValues] = ()  # partitions of a compaction that others have changed since
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class _Look:
     entry: LogEntry
     notes: tuple[str, ...]
 
-    def published(self, carry_over: CarryOver, notes: tuple[str, ...]) -> Published:
+    def result(self, carry_over: CarryOver, notes: tuple[str, ...]) -> PublishResult:
         """Describe the publish that this look led to."""
-        return Published(
+        return PublishResult(
             entry=self.entry, notes=self.notes + notes, carried=carry_over.carried, given_up=carry_over.given_up
         )
 
@@ -102,7 +102,7 @@ class Publisher:
         self._recovery = Recovery(opened)
         self._correction = Correction(opened, self._recovery)
 
-    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
+    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> PublishResult:
         """Make readers see the staged files: all partitions at once, or none.
 
         ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
@@ -125,11 +125,11 @@ class Publisher:
         pauses = MOST_PAUSES
         while True:
             started = Deadline(self._opened.config.publish_timeout_seconds)
-            records = self._unseen(staged.plan, state)
+            records = self._unseen_records(staged.plan, state)
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
-            waiting_for = self._first_in_doubt(carry_over.placed(draft), records, staged.plan)
+            waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
@@ -147,7 +147,7 @@ class Publisher:
                         if not notes:
                             log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
                             self._opened.log.save_checkpoint(log)
-                        return look.published(carry_over, notes)
+                        return look.result(carry_over, notes)
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def _gives_up(self, entry: LogEntry) -> bool:
@@ -165,9 +165,10 @@ class Publisher:
         """
         while True:
             state = self._opened.log.read_state(listed_after=plan.base_version)
-            records = self._unseen(plan, state)
+            records = self._unseen_records(plan, state)
             _require_unpublished(plan, records)
-            own = (one.entry for one in records if one.outcome is None and one.entry.operation is not Operation.VACUUM)
+            in_doubt = (record.entry for record in records if record.outcome is None)
+            own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
@@ -179,7 +180,7 @@ class Publisher:
         Entries in doubt are passed over: a publish would wait for them.
         """
         state = self._opened.log.read_state(listed_after=0)
-        records = self._unseen(staged.plan, state)
+        records = self._unseen_records(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
         draft = entry_of(staged, self._opened)
@@ -193,8 +194,8 @@ class Publisher:
         plan = staged.plan
         if plan.reads and plan.mode is not WriteMode.APPEND:
             table = self._table(plan)
-            draft = self._with_emptied(plan, entry_of(staged, self._opened), table, 0)
-            values = [one.values for one in draft.partitions]
+            draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
+            values = [partition.values for partition in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
@@ -219,10 +220,11 @@ class Publisher:
         """
         plan = carry_over.plan
         table = self._table(plan)
-        draft = self._with_emptied(plan, draft, table, state.newest)
+        draft = self._with_emptied_partitions(plan, draft, table, state.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        not_shown = [one.values for one in draft.partitions if one.new_location is None and one.values not in now]
+        emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
+        not_shown = [key for key in emptied if key not in now]
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
@@ -230,35 +232,37 @@ class Publisher:
         if is_building and self._correction.correct(table, values, now, state):
             return None
         while True:
-            now = confirmed(self._opened, table, now, state.newest) if is_building else now
+            now = confirmed_partitions(self._opened, table, now, state.newest) if is_building else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
-            staying = in_place.staying(table, now)
-            leaving = {values: one for values, one in now.items() if values not in staying}
-            left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
-            replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
+            to_grow = in_place.partitions_to_grow(table, now)
+            leaving = {values: partition for values, partition in now.items() if values not in to_grow}
+            old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
+            store, layout = self._opened.store, plan.layout
+            replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
             carried = leaving if plan.mode is WriteMode.APPEND else {}
-            targets = {one.values: str(one.new_location) for one in draft.partitions if one.values not in staying}
+            moving = (partition for partition in draft.partitions if partition.values not in to_grow)
+            targets = {partition.values: str(partition.new_location) for partition in moving}
             if self._brings(carry_over, carried, targets, state):
                 return None
-            if not carried and not any(one.objects for one in replaced.locations):
+            if not carried and not any(location.objects for location in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        if plan.mode is not WriteMode.APPEND:  # which builds on whatever is there
+        if plan.mode is not WriteMode.APPEND:  # an append builds on whatever is there
             require_as_read(self._opened, plan, now, values)
-        placed = in_place.added_to(carry_over.placed(draft, staying), staying).partitions
-        if not placed and carry_over.given_up:
+        entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
+        if not entry_partitions and carry_over.given_up:
             raise GaveWayError
-        kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}
-        scheduled = (one for one in replaced.locations if Location.parse(one.location).place not in kept)
-        are_told = any(one.figures for one in placed)
-        brought = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
-        partitions = tuple(with_old_locations(one, now, brought) for one in placed)
-        unseen = (*carry_over.unseen, *in_place.sources(partitions))
-        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
+        are_told = any(partition.figures for partition in entry_partitions)
+        carried_files = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
+        partitions = tuple(with_old_locations(partition, now, carried_files) for partition in entry_partitions)
+        kept_places = {Location.parse(now[key].location).place for key in carry_over.given_up if key in now}
+        scheduled = (old for old in replaced.locations if Location.parse(old.location).place not in kept_places)
+        unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
+        overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
@@ -281,7 +285,7 @@ class Publisher:
             partial
         )
 
-    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
+    def _with_emptied_partitions(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
         An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
@@ -291,7 +295,7 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
-        left_out = unlisted(self._opened, newest, names) if table.partition_columns else ()
+        left_out = unlisted_partitions(self._opened, newest, names) if table.partition_columns else ()
         emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
@@ -305,13 +309,15 @@ class Publisher:
         if existing:
             raise PartitionExistsError(
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
-                f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
+                f" {plan.table.name}: {_few_names(plan.table, existing)}. Nothing was published. Use append or"
                 " overwrite_partitions for them.",
                 **plan.named,
             )
 
     def _refuse_other_names(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
-        added = [named.values for named in draft.partitions if named.new_location and named.values not in now]
+        added = [
+            partition.values for partition in draft.partitions if partition.new_location and partition.values not in now
+        ]
         others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
         if others:
             values = min(others)
@@ -334,19 +340,19 @@ class Publisher:
             return table
         raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
-    def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
+    def _unseen_records(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
-        published = self._repeated(records, draft.key)
+        published = self._repetition(records, draft.key)
         if published is not None:
             if draft.stream:
                 query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
                 require_same_query(published.entry, draft.key, query_ids)
-            raise repeated(published, plan.table)
+            raise repetition_error(published, plan.table)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
         for record in records:
@@ -356,14 +362,16 @@ class Publisher:
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
-                raise _given_up(record.entry, draft, plan.data_location)
+                raise _given_up_error(record.entry, draft, plan.data_location)
         return None
 
-    def _repeated(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
+    def _repetition(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
         """Return the write that has published the key; a rollback since the plan may have brought it back."""
         if not key:
             return None
-        rolled_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in records)
+        rolled_back = any(
+            record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in records
+        )
         return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
@@ -374,7 +382,7 @@ class Publisher:
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
             f" write {draft.write_id} wants to publish, after {behind}:"
-            f" {_shown(plan.table, both)}."
+            f" {_few_names(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             **draft.named,
         )
@@ -402,8 +410,8 @@ def _description(table: Table) -> tuple[object, ...]:
     return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
 
 
-def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
-    if not any(Location.parse(one.location).contains(data) for one in vacuum.deletes):
+def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
+    if not any(Location.parse(deletion.location).contains(data) for deletion in vacuum.deletes):
         return ConflictError(
             f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
             " the log deletes: another tool has pointed readers there. Nothing was published. Run `table-writer doctor"
@@ -422,8 +430,8 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
     """Find out whether another process has published a staged write, or has left it to a recovery which has."""
     for record in records:
         if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
-            raise repeated(record, plan.table)
+            raise repetition_error(record, plan.table)
 
 
-def _shown(table: Table, values: Collection[PartitionValues]) -> str:
-    return few((shown_name(table, one) for one in sorted(values)), most=3)
+def _few_names(table: Table, values: Collection[PartitionValues]) -> str:
+    return few((shown_name(table, key) for key in sorted(values)), most=3)

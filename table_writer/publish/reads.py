@@ -1,4 +1,4 @@
-"""Whether a write's rows were computed from what readers see, where its query reads the table that it is written to.
+"""A write whose query reads its own table is published only if readers see what the query has read.
 
 The log tells what this library has published since the plan. It does not tell what a session remembers: cached rows,
 lists of files, the location of an unpartitioned table; nor what other tools have written since. Files do.
@@ -34,7 +34,7 @@ def require_as_read(
     if not counting or not written:
         return
     look = _Look(opened, plan, now, frozenset(written))
-    stale = frozenset(values for read in counting for values in look.changed(read))
+    stale = frozenset(values for read in counting for values in look.changed_partitions(read))
     if stale:
         names = few(opened.partition_names(stale), most=3)
         raise ConflictError(
@@ -54,7 +54,7 @@ class _Look:
     now: PartitionsNow
     written: frozenset[PartitionValues]
 
-    def changed(self, read: TableRead) -> Iterator[PartitionValues]:
+    def changed_partitions(self, read: TableRead) -> Iterator[PartitionValues]:
         """Yield the partitions that are not as they were read; one that a compaction has moved is."""
         here = {values: location for values, location in self._locations.items() if location.place in read.files}
         for (values, location), files in zip(here.items(), many(self._files, here.values()), strict=True):
@@ -83,8 +83,8 @@ class _Look:
 
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
-        """Where readers have looked for each partition, as far as the log still says."""
-        named = (partition for record in self._history.published for partition in record.entry.partitions)
+        """Return the places where readers have looked for each partition, as far as the log still says."""
+        named = (partition for record in self._history.published_records for partition in record.entry.partitions)
         texts = (
             (partition.values, text)
             for partition in named
@@ -120,19 +120,19 @@ class _Look:
         return self.plan.spelled(values) if len(values) == width else None
 
     def _is_compacted(self, values: PartitionValues, read: TableRead) -> bool:
-        """Whether nothing but compactions have moved a partition since it was read, and no row came or went."""
+        """Return whether nothing but compactions have moved a partition since it was read, and no row came or went."""
         location = self._locations.get(values)
         if location is None:
             return False
-        known = self._history.described(values, location)
+        known = self._history.content_at(values, location)
         files = {name: facts for name, facts in self._files(location).items() if facts[0]}
         if known is None or (known.files, known.bytes) != (len(files), sum(size for size, _ in files.values())):
             return False
-        for record, named in self._history.published_of(values):
-            old = Location.parse_any(named.old_location or "")
+        for record, partition in self._history.published_of(values):
+            old = Location.parse_any(partition.old_location or "")
             if not record.entry.is_compaction or old is None or known.rows is None:
                 return False
-            before = self._history.described(values, old, version=record.entry.version - 1)
+            before = self._history.content_at(values, old, version=record.entry.version - 1)
             if before is None or before.rows != known.rows:
                 return False
             held = read.files.get(old.place)

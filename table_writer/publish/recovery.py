@@ -18,7 +18,7 @@ from table_writer.log.history import NOT_KNOWN, History, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import change_of, same_place
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import Ended
+from table_writer.log.table_log import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, name_in
@@ -39,7 +39,7 @@ class RecoveredEntry:
 
     version: int
     outcome: Outcome
-    partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
+    partitions: tuple[PartitionValues, ...] = ()  # those that this recovery has switched
     superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
     """Left alone, with where another tool had moved them meanwhile."""
 
@@ -63,10 +63,11 @@ class Recovery:
         record = self._log.read(version)
         if self._is_wordless(record):
             version = record.entry.recovers or 0
-            ended = self._log.ended(version)
-            if ended is None and self._log.find(version) is not None:  # what that ends as decides
+            stored_outcome = self._log.stored_outcome(version)
+            if stored_outcome is None and self._log.find(version) is not None:  # its end decides
                 return self.resolve(version, table, newest=newest)
-            if ended is None or ended.outcome is Outcome.ABANDONED:  # else it may be a correction, which needs no word
+            # one that is published may be a correction, which needs no word
+            if stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED:
                 why = "it recovers what was abandoned, or is lost"
                 return self._record(record.entry, Outcome.ABANDONED, by=record.entry.write_id, why=why)
         record, is_seen = self._wait(record, table)
@@ -75,7 +76,7 @@ class Recovery:
         return None if record.outcome is not None else self._end(record, table, newest=newest)
 
     def _is_wordless(self, record: SlotRecord) -> bool:
-        """Whether a recover entry is in doubt, and has not the last word on what it recovers.
+        """Return whether a recover entry is in doubt, and has not the last word on what it recovers.
 
         What undoes the late call of an abandoned entry needs no word: it switches partitions within its claim.
         """
@@ -108,7 +109,7 @@ class Recovery:
         them is ended, and the others as it is.
         """
         history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
-        heirs = {one.entry.write_id: one for one in history.records if one.entry.version > record.entry.version}
+        heirs = {later.entry.write_id: later for later in history.records if later.entry.version > record.entry.version}
         chain, word = [record], self._log.last_word(record.entry.version)
         heir = heirs.pop(word, None)
         while heir is not None and heir.outcome is None:
@@ -117,15 +118,15 @@ class Recovery:
                 chain.append(heir)
                 word = self._log.last_word(heir.entry.version)
                 heir = heirs.pop(word, None)
-        ended = self._end_last(chain[-1], heir, word, history, table, newest=newest)
+        recovered_entry = self._end_last(chain[-1], heir, word, history, table, newest=newest)
         for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
-            if ended is not None:
-                why, superseded = f"version {by.entry.version} has ended it", ended.superseded
+            if recovered_entry is not None:
+                why, superseded = f"version {by.entry.version} has ended it", recovered_entry.superseded
                 link_ended = self._record(
-                    link.entry, ended.outcome, by=by.entry.write_id, superseded=superseded, why=why
+                    link.entry, recovered_entry.outcome, by=by.entry.write_id, superseded=superseded, why=why
                 )
-                ended = replace(link_ended, partitions=ended.partitions)
-        return ended
+                recovered_entry = replace(link_ended, partitions=recovered_entry.partitions)
+        return recovered_entry
 
     def _end_last(
         self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, newest: int
@@ -135,15 +136,14 @@ class Recovery:
             return self._record(last.entry, Outcome.ABANDONED, by=word, why="the metastore had refused it")
         if heir is not None and heir.outcome is not None:
             why = f"version {heir.entry.version} has ended it"
-            return self._record(
-                last.entry, heir.outcome, by=word, superseded=heir.left_alone, moved=heir.moved, why=why
-            )
+            superseded, moved = heir.superseded_locations, heir.moved_locations
+            return self._record(last.entry, heir.outcome, by=word, superseded=superseded, moved=moved, why=why)
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
         return self.recover(last, table, newest=newest, lost_heir=word)
 
     def _is_free(self, record: SlotRecord) -> bool:
-        """Whether nothing of an entry in doubt is under way any more, as far as its claimant keeps to its time."""
+        """Return whether no call of an entry in doubt is under way any more, if its claimant keeps to its time."""
         if rules.claim_is_over(record.entry, record.age_seconds):
             return True
         return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
@@ -159,30 +159,34 @@ class Recovery:
         moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
-        ended = self._log.record_outcome(
+        stored_outcome = self._log.record_outcome(
             entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
         )
-        logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, ended.outcome.value)
-        self._tell(entry, ended.outcome, superseded=ended.superseded)
-        return RecoveredEntry(version=entry.version, outcome=ended.outcome, superseded=ended.left_alone)
+        logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, stored_outcome.outcome.value)
+        self._announce(entry, stored_outcome.outcome, superseded=stored_outcome.superseded)
+        return RecoveredEntry(
+            version=entry.version, outcome=stored_outcome.outcome, superseded=stored_outcome.superseded_locations
+        )
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
-        now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
-        in_place = [one for one in entry.partitions if one.added]
+        now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
+        in_place = [partition for partition in entry.partitions if partition.added]
         missing = missing_files(self._opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
             history = self._log.read_history(self._log.read_state(listed_after=entry.version))
-        copied = {one.values: is_copied(history, one, missing) for one in in_place}
+        copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
-        recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
+        recorded_by = next(
+            (record.recorded_by for record in history.records if record.entry.recovers == entry.version), ""
+        )
         why = "newer entries show how it had ended"
-        left_alone = dict.fromkeys(superseded, NOT_KNOWN)
-        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=left_alone, why=why)
+        superseded_locations = dict.fromkeys(superseded, NOT_KNOWN)
+        return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded_locations, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
-        """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
+        """Return whether readers look at a write's files in every partition: then its claimant sends nothing more.
 
         Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
         does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
@@ -191,15 +195,15 @@ class Recovery:
         """
         if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
-        targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
+        targets = [partition.new_location and Location.parse(partition.new_location) for partition in entry.partitions]
         if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
             return False
         try:
-            now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+            now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, self._evidence.whole(entry.partitions))
+        found = states(entry, now, self._layout, self._evidence.whole_partitions(entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
@@ -223,7 +227,7 @@ class Recovery:
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
-        claimed = self._again(record.entry, newest + 1, behind)
+        claimed = self._recover_entry(record.entry, newest + 1, behind)
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
@@ -232,15 +236,15 @@ class Recovery:
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
             return None
-        original = None if behind else self._ended_origin(record.entry)
+        original = None if behind else self._outcome_of_origin(record.entry)
         if original is not None:
             return self._end_as(original, record.entry, claimed, table)
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
-    def _ended_origin(self, entry: LogEntry) -> Ended | None:
+    def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
         while entry.recovers is not None:
-            if ended := self._log.ended(entry.recovers):
+            if ended := self._log.stored_outcome(entry.recovers):
                 return ended
             record = self._log.find(entry.recovers)
             if record is None:  # its entry is lost
@@ -260,7 +264,7 @@ class Recovery:
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded and not is_correction:
-            now = self._confirmed(table, record, claimed, now, superseded, deadline)
+            now = self._confirm_moves(table, record, claimed, now, superseded, deadline)
             found = self._evidence.states(claimed, now)
             superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
@@ -268,46 +272,48 @@ class Recovery:
         here = locations(now)
         chosen = found.keys() - set(superseded) if is_correction else rules.to_switch(found)
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
-        # what is done goes last: where partitions switch one after another, a claim may be too short for all
-        todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
-        in_the_way = {} if is_correction else self._evidence.changed_since(claimed, found, now)
+        # done partitions go last: where partitions switch one after another, a claim may be too short for all
+        todo = tuple(sorted(chosen_ones, key=lambda partition: found[partition.values] is PartitionState.DONE))
+        in_the_way = {} if is_correction else self._evidence.why_not_copied_again(claimed, found, now)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
-            half = self._evidence.half_added(record.entry, claimed, found)
+            half = self._evidence.half_added_error(record.entry, claimed, found)
             if half is not None:
                 self._claimed.give_up(claimed, half)
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
             ended = {PartitionState.DONE, PartitionState.MOVED}
-            # where a late call has taken one that is yet to be switched, it does not belong
+            # a partition that a late call has taken before its switch does not belong where it is
+            old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
             undone = {
-                one.values: one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)
-                for one in claimed.partitions
-                if found[one.values] not in ended
+                values: old_location if found[values] is PartitionState.BEFORE else here.get(values)
+                for values, old_location in old_locations.items()
+                if found[values] not in ended
             }
             return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
-        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if found[one.values] not in theirs))
+        partitions = tuple(partition for partition in claimed.partitions if found[partition.values] not in theirs)
+        ours = replace(claimed, partitions=partitions)
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         switched = tuple(partition.values for partition in todo)
         moved = {values: here.get(values) for values, state in found.items() if state is PartitionState.MOVED}
-        left_alone = {values: here.get(values) for values in superseded}
-        return self._record_outcome(record.entry, claimed, switched, left_alone, moved)
+        superseded_locations = {values: here.get(values) for values in superseded}
+        return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
 
-    def _end_as(self, original: Ended, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
+    def _end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
 
         Of a correction of a late call, too: where its call has not come, the partitions are corrected anew, but for
         those that another tool has moved since.
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
-        found = original.left_alone
-        left_alone = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
+        found = original.superseded_locations
+        superseded_locations = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
         if original.recorded_by != entry.write_id:  # a correction
-            left_alone |= self._moved_since(entry, claimed, table)
-        return self._record_outcome(entry, claimed, (), left_alone)
+            superseded_locations |= self._moved_locations(entry, claimed, table)
+        return self._record_outcome(entry, claimed, (), superseded_locations)
 
-    def _moved_since(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
+    def _moved_locations(self, entry: LogEntry, claimed: LogEntry, table: Table) -> dict[PartitionValues, str | None]:
         """Return where other tools have partitions that a correction in doubt has found, or wants, elsewhere."""
         try:
             here = locations(self._metastore.get_partitions(table, list(entry.partition_values)))
@@ -316,10 +322,13 @@ class Recovery:
             raise
         history = self._log.read_history()
         return {
-            named.values: here.get(named.values)
-            for named in entry.partitions
-            if not any(same_place(here.get(named.values), place) for place in (named.old_location, named.new_location))
-            and history.brought_late(named.values, here.get(named.values)) is None
+            partition.values: here.get(partition.values)
+            for partition in entry.partitions
+            if not any(
+                same_place(here.get(partition.values), place)
+                for place in (partition.old_location, partition.new_location)
+            )
+            and history.correction_of(partition.values, here.get(partition.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -333,7 +342,7 @@ class Recovery:
         self._log.record_outcome(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id)
         return False
 
-    def _confirmed(
+    def _confirm_moves(
         self,
         table: Table,
         record: SlotRecord,
@@ -367,24 +376,24 @@ class Recovery:
     ) -> None:
         """Switch what is left to be switched, and give all partitions that are not another tool's their statistics."""
         statistics = self._claimed.statistics
-        told = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
+        result = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
         if todo:
-            present = {one.values: now[one.values] for one in todo if one.values in now}
+            present = {partition.values: now[partition.values] for partition in todo if partition.values in now}
             left_to_do = self._claimed.switch(table, replace(ours, partitions=tuple(todo)), present, deadline)
             if left_to_do is None:  # others have done it, with its statistics
                 return
-            told = replace(told, notes=left_to_do, is_open=True) if left_to_do else told
-        told = told if told.is_open else statistics.tell(table, ours, deadline)
-        if told.is_open:
+            result = replace(result, notes=left_to_do, is_open=True) if left_to_do else result
+        result = result if result.is_open else statistics.tell(table, ours, deadline)
+        if result.is_open:
             raise MetastoreError(
-                f"version {original.version} of {ours.table} is only half recovered: {told.notes[0]}", **ours.named
+                f"version {original.version} of {ours.table} is only half recovered: {result.notes[0]}", **ours.named
             )
 
-    def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
+    def _recover_entry(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
         created_at = datetime.now(UTC)
         later = created_at - original.created_at
-        replaced = tuple(replace(one, delete_after=one.delete_after + later) for one in original.replaced)
+        replaced = tuple(replace(old, delete_after=old.delete_after + later) for old in original.replaced)
         return replace(
             original,
             version=version,
@@ -416,18 +425,25 @@ class Recovery:
         """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        ended = self._log.record_outcome(
+        stored_outcome = self._log.record_outcome(
             claimed.version, outcome, write_id=by, superseded=superseded, moved=moved, of=by
         )
-        left_alone = ended.left_alone
+        superseded_locations = stored_outcome.superseded_locations
         outcome = self._log.record_outcome(
-            original.version, ended.outcome, write_id=by, superseded=left_alone, moved=ended.moved, of=original.write_id
+            original.version,
+            stored_outcome.outcome,
+            write_id=by,
+            superseded=superseded_locations,
+            moved=stored_outcome.moved_locations,
+            of=original.write_id,
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        self._tell(original, outcome, claimed=claimed, superseded=left_alone)
-        return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=left_alone)
+        self._announce(original, outcome, claimed=claimed, superseded=superseded_locations)
+        return RecoveredEntry(
+            version=original.version, outcome=outcome, partitions=switched, superseded=superseded_locations
+        )
 
-    def _tell(
+    def _announce(
         self,
         original: LogEntry,
         outcome: Outcome,
@@ -446,17 +462,17 @@ class Recovery:
     def _event(
         self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
     ) -> TableEvent:
-        kept = (one for one in by.partitions if one.values not in superseded)
+        kept = (partition for partition in by.partitions if partition.values not in superseded)
         partitions = (
             EventPartition(
-                name=name_in(self._opened.table, one.values),
-                action=change_of(one, self._layout, original),
-                rows=one.rows,
-                files=one.files,
-                bytes=one.bytes,
-                location=one.new_location or "",
+                name=name_in(self._opened.table, partition.values),
+                action=change_of(partition, self._layout, original),
+                rows=partition.rows,
+                files=partition.files,
+                bytes=partition.bytes,
+                location=partition.new_location or "",
             )
-            for one in kept
+            for partition in kept
         )
         return TableEvent(
             operation="recover",
@@ -503,9 +519,9 @@ class Recovery:
         """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
         if not dry_run:
             history, done = self.resolved_history(table)
-            return history, tuple(f"version {one.version} was in doubt: {one.outcome.value} now" for one in done)
+            return history, tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
         history = self._log.read_history()
         versions = [record.entry.version for record in history.publishes_in_doubt]
         return history, tuple(
-            f"version {one} is in doubt: resolving it comes first, and may change this" for one in versions
+            f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
         )

@@ -36,7 +36,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import TableLayout
 from table_writer.publish.entry import (
     NotThereError,
-    Republished,
+    RepublishResult,
     check_each,
     files_there,
     require_known,
@@ -47,7 +47,9 @@ from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
 
-def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
+def restore_partitions(
+    opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> RepublishResult:
     """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
     An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
@@ -58,22 +60,24 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         history, notes = recovery.history_for(table, dry_run=dry_run)
         resolved += notes
         wanted = {
-            values: placed.partition.new_location
-            for values, placed in sorted(history.current.items())
-            if placed.partition.new_location is not None and (chosen is None or values in chosen)
+            values: current.partition.new_location
+            for values, current in sorted(history.current_partitions.items())
+            if current.partition.new_location is not None and (chosen is None or values in chosen)
         }
         require_known(chosen or (), history, table)
         now = opened.metastore.get_partitions(table, list(wanted))
         root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
         lost: dict[PartitionValues, Partition] = {
-            v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
+            v: partition
+            for v, partition in now.items()
+            if v == () and Location.parse(partition.location).same_place(root)
         }
         missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-        unsure = {} if chosen else _perhaps_dropped(history, missing)
+        unsure = {} if chosen else _why_not_restored(history, missing)
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
         partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
-        found = Republished(
+        result = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
@@ -81,14 +85,14 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
             notes=resolved,
         )
         if dry_run or not partitions:
-            return found
+            return result
         before = locations(lost)
-        partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
+        partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(found, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
+            return replace(result, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
 
 
 def _check(
@@ -112,14 +116,15 @@ def _check(
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
     """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
-    listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
+    replaced = (old for record in history.records for old in record.entry.replaced)
+    listed = {found.key for old in replaced for found in old.objects}
     if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
 
-def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
+def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
     """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
-    after = {values: history.lost_after(history.current[values].version) for values in missing}
+    after = {values: history.lost_after(history.current_partitions[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
         for values, lost in after.items()
@@ -190,7 +195,7 @@ def _restore_all_or_refuse(opened: OpenTable, found: Owner, *, was_made_again: b
         done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:
-        missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
+        missing = sorted({*done.not_there, *(partition.values for partition in done.partitions)})
     if not missing:
         return
     shown = few(shown_name(table, values) for values in missing)
@@ -218,11 +223,11 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
     history = replace(opened, layout=layout).log.read_history()
-    placed = history.current.get(())
+    current = history.current_partitions.get(())
     now = Location.parse(table.location)
-    newest = placed.partition if placed else None
+    newest = current.partition if current else None
     if newest is not None and newest.new_location is not None:
-        held = history.described((), Location.parse(newest.new_location))
+        held = history.content_at((), Location.parse(newest.new_location))
         newest = replace(held, new_location=newest.new_location) if held else newest
     in_place = newest is None or layout.own.contains(now) or now.same_place(Location.parse(str(newest.new_location)))
     if in_place and not strayed:
@@ -255,7 +260,7 @@ def _require_proof(opened: OpenTable, history: History, table: Table, newest: En
         raise NotThereError("it does not say where the rows are")
     target = Location.parse(newest.new_location)
     found = list(files_read_at(opened.store, history.layout, target))
-    size = sum(one.size_bytes for one in found)
+    size = sum(file.size_bytes for file in found)
     if len(found) < newest.files or size < newest.bytes:
         raise NotThereError(
             f"of {counted(newest.files, 'file')} with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are"

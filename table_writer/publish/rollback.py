@@ -19,7 +19,7 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.entry import (
     FilesThere,
     NotThereError,
-    Republished,
+    RepublishResult,
     check_each,
     files_there,
     replaced_locations,
@@ -33,7 +33,7 @@ from table_writer.storage.object_store import ObjectInfo, SourceChangedError, ma
 
 def roll_back(
     opened: OpenTable, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
-) -> Republished:
+) -> RepublishResult:
     """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
     Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
@@ -43,7 +43,7 @@ def roll_back(
     first: dict[PartitionValues, str | None] | None = None
     resolved: tuple[str, ...] = ()
     copied_of: tuple[FilesThere, ...] | None = None
-    write_id = new_write_id()  # of what has been copied already, for another slot
+    write_id = new_write_id()  # kept for the next slot: files may have been copied for it
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
         resolved += notes
@@ -51,35 +51,35 @@ def roll_back(
         targets = _targets(history, version, chosen, table)
         known = history.known_values if chosen is None else history.known_values.intersection(chosen)
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
-        targets |= _brought_late(history, known - targets.keys(), here)
-        now: PartitionsNow = {values: one for values, one in here.items() if values in targets}
+        targets |= _states_brought_late(history, known - targets.keys(), here)
+        now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
-            raise _moved(table)
+            raise _moved_error(table)
         first = before
-        found = _checked(opened, history, version, targets, now)
+        found = _checked_partitions(opened, history, version, targets, now)
         place = opened.layout.data(write_id).place
         if found != copied_of or place in history.deleted or place in history.doomed:
             write_id, copied_of = new_write_id(), None
-        partitions, copies = _separated(opened, write_id, found)
+        partitions, copies = _separate_copies(opened, write_id, found)
         copied = (_copy_note(copies),) if copies else ()
         if dry_run or not partitions:
-            return Republished(version=None, partitions=partitions, notes=resolved + copied)
+            return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
         entry = replace(_entry(opened, history, version, partitions, now), write_id=write_id)
         if copied_of is None:
             _copy(opened, copies)
             copied_of = found
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
-            raise _moved(table)  # while files were listed, which can take minutes
+            raise _moved_error(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
-            return Republished(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
+            return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
 
 
-def _separated(
+def _separate_copies(
     opened: OpenTable, write_id: str, found: Sequence[FilesThere]
 ) -> tuple[tuple[EntryPartition, ...], dict[str, ObjectInfo]]:
     """Return the partitions to point readers at, and the copies that this takes, by new key.
@@ -89,12 +89,12 @@ def _separated(
     """
     partitions: list[EntryPartition] = []
     copies: dict[str, ObjectInfo] = {}
-    for one in found:
-        partition = one.described
-        if one.others:
+    for checked in found:
+        partition = checked.described
+        if checked.others:
             location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
             prefix = Location.parse(str(partition.new_location)).key
-            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in one.files}
+            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in checked.files}
             partition = replace(partition, new_location=str(location))
         partitions.append(partition)
     return tuple(partitions), copies
@@ -104,15 +104,15 @@ def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
     try:
         many(lambda key: opened.store.copy(copies[key], key), copies)
     except SourceChangedError as gone:
-        raise _moved(opened.table) from gone
+        raise _moved_error(opened.table) from gone
 
 
 def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
-    size = sum(one.size_bytes for one in copies.values())
+    size = sum(file.size_bytes for file in copies.values())
     return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
 
 
-def _checked(
+def _checked_partitions(
     opened: OpenTable, history: History, version: int, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
 ) -> tuple[FilesThere, ...]:
     """Return the partitions that must change, having checked that readers would find all of their files."""
@@ -122,14 +122,14 @@ def _checked(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
-        placed = history.current.get(values)
-        newest = placed.partition.new_location if placed else None
+        newest_partition = history.current_partitions.get(values)
+        newest = newest_partition.partition.new_location if newest_partition else None
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                f" put it after version {placed.version if placed else version}"
+                f" put it after version {newest_partition.version if newest_partition else version}"
             )
         elif not target.known:
             why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
@@ -139,7 +139,7 @@ def _checked(
             wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
         else:
             wanted = _with_rows(opened, history, target.location)
-            if not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
+            if not same_place(current, wanted) or (wanted and history.surplus_names(Location.parse(wanted), version)):
                 changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
@@ -154,9 +154,9 @@ def _checked(
             table=str(table.name),
         )
     return tuple(
-        replace(one, described=replace(one.described, old_location=before.get(one.described.values)))
-        for one in checked
-        if one.others or not same_place(one.described.new_location, before.get(one.described.values))
+        replace(there, described=replace(there.described, old_location=before.get(there.described.values)))
+        for there in checked
+        if there.others or not same_place(there.described.new_location, before.get(there.described.values))
     )
 
 
@@ -183,7 +183,7 @@ def _check(
     if target is None:
         return FilesThere(EntryPartition.without_rows(values, None))
     location, is_left = Location.parse(target), not same_place(now.get(values), target)
-    if is_left and not opened.layout.is_placeholder(location) and not history.restorable(location):
+    if is_left and not opened.layout.is_placeholder(location) and not history.is_restorable(location):
         raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
     found = files_there(opened.store, history, values, location, version=version)
     return replace(found, described=replace(found.described, new_location=target))
@@ -207,7 +207,7 @@ def _entry(
     )
 
 
-def _moved(table: Table) -> ConflictError:
+def _moved_error(table: Table) -> ConflictError:
     return ConflictError(
         f"partitions of {table.name} were moved by somebody else while they were being rolled back; nothing changed."
         " Look at the history and decide again.",
@@ -232,9 +232,9 @@ def _targets(
     return dict(sorted(states.items()))
 
 
-def _brought_late(
+def _states_brought_late(
     history: History, suspects: Collection[PartitionValues], now: PartitionsNow
 ) -> dict[PartitionValues, StateThen]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
-    placed = history.placements(locations(now), suspects)
-    return {one: StateThen(None, known=True) for one, where in placed.items() if where is Placement.BEHIND}
+    placements = history.placements(locations(now), suspects)
+    return {values: StateThen(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}

@@ -28,22 +28,22 @@ SPARK_PREFIX: Final = "spark.sql.statistics.colStats."
 MOST_NAME: Final = 256 - len(SPARK_PREFIX) - len(".distinctCount")
 """Letters of a column's name: a metastore's database keeps 256 of a parameter's, and may lose what is not ASCII."""
 
-SPARK_FORMAT: Final = "2"  # of Spark 3 and later: times are in UTC
+SPARK_FORMAT: Final = "2"  # the format of Spark 3 and later: times are in UTC
 SPARK_BYTES: Final = {
     **dict.fromkeys(("boolean", "byte"), 1),
     "short": 2,
     **dict.fromkeys(("integer", "float", "date"), 4),
     **dict.fromkeys(("long", "double", "timestamp", "timestamp_ntz"), 8),
 }
-"""What Spark takes for the length of a value, by the names of its types."""
+"""The length that Spark assumes for a value, by the names of its types."""
 
-TRIES: Final = 3  # of an alter of partitions that another tool may drop
+TRIES: Final = 3  # tries of an alter of partitions that another tool may drop
 LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What became of the statistics of an entry."""
+class StatisticsResult:
+    """The result of a change of statistics: notes, and whether a call may still come."""
 
     notes: tuple[str, ...] = ()
     is_open: bool = False  # an alter was not answered, which may move partitions: the entry must stay in doubt
@@ -57,7 +57,9 @@ class Statistics:
         self._opened = opened
         self._metastore = opened.metastore
 
-    def forget(self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline) -> Told:
+    def forget(
+        self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline
+    ) -> StatisticsResult:
         """Remove the statistics of the rows that an entry replaces, before it does; again after it, if that failed.
 
         Only while there is time for the switch after it, however long a call takes.
@@ -72,67 +74,70 @@ class Statistics:
                 f"column statistics of replaced rows may still be in the metastore ({error.message}); the next write of"
                 f" these partitions of {table.name} removes them."
             )
-            return Told((text,), is_late=isinstance(error, LostResponseError))
-        return Told()
+            return StatisticsResult((text,), is_late=isinstance(error, LostResponseError))
+        return StatisticsResult()
 
-    def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> Told:
+    def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> StatisticsResult:
         """Give the metastore the statistics that an entry has, after its switch.
 
         Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
         has added files. So the mark is taken away by a second alter, which changes nothing else; where that is refused,
         the statistics go again.
         """
-        figures = {one.values: one.column_figures() for one in entry.partitions if one.figures}
+        figures = {partition.values: partition.column_figures() for partition in entry.partitions if partition.figures}
         if not figures or not self._metastore.keeps_statistics(table):
-            return Told()
+            return StatisticsResult()
         in_time = self._in_time(entry, deadline)
-        told = Told()
+        result = StatisticsResult()
         try:
             self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
         except LostResponseError as error:  # they may be there, with the mark
             logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
-            told = Told(
+            result = StatisticsResult(
                 (f"published; whether its column statistics were set is not known ({error.message}).",), is_late=True
             )
         except MetastoreError as error:
-            return _not_set(entry, error)
+            return _not_set_result(entry, error)
         try:
             self._unmark(table, entry, in_time)
         except LostResponseError as error:
             logger.warning("write_id=%s statistics are set; an alter was not answered: %s", entry.write_id, error)
             text = f"published; the answer to the last alter was lost ({error.message}); the next write or"
-            return Told((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
+            return StatisticsResult((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
         except MetastoreError as error:
-            return self._taken_back(table, entry, figures, error, in_time)
-        return told
+            return self._take_back(table, entry, figures, error, in_time)
+        return result
 
-    def _taken_back(
+    def _take_back(
         self,
         table: Table,
         entry: LogEntry,
         values: Collection[PartitionValues],
         error: MetastoreError,
         in_time: Callable[[], None],
-    ) -> Told:
+    ) -> StatisticsResult:
         """Remove statistics again that would stay marked as accurate."""
         try:
             self._metastore.drop_statistics(table, tuple(values), before_send=in_time)
         except MetastoreError as second:
             logger.warning("write_id=%s statistics stay, marked as accurate: %s", entry.write_id, second)
             text = f"published; its column statistics are set, but marked as accurate ({error.message})."
-            return Told((text,), is_late=isinstance(second, LostResponseError))
-        return _not_set(entry, error)
+            return StatisticsResult((text,), is_late=isinstance(second, LostResponseError))
+        return _not_set_result(entry, error)
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
-        places = {one.values: one.new_location for one in entry.partitions if one.figures}
+        places = {partition.values: partition.new_location for partition in entry.partitions if partition.figures}
         for attempt in range(1, TRIES + 1):
             now = self._metastore.get_partitions(table, list(places))
             changes = [
                 PartitionChange(
-                    partition=one, location=one.location, set_parameters={}, removed_parameters=frozenset({ACCURATE})
+                    partition=partition,
+                    location=partition.location,
+                    set_parameters={},
+                    removed_parameters=frozenset({ACCURATE}),
                 )
-                for values, one in now.items()
-                if ACCURATE in one.parameters and _is_at(one, places[values])
+                for values, partition in now.items()
+                if ACCURATE in partition.parameters and _is_at(partition, places[values])
             ]
             try:
                 return self._metastore.alter_partitions(table, changes, before_send=in_time)
@@ -153,9 +158,9 @@ class Statistics:
         return in_time
 
 
-def _not_set(entry: LogEntry, error: MetastoreError) -> Told:
+def _not_set_result(entry: LogEntry, error: MetastoreError) -> StatisticsResult:
     logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
-    return Told((f"published; its column statistics were not set ({error.message}).",))
+    return StatisticsResult((f"published; its column statistics were not set ({error.message}).",))
 
 
 def _is_at(partition: Partition, location: str | None) -> bool:
@@ -176,27 +181,28 @@ def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[
     types = {field["name"]: str(field["type"]) for field in json.loads(schema or "{}").get("fields", [])}
     return {
         f"{SPARK_PREFIX}{name}.{key}": value
-        for name, one in figures.items()
+        for name, column in figures.items()
         if name.isascii() and len(name) <= MOST_NAME
-        for key, value in _of_spark(one, types.get(name, "")).items()
+        for key, value in _of_spark(column, types.get(name, "")).items()
     }
 
 
-def _of_spark(one: ColumnFigures, kind: str) -> dict[str, str]:
-    if one.total_bytes is not None and kind in {"string", "binary"}:
-        average = -(-one.total_bytes // max(1, one.values))
-        lengths = {"avgLen": average, "maxLen": one.longest_bytes or 0}
-    elif one.kind == "decimal" and kind.startswith("decimal"):
+def _of_spark(column: ColumnFigures, kind: str) -> dict[str, str]:
+    if column.total_bytes is not None and kind in {"string", "binary"}:
+        average = -(-column.total_bytes // max(1, column.values))
+        lengths = {"avgLen": average, "maxLen": column.longest_bytes or 0}
+    elif column.kind == "decimal" and kind.startswith("decimal"):
         size = 8 if int(kind[8:].partition(",")[0]) <= LONG_DECIMAL else 16
         lengths = {"avgLen": size, "maxLen": size}
     elif kind in SPARK_BYTES:
         lengths = dict.fromkeys(("avgLen", "maxLen"), SPARK_BYTES[kind])
-    elif one.values or kind not in {"string", "binary"}:
+    elif column.values or kind not in {"string", "binary"}:
         return {}
     else:
         lengths = {"avgLen": 0, "maxLen": 0}
-    counts = {"nullCount": one.nulls, **({} if one.distinct is None else {"distinctCount": one.distinct}), **lengths}
-    bounds = {"min": _spark_bound(one, one.low), "max": _spark_bound(one, one.high)}
+    distinct = {} if column.distinct is None else {"distinctCount": column.distinct}
+    counts = {"nullCount": column.nulls, **distinct, **lengths}
+    bounds = {"min": _spark_bound(column, column.low), "max": _spark_bound(column, column.high)}
     return {
         "version": SPARK_FORMAT,
         **{name: str(count) for name, count in counts.items()},
@@ -204,11 +210,11 @@ def _of_spark(one: ColumnFigures, kind: str) -> dict[str, str]:
     }
 
 
-def _spark_bound(one: ColumnFigures, bound: float | str | None) -> str | None:
-    if bound is None or one.kind not in {"date", "timestamp"}:
+def _spark_bound(column: ColumnFigures, bound: float | str | None) -> str | None:
+    if bound is None or column.kind not in {"date", "timestamp"}:
         return None if bound is None else str(bound)
     try:
-        if one.kind == "date":
+        if column.kind == "date":
             return str(date(1970, 1, 1) + timedelta(days=int(bound)))
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(bound))
     except OverflowError:

@@ -1,6 +1,8 @@
-"""THE switch: one metastore call after which readers see new rows. No other file changes what readers see.
+"""The switch: the one metastore call after which readers see the rows of a publish.
 
-In AWS Glue a partitioned table has no such call: there each partition switches whole, and partitions one after another.
+Elsewhere, :mod:`table_writer.publish.restore` points an unpartitioned table back at its rows, and
+:mod:`table_writer.log.files` copies the files of an append in place to where readers look. In AWS Glue
+a partitioned table has no such call: there each partition switches whole, and partitions one after another.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.files import add_files, written_placeholders
-from table_writer.log.open_table import OpenTable, partly_published
+from table_writer.log.open_table import OpenTable, partly_published_error
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
-from table_writer.log.table_log import Ended
+from table_writer.log.table_log import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -40,7 +42,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, spark_statistics
+from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, StatisticsResult, spark_statistics
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -99,12 +101,12 @@ class Switch:
             else:
                 added = [
                     Partition(
-                        values=one.values,
-                        location=one.new_location,
-                        parameters=new_parameters(entry, one, self.layout.root),
+                        values=partition.values,
+                        location=partition.new_location,
+                        parameters=new_parameters(entry, partition, self.layout.root),
                     )
-                    for one in entry.partitions
-                    if one.new_location is not None
+                    for partition in entry.partitions
+                    if partition.new_location is not None
                 ]
                 self.metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
@@ -126,14 +128,14 @@ class Switch:
             missing = [p for p in entry.partitions if p.values not in present and p.new_location is not None]
             if missing:
                 placeholders = [
-                    Partition(values=one.values, location=self._empty(entry, one), parameters=NO_FILES)
-                    for one in missing
+                    Partition(values=partition.values, location=self._empty(entry, partition), parameters=NO_FILES)
+                    for partition in missing
                 ]
                 self.metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
-                named = (one for one in entry.partitions if one.values in present)
-                changes = [self._changed(entry, one, present[one.values]) for one in named]
+                named = (partition for partition in entry.partitions if partition.values in present)
+                changes = [self._partition_change(entry, partition, present[partition.values]) for partition in named]
                 return self.metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
@@ -166,14 +168,14 @@ class Switch:
             return (f"{todo} `table-writer recover` does it.",)
         return ()
 
-    def _changed(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
+    def _partition_change(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
         """Move a partition; one to be dropped stays at its placeholder: others may have written there."""
         is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
         new = new_parameters(entry, partition, self.layout.root)
         if partition.added:
             location = Location.parse(current.location)
-            stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call has it
+            stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call put it
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
             new = added_parameters(new, known, is_counted=self.counts(entry, known))
         return PartitionChange(
@@ -197,19 +199,20 @@ class Switch:
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        is_sent = (one for one in now.values() if one.parameters.get(WRITE_ID_PARAMETER) == entry.write_id)
-        found = states(entry, now, self.layout, frozenset(one.values for one in is_sent))
+        writers = {values: partition.parameters.get(WRITE_ID_PARAMETER) for values, partition in now.items()}
+        sent_values = frozenset(values for values, write_id in writers.items() if write_id == entry.write_id)
+        found = states(entry, now, self.layout, sent_values)
         seen = effect(found.values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
-        changed = any(self._has_come(one, now.get(values), error) for values, one in before.items())
+        changed = any(self._has_come(partition, now.get(values), error) for values, partition in before.items())
         if seen is Effect.SOME or isinstance(error, LostResponseError) or changed:
             raise outcome_unknown(entry, error) from error
         raise error
 
     def _has_come(self, before: Partition, now: Partition | None, error: MetastoreError) -> bool:
-        """Whether another call of ours may have changed a partition since; another tool is why a metastore refuses."""
+        """Return whether another call of ours may have changed a partition; a ``TableChangedError`` denies it."""
         if isinstance(error, TableChangedError):
             return False
         if now is None:
@@ -322,7 +325,7 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
 
     def carry_out(
         self,
@@ -343,34 +346,34 @@ class ClaimedEntries:
         try:
             forgotten = self.statistics.forget(table, entry, now, deadline)
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
-        told = Told()
+        statistics_result = StatisticsResult()
         try:
-            if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
+            if left_to_do is not None:  # None: others have carried the entry out, and may have moved on
                 forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
-                told = self.statistics.tell(table, entry, deadline)
+                statistics_result = self.statistics.tell(table, entry, deadline)
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
-        notes = forgotten.notes + told.notes
-        if told.is_open:
+            raise _with_note(stopped, entry) from None
+        notes = forgotten.notes + statistics_result.notes
+        if statistics_result.is_open:
             return notes
         try:
-            if forgotten.is_late or told.is_late:
-                self._log.remember_recovery(entry.version)  # so that whoever comes next compares
-            ended = self._log.record_outcome(
+            if forgotten.is_late or statistics_result.is_late:
+                self._log.remember_recovery(entry.version)  # whoever comes next compares
+            stored_outcome = self._log.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            others = self._ended(entry)
+            others = self._recorded_outcome(entry)
             if others is None:
                 note = f"published, but the log could not record it ({error.message}); the next write resolves it."
                 return (*notes, note)
-            ended = others
-        require_all_published(entry, ended, table)
+            stored_outcome = others
+        require_all_published(entry, stored_outcome, table)
         return notes
 
     def switch(
@@ -390,17 +393,17 @@ class ClaimedEntries:
             notes = self._switch.apply(table, entry, now, deadline)
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if self._ended(entry) is not None:  # others have seen it, or carried it out, and may have moved on since
+            if self._recorded_outcome(entry) is not None:  # others have seen it, or carried it out, and moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, failure)
             raise
         except KeyboardInterrupt as stopped:
-            raise _noted(stopped, entry) from None
+            raise _with_note(stopped, entry) from None
         return notes
 
     def _counts(self, entry: LogEntry, parameters: Mapping[str, str]) -> bool:
-        """Whether the entry that has put these parameters counted the files of this one, or of one that it recovers.
+        """Return whether the entry with these parameters has counted the files of this one, or of one that it recovers.
 
         Every entry of this log has that came after the first one that adds them: nobody claims over an entry in doubt
         but to do the same. Two recoveries may be at it at once, the older one's call after the newer one's.
@@ -419,7 +422,7 @@ class ClaimedEntries:
             if not deadline.allows(0):
                 raise StorageError(
                     f"{entry.publish_timeout_seconds:g} s were not enough to add"
-                    f" {counted(sum(len(one.added) for one in in_place), 'file')}, not all are there. Raise"
+                    f" {counted(sum(len(partition.added) for partition in in_place), 'file')}, not all are there. Raise"
                     " publish_timeout_seconds.",
                     **entry.named,
                 )
@@ -430,10 +433,10 @@ class ClaimedEntries:
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
 
-    def _ended(self, entry: LogEntry) -> Ended | None:
+    def _recorded_outcome(self, entry: LogEntry) -> StoredOutcome | None:
         """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
-            return self._log.ended(entry.version)
+            return self._log.stored_outcome(entry.version)
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return None
@@ -451,30 +454,30 @@ class ClaimedEntries:
                 return
             word = self._log.take_last_word(entry.version, entry.write_id)
             is_ours = word == entry.write_id
-            ended = (
+            stored_outcome = (
                 self._log.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word) if is_ours else None
             )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal
-        if ended is None or ended.outcome is not Outcome.ABANDONED:
+        if stored_outcome is None or stored_outcome.outcome is not Outcome.ABANDONED:
             raise outcome_unknown(entry, refusal) from refusal
 
 
-def require_all_published(entry: LogEntry, ended: Ended, table: Table) -> None:
+def require_all_published(entry: LogEntry, stored_outcome: StoredOutcome, table: Table) -> None:
     """Refuse to call an entry published of which the log says otherwise: another tool was there before a recovery."""
-    if ended.outcome is not Outcome.PUBLISHED:
+    if stored_outcome.outcome is not Outcome.PUBLISHED:
         raise ConflictError(
             f"write {entry.write_id} of {entry.table} (version {entry.version}) is on record as abandoned: its process"
             " was paused past its claim, and a recovery has found that another tool had changed its partitions."
             f" Run `table-writer recover {entry.table}`, which undoes a call of it that came late, and run it again.",
             **entry.named,
         )
-    if ended.superseded:
-        raise partly_published(entry, ended.superseded, table)
+    if stored_outcome.superseded:
+        raise partly_published_error(entry, stored_outcome.superseded, table)
 
 
-def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
+def _with_note(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
     """Add a note to the interruption: what may have become of the write."""
     stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
     return stopped

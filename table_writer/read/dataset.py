@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.open_table import Services, meant_instead, require_table
+from table_writer.log.open_table import Services, nearest_names, require_table
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.model.table_kind import provider_of, why_not_read
@@ -101,7 +101,7 @@ def read_arrow(
 def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     """Return the dataset of a table's chosen partitions, as :func:`read_arrow` does."""
     known = services.metastore.get_table(name)
-    meant = "" if known else meant_instead(services.metastore, name)
+    meant = "" if known else nearest_names(services.metastore, name)
     table = require_table(known, name, services.metastore.uri, meant)
     format_name = _format_of(table)
     file_format = FORMATS[format_name]()

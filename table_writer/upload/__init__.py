@@ -1,9 +1,12 @@
 """Step 2: executors write Parquet files as multipart uploads that no task completes; Spark writes all other formats.
 
-``task``          what one task does, from Arrow batches to a commit message
-``files``         which rows wait, which become a row group, which go to disk, and into which file
-``partitioning``  which row belongs to which partition; rows on local disk, grouped by partition
+================  ======================================================================
+``task``          one task, from Arrow batches to a commit message
+``files``         the rows that wait, in memory or on disk, and the row groups and files that they become
+``partitioning``  the partition of each row; rows on local disk, grouped by partition
 ``parquet``       one Parquet file being encoded
+``figures``       figures of a file's columns, counted while it is encoded
 ``parts``         encoded bytes on their way to the store, and the undo of it
-``job``           runs tasks on Spark, checks their messages; or steps 2 and 3 by Spark's own writer
+``job``           runs tasks on Spark and checks their messages; or steps 2 and 3 by Spark's own writer
+================  ======================================================================
 """

@@ -17,7 +17,7 @@ MOST_COLUMNS: Final = 100  # of a file that are counted
 
 
 class Look(NamedTuple):
-    """What a sample of a file's first row group shows of one column."""
+    """The values of one column in a sample of a file's first row group."""
 
     values: int  # rows of the sample whose value is not null
     different: Any  # these, as an array of Arrow, without null
@@ -50,27 +50,27 @@ class FigureCount:
     def add(self, rows: Any) -> None:
         """Count a table of the file's schema."""
         for name, kind in self._kinds.items():
-            counted = _counted(kind, rows.column(name))
+            counted = _count_column(kind, rows.column(name))
             self._first.setdefault(name, counted)
             self._all[name] = self._all[name].plus(counted) if name in self._all else counted
 
     def figures(self, looks: Mapping[str, Look]) -> dict[str, ColumnFigures]:
         """Return what was counted, with the distinct values that a look at the first row group lets expect."""
-        return {name: _with_distinct(one, self._first[name], looks.get(name)) for name, one in self._all.items()}
+        return {name: _with_distinct(column, self._first[name], looks.get(name)) for name, column in self._all.items()}
 
 
-def _with_distinct(one: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
-    if one.kind == "boolean":
-        return replace(one, distinct=one.bounded(None))
-    if not one.values:
-        return replace(one, distinct=0)
+def _with_distinct(column: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
+    if column.kind == "boolean":
+        return replace(column, distinct=column.bounded(None))
+    if not column.values:
+        return replace(column, distinct=0)
     if look is None or not first.values:
-        return one
+        return column
     grows = look.in_all >= KEY_LIKE * first.values
-    distinct = round(look.in_all * one.values / first.values if grows else look.in_all)
-    are_all = len(look.different) <= MOST_MEMBERS and (not grows or one.values == look.values)
+    distinct = round(look.in_all * column.values / first.values if grows else look.in_all)
+    are_all = len(look.different) <= MOST_MEMBERS and (not grows or column.values == look.values)
     members = members_of(_plain(look.different)) if are_all else None
-    return replace(one, distinct=one.bounded(distinct), members=members)
+    return replace(column, distinct=column.bounded(distinct), members=members)
 
 
 def _plain(values: Any) -> list[object]:
@@ -100,7 +100,7 @@ def _kind(kind: Any) -> Kind | None:
     return next((name for name, is_so in checks.items() if is_so), None)
 
 
-def _counted(kind: Kind, column: Any) -> ColumnFigures:
+def _count_column(kind: Kind, column: Any) -> ColumnFigures:
     """Count one column of a row group."""
     nulls = column.null_count
     counted = ColumnFigures(kind, nulls, len(column) - nulls)

@@ -62,7 +62,7 @@ class Files:
         self._counted: set[int] = set()  # partitions of which figures were counted, or would have been
 
     def counts_figures(self, partition_id: int) -> bool:
-        """Whether figures for optimizers are counted of a new file: not once there are too many partitions for that."""
+        """Return whether figures for optimizers are counted of a new file: not once there are too many partitions."""
         self._counted.add(partition_id)
         return len(self._counted) * len(self._spec.data_columns) <= self._spec.most_figures
 
@@ -70,7 +70,7 @@ class Files:
         name = file_name(self._spec, self._names, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
-    def finished(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
+    def add_finished_file(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
         """Take note of a file that got its last byte, and of what it says of its columns."""
         self._finished.append(file)
         self._statistics.add(statistics, file.row_count)
@@ -117,8 +117,8 @@ class PartitionFile:
     def write(self, rows: Any) -> None:
         """Encode a table, as a row group or, where files have a target size, as several."""
         while rows.num_rows:
-            encoder, sink = self._opened(rows)
-            count = self._fitting(rows, sink.size_bytes)
+            encoder, sink = self._open_file(rows)
+            count = self._fitting_row_count(rows, sink.size_bytes)
             before_bytes = sink.size_bytes
             piece = rows.slice(0, count)
             encoder.write(piece)
@@ -139,10 +139,10 @@ class PartitionFile:
             )
         self._sink.finish()
         file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes, self._encoder.figures())
-        self._files.finished(file, self._encoder.statistics())
+        self._files.add_finished_file(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
-    def _fitting(self, rows: Any, size_bytes: int) -> int:
+    def _fitting_row_count(self, rows: Any, size_bytes: int) -> int:
         """Return how many of the rows a file of this size gets in one piece; all of them where there is no target."""
         if self._target_bytes is None:
             return int(rows.num_rows)
@@ -154,7 +154,7 @@ class PartitionFile:
         )
         return min(int(rows.num_rows), max(1, round(fitting)))
 
-    def _opened(self, rows: Any) -> tuple[ParquetFile, PartSink]:
+    def _open_file(self, rows: Any) -> tuple[ParquetFile, PartSink]:
         if self._sink is None or self._encoder is None or self._is_full(rows):
             self.close()
             self._sink = self._files.open(self._partition_id, self._number)
@@ -165,7 +165,7 @@ class PartitionFile:
         return self._encoder, self._sink
 
     def _is_full(self, rows: Any) -> bool:
-        """Whether these rows belong into another file than the one that is open."""
+        """Return whether these rows belong in another file than the open one."""
         assert self._sink is not None and self._encoder is not None  # noqa: PT018, S101 - the caller has looked
         max_footer_bytes = self._spec.max_footer_bytes(leaf_count(rows.schema))
         return self._sink.is_nearly_full or self._footer_bytes >= max_footer_bytes or not self._encoder.takes(rows)

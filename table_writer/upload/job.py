@@ -109,7 +109,7 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
 
     ``InvalidInputError`` has Spark's reason why it cannot write this table or these types; nothing was written then.
     ``CheckFailedError``: other rows are read back than were written, since the format cannot hold some of these values.
-    ``PartitionExistsError``: a row belongs to a partition that :func:`refusing` was told of. Failures of the
+    ``PartitionExistsError``: a row belongs to a partition that :func:`refuse_existing` was told of. Failures of the
     DataFrame's own code pass through. Files may be left below ``plan.data_location``.
     """
     spark = open_gateway(rows.sparkSession)  # a streaming query has a session of its own
@@ -120,14 +120,14 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
     found = _only_visible(opened.store, plan)
     counted = spark.run(plan.write_id, lambda: files.count(list(found))) if written else {}
     _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
-    empty = [one for values, group in found.items() if not counted.get(values) for one in group]
+    empty = [file for values, group in found.items() if not counted.get(values) for file in group]
     _delete(opened.store, empty, plan)
     partitions = (
         WrittenPartition(
             values=values,
-            keys=tuple(one.key for one in group),
+            keys=tuple(file.key for file in group),
             rows=counted[values],
-            bytes=sum(one.size_bytes for one in group),
+            bytes=sum(file.size_bytes for file in group),
             raw_bytes=None,
         )
         for values, group in found.items()
@@ -136,7 +136,7 @@ def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened:
     return WrittenFiles(plan=plan, partitions=tuple(partitions))
 
 
-def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
+def refuse_existing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
     """Return the same rows; the job that meets one of a partition that exists fails, before its task writes a file.
 
     The partition columns come last, and may be text. The metastore may spell existing partitions otherwise: what
@@ -176,19 +176,19 @@ def _only_visible(store: ObjectStore, plan: WritePlan) -> dict[PartitionValues, 
     """Delete what committers leave behind, so that listings of published locations show data only; group the rest."""
     prefix = plan.data_location.key
     listed = list(store.list(prefix))
-    visible = [one for one in listed if not any(map(is_hidden, one.key.removeprefix(prefix).split("/")))]
-    kept = {one.key for one in visible}
-    _delete(store, [one for one in listed if one.key not in kept], plan)
+    visible = [file for file in listed if not any(map(is_hidden, file.key.removeprefix(prefix).split("/")))]
+    kept = {file.key for file in visible}
+    _delete(store, [file for file in listed if file.key not in kept], plan)
     by_values: dict[PartitionValues, list[ObjectInfo]] = {}
-    for one in visible:
-        directory = one.key.removeprefix(prefix).rpartition("/")[0]
-        by_values.setdefault(partition_values(directory) if directory else (), []).append(one)
+    for file in visible:
+        directory = file.key.removeprefix(prefix).rpartition("/")[0]
+        by_values.setdefault(partition_values(directory) if directory else (), []).append(file)
     return dict(sorted(by_values.items()))
 
 
 def _delete(store: ObjectStore, surplus: Sequence[ObjectInfo], plan: WritePlan) -> None:
     logger.debug("write_id=%s deletes %d files without rows from its own location", plan.write_id, len(surplus))
-    store.delete([one.key for one in surplus])
+    store.delete([file.key for file in surplus])
 
 
 def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: WritePlan, description: str) -> None:

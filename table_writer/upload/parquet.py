@@ -50,7 +50,7 @@ STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page inde
 
 
 class Sink(Protocol):
-    """What encoded bytes are written to."""
+    """The file-like object that encoded bytes are written to."""
 
     def write(self, data: bytes) -> int:
         """Take encoded bytes."""
@@ -97,7 +97,7 @@ class ParquetFile:
         )
 
     def takes(self, rows: Any) -> bool:
-        """Whether these rows can go into the file; its first ones may have been so narrow that pages would be huge."""
+        """Return whether these rows can go into the file: its first ones may be so narrow that pages would be huge."""
         return widest_bytes(rows) * self._batch_values <= LARGEST_PAGE_BYTES or self._batch_values == 1
 
     def write(self, rows: Any) -> None:
@@ -121,7 +121,7 @@ class ParquetFile:
     def statistics(self) -> dict[str, ColumnStatistics]:
         """Return what the footer says of columns; it says nothing of INT96, whose nulls were counted on their way."""
         int96 = {name: ColumnStatistics(null_count=count) for name, count in self._int96_nulls.items()}
-        return _said_by(self._row_groups(), self._columns) | int96
+        return _statistics_of_groups(self._row_groups(), self._columns) | int96
 
     def figures(self) -> str:
         """Return what optimizers are told of the columns; empty where nothing was counted."""
@@ -153,7 +153,7 @@ def _plain_columns(schema: Any) -> tuple[_Column, ...]:
     return tuple(islice(plain, MOST_COLUMNS))
 
 
-def _said_by(groups: Iterable[Any], columns: Sequence[_Column]) -> dict[str, ColumnStatistics]:
+def _statistics_of_groups(groups: Iterable[Any], columns: Sequence[_Column]) -> dict[str, ColumnStatistics]:
     """Return what row groups say of columns, taken together."""
     merged = MergedStatistics()
     for group in groups:
@@ -435,7 +435,7 @@ def with_schema(rows: Any, schema: Any) -> Any:
 
 
 def writes_int96(schema: Any, options: ParquetOptions) -> bool:
-    """Whether timestamps become INT96: Arrow does that for all of a file or none, and TIMESTAMP_NTZ never is."""
+    """Return whether timestamps become INT96: Arrow does that for all of a file or none, and TIMESTAMP_NTZ never is."""
     return options.timestamp_type == "INT96" and not any(_has_local_timestamp(field.type) for field in schema)
 
 

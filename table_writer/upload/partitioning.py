@@ -1,4 +1,4 @@
-"""Which row belongs to which partition: numbers for partition values, and rows grouped by them."""
+"""The partitions of rows: a number for each partition's values, and rows grouped by number."""
 
 from __future__ import annotations
 
@@ -141,13 +141,13 @@ def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
         row_count += batch.num_rows
         size_bytes += batch.nbytes
         if row_count >= CHUNK_ROWS or size_bytes >= CHUNK_BYTES:
-            yield _joined(waiting)
+            yield _join_batches(waiting)
             waiting, row_count, size_bytes = [], 0, 0
     if waiting:
-        yield _joined(waiting)
+        yield _join_batches(waiting)
 
 
-def _joined(batches: list[Any]) -> Any:
+def _join_batches(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

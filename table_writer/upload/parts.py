@@ -52,7 +52,7 @@ class PartSink:
             self._held.append(piece)
             self.held_bytes += len(piece)
             self.size_bytes += len(piece)
-            self._uploads.took(self, len(piece))
+            self._uploads.take_bytes(self, len(piece))
         return size_bytes
 
     def flush(self) -> None:
@@ -63,17 +63,17 @@ class PartSink:
 
     @property
     def is_full(self) -> bool:
-        """Whether the part that fills has its length."""
+        """Return whether the part that fills has its length."""
         return self.held_bytes + self._scratch_bytes == self._uploads.part_size_bytes
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether the next row group belongs into another file."""
+        """Return whether the next row group belongs in another file."""
         return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:
         """Send what there is as the next part."""
-        self._uploads.released(self.held_bytes)
+        self._uploads.release_bytes(self.held_bytes)
         stored = self._read_back()
         body = b"".join([stored, *self._held] if stored else self._held)  # of a single piece this makes no copy
         self._held.clear()
@@ -86,7 +86,7 @@ class PartSink:
             if self._scratch is None:
                 self._scratch = tempfile.TemporaryFile(prefix="table_writer-part-", dir=local_directory())  # noqa: SIM115
             self._scratch.writelines(self._held)
-        self._uploads.released(self.held_bytes)
+        self._uploads.release_bytes(self.held_bytes)
         self._scratch_bytes += self.held_bytes
         self._held.clear()
         self.held_bytes = 0
@@ -107,14 +107,14 @@ class PartSink:
         """Send what is left as the last part."""
         if self.held_bytes or self._scratch_bytes:
             self.send()
-        self._uploads.closed(self)
+        self._uploads.forget_sink(self)
 
     def remove_scratch(self) -> None:
-        """Give the local disk back."""
+        """Delete the scratch file."""
         if self._scratch is not None:
             self._scratch.close()
 
-    def created(self, create: Callable[[str], str]) -> str:
+    def id_of_upload(self, create: Callable[[str], str]) -> str:
         """Return the upload's id; the first thread that asks creates the upload."""
         with self._creating:
             if not self.upload_id:
@@ -148,12 +148,12 @@ class Uploads:
         self.ended = True
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)  # no upload is created after this line
         for sink in tuple(self._filling):
-            self.closed(sink)
+            self.forget_sink(sink)
         self._undo.close()
 
     @property
     def part_size_bytes(self) -> int:
-        """How long every part is but the last of a file."""
+        """The length of every part but the last of a file."""
         return self._spec.part_size_bytes
 
     def open(self, key: str) -> PartSink:
@@ -162,7 +162,7 @@ class Uploads:
         self._filling.add(sink)
         return sink
 
-    def took(self, sink: PartSink, size_bytes: int) -> None:
+    def take_bytes(self, sink: PartSink, size_bytes: int) -> None:
         """Send a part if this sink has one; move what waits to disk if that is too much in all sinks together."""
         self._held_bytes += size_bytes
         if sink.is_full:
@@ -170,7 +170,7 @@ class Uploads:
         elif self._held_bytes > self._max_held_bytes:
             max(self._filling, key=lambda filling: filling.held_bytes).move_to_disk()
 
-    def released(self, size_bytes: int) -> None:
+    def release_bytes(self, size_bytes: int) -> None:
         """Take note of bytes that wait in memory no more."""
         self._held_bytes -= size_bytes
 
@@ -181,7 +181,7 @@ class Uploads:
             raise self._error
         return self._pool.submit(self._send, sink, number, body)
 
-    def closed(self, sink: PartSink) -> None:
+    def forget_sink(self, sink: PartSink) -> None:
         """Forget a file that has all its parts, or is given up."""
         sink.remove_scratch()
         self._filling.discard(sink)
@@ -192,7 +192,7 @@ class Uploads:
 
     def _send(self, sink: PartSink, number: int, body: bytes) -> UploadedPart:
         try:
-            return self._store.upload_part(sink.key, sink.created(self._create), number, body)
+            return self._store.upload_part(sink.key, sink.id_of_upload(self._create), number, body)
         except BaseException as error:
             self._error = self._error or error
             raise

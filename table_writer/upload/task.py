@@ -1,4 +1,4 @@
-"""What runs on executors in step 2: one task turns Arrow batches into pending uploads and one commit message."""
+"""One task of step 2, on an executor: it turns Arrow batches into pending uploads and one commit message."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def upload_rows(
     ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:
         files = Files(spec, names, uploads, ids)
-        numbered = _Numbered(batches, spec, ids)
+        numbered = _NumberedRows(batches, spec, ids)
         row_count = write_rows(numbered, files, spec)
         pending = files.pending_uploads()
         sent = {kind: count - sent_before.get(kind, 0) for kind, count in store.request_counts().items()}
@@ -85,7 +85,7 @@ def upload_rows(
     return message
 
 
-class _Numbered:
+class _NumberedRows:
     """The data columns of rows with the number of each row's partition, as many at a time as are worth splitting.
 
     Remembers how wide the widest rows were.

@@ -1,5 +1,7 @@
-"""STEP 6: what readers have left, and what dead writes have left behind, is deleted after its retention.
+"""Step 6: a vacuum deletes what readers and dead writes have left, after its retention.
 
-``due`` decides, tells which files may be another table's, and looks for writes that gave up; ``sweep`` is the only code
-that deletes.
+=========  ======================================================================
+``due``    decides what is due, what may be another table's, and which writes are dead
+``sweep``  deletes it, and carries out what an interrupted vacuum has left
+=========  ======================================================================
 """

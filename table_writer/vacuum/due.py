@@ -1,4 +1,4 @@
-"""Which locations, and which writes that gave up, may be deleted now.
+"""A vacuum's decision: which locations are due, and which writes are dead.
 
 The decision about locations is pure: the log, the metastore's locations and ages in, what is due out.
 """
@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import WRITE_ID_IN_NAME
-from table_writer.log.fold import Left
+from table_writer.log.fold import LeftLocation
 from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, places_of
@@ -33,15 +33,15 @@ HISTORY_RETENTION: Final = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ages:
-    """How old things must be before they go, in seconds; ``math.inf`` keeps them."""
+    """The ages in seconds at which things may be deleted; ``math.inf`` keeps them."""
 
-    replaced_seconds: float | None  # since readers left a location; None: as the entry has scheduled
-    usual_seconds: float  # where no entry has scheduled anything
+    replaced_seconds: float | None  # since readers left a location; None: as its entry has scheduled
+    usual_seconds: float  # for a location whose entry has scheduled nothing
     dead_write_seconds: float  # since the last sign of life of a write
     history_seconds: float = math.inf  # since an entry ended on which nothing depends any more
     least_seconds: float = 0.0  # nothing that readers have seen goes earlier, whatever was scheduled
 
-    def of_replaced(self, left: Left) -> float:
+    def of_replaced(self, left: LeftLocation) -> float:
         """Return how long a location stays."""
         scheduled = self.usual_seconds if left.retention_seconds is None else left.retention_seconds
         return max(self.least_seconds, scheduled if self.replaced_seconds is None else self.replaced_seconds)
@@ -85,7 +85,7 @@ def require_safe(table: str, age: timedelta, least: timedelta, *, force: bool) -
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptLocation:
     """A location that stays, and why."""
 
     location: Location
@@ -93,23 +93,25 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """What is past its retention, and what is not deleted nevertheless."""
+class DueLocations:
+    """The locations that are past their retention, and those that are kept nevertheless."""
 
-    locations: tuple[Left, ...]
-    kept: tuple[Kept, ...]
+    locations: tuple[LeftLocation, ...]
+    kept: tuple[KeptLocation, ...]
 
-    def keeping(self, reasons: Mapping[Place, str]) -> Due:
+    def with_kept(self, reasons: Mapping[Place, str]) -> DueLocations:
         """Return the same with more locations kept, each with its reason."""
         kept = (
-            Kept(one.location, reasons[one.location.place]) for one in self.locations if one.location.place in reasons
+            KeptLocation(left.location, reasons[left.location.place])
+            for left in self.locations
+            if left.location.place in reasons
         )
-        free = tuple(one for one in self.locations if one.location.place not in reasons)
-        return Due(free, (*self.kept, *kept))
+        free = tuple(left for left in self.locations if left.location.place not in reasons)
+        return DueLocations(free, (*self.kept, *kept))
 
 
 class InUse:
-    """Where readers look, or may look.
+    """The places where readers look, or may look.
 
     Readers of the table root, where an unpartitioned table begins, pass over this library's own directory: its name
     starts with ``_``.
@@ -123,11 +125,11 @@ class InUse:
         self._inside = PlaceSet(place for place in places if place != root) if root in places else self._all
 
     def meets(self, place: Place) -> bool:
-        """Whether readers look at this directory, below it or around it."""
+        """Return whether readers look at this directory, below it or around it."""
         return self._seen_from(place).meets(place)
 
     def holds(self, place: Place) -> bool:
-        """Whether readers see this object."""
+        """Return whether readers see this object."""
         return self._seen_from(place).holds(place)
 
     def _seen_from(self, place: Place) -> PlaceSet:
@@ -151,9 +153,11 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
                 f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
-    lacking = {values for values, one in history.current.items() if one.partition.new_location is not None} - shown
-    hidden = _former_places(history, lacking) if lacking and why_partial() else frozenset()
-    return InUse(history.layout, live | history.in_use() | hidden)
+    lacking = {
+        values for values, current in history.current_partitions.items() if current.partition.new_location is not None
+    } - shown
+    hidden_places = _former_places(history, lacking) if lacking and why_partial() else frozenset()
+    return InUse(history.layout, live | history.in_use() | hidden_places)
 
 
 def _former_places(history: History, wanted: Collection[PartitionValues]) -> frozenset[Place]:
@@ -161,13 +165,20 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
 
     A fold does not say whose a place is that was left; of this library's own the last directories do.
     """
-    named = [one for record in history.records for one in record.entry.partitions if one.values in wanted]
-    named += [history.current[values].partition for values in wanted]
-    texts = {text for one in named for text in (one.old_location, one.new_location, one.source) if text is not None}
+    entries = (record.entry for record in history.records)
+    named = [partition for entry in entries for partition in entry.partitions if partition.values in wanted]
+    named += [history.current_partitions[values].partition for values in wanted]
+    texts = {
+        text
+        for partition in named
+        for text in (partition.old_location, partition.new_location, partition.source)
+        if text is not None
+    }
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
-    left = [one.location for one in history.left.values() if _below_write(history.layout, one.location) in own]
-    return frozenset(location.place for location in (*places, *left))
+    left = (old.location for old in history.left_locations.values())
+    left_by_own = [location for location in left if _below_write(history.layout, location) in own]
+    return frozenset(location.place for location in (*places, *left_by_own))
 
 
 def _below_write(layout: TableLayout, location: Location) -> str:
@@ -176,34 +187,36 @@ def _below_write(layout: TableLayout, location: Location) -> str:
     return below.partition("/")[2] if below != location.key else ""
 
 
-def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:
+def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> DueLocations:
     """Choose what readers have left for long enough.
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
     exactly the listed objects are deleted, never below the directory of this library and never outside the root.
     ``staged`` are writes that wait to be published, though an entry of theirs was abandoned.
     """
-    chosen: list[Left] = []
-    kept: list[Kept] = []
-    for left in sorted(history.left.values(), key=lambda one: (one.left_by, str(one.location))):
+    chosen: list[LeftLocation] = []
+    kept: list[KeptLocation] = []
+    for left in sorted(history.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
             hours = (wanted_seconds - left.age_seconds) / 3600
-            kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
+            kept.append(KeptLocation(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
-            kept.append(Kept(left.location, "readers may look there: the metastore, or an entry in doubt, names it"))
+            kept.append(
+                KeptLocation(left.location, "readers may look there: the metastore, or an entry in doubt, names it")
+            )
         elif write_id in staged:
-            kept.append(Kept(left.location, "the write is staged, and has not expired"))
+            kept.append(KeptLocation(left.location, "the write is staged, and has not expired"))
         elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
     own = history.layout.own  # an abandoned write's directory may lie around one of ours that stays
-    stay = PlaceSet(one.location.place for one in kept if own.contains(one.location))
-    return Due(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
+    stay = PlaceSet(kept_location.location.place for kept_location in kept if own.contains(kept_location.location))
+    return DueLocations(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
 
 
-def is_used(used: InUse, left: Left) -> bool:
-    """Whether readers may look at what is to be deleted: at a location of ours, or at one of other tools' objects."""
+def is_used(used: InUse, left: LeftLocation) -> bool:
+    """Return whether readers may look at what is to be deleted: a location of ours, or an object of other tools."""
     if not left.objects:
         return used.meets(left.location.place)
     store, bucket, _ = left.location.place
@@ -211,7 +224,7 @@ def is_used(used: InUse, left: Left) -> bool:
 
 
 def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
-    """Whether one listed object of another tool may be deleted: at its location, below the root, beside our files.
+    """Return whether a listed object of another tool may be deleted: it is at its location, and below the root.
 
     Nor is it deleted from the directory that another table of this library keeps below the root.
     """
@@ -220,7 +233,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
     return inside and found.key.startswith(location.key)
 
 
-class Others:
+class OtherTables:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
     A *partition* that somebody has pointed below this root by hand, while its table lies elsewhere, is not seen: that
@@ -229,27 +242,28 @@ class Others:
 
     def __init__(self, metastore: Metastore, layout: TableLayout, table: Table) -> None:
         others = other_tables(metastore, table)  # all of all databases; kept are those below, at or around the root
-        root, named = PlaceSet([layout.root.place]), ((place, one.name) for one in others for place in places_of(one))
+        root = PlaceSet([layout.root.place])
+        named = ((place, other_table.name) for other_table in others for place in places_of(other_table))
         self._layout = layout
         self._tables = {location.place: name for location, name in named if root.meets(location.place)}
         self._places = PlaceSet(self._tables)
 
-    def reasons(self, store: ObjectStore, locations: Iterable[Left]) -> dict[Place, str]:
+    def reasons(self, store: ObjectStore, locations: Iterable[LeftLocation]) -> dict[Place, str]:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
-        directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
+        directories = {directory for left in foreign for found in left.objects for directory in self._above(found.key)}
         answers = zip(directories, many(partial(self._why_root, store), directories), strict=True)
         roots = {directory: why for directory, why in answers if why}
         reasons = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in reasons if reason}
 
-    def _reason(self, left: Left, roots: Mapping[str, str]) -> str:
+    def _reason(self, left: LeftLocation, roots: Mapping[str, str]) -> str:
         store, bucket, _ = left.location.place
         for found in left.objects:
             holder = self._places.holder((store, bucket, found.key))
             if holder is not None:
                 return f"files there may be those of table {self._tables[holder]}, whose location holds them"
-            inner = next((one for one in self._above(found.key) if one in roots), None)
+            inner = next((directory for directory in self._above(found.key) if directory in roots), None)
             if inner is not None:
                 return f"files there may be those of another table, {roots[inner]}"
         return ""
@@ -283,7 +297,7 @@ class DeadWrite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traces:
-    """What one look at a table's directory showed of writes, published or not."""
+    """The traces of writes in a table's directory, as one look showed them."""
 
     layout: TableLayout
     write_ids: frozenset[str]  # that have a directory under data/
@@ -299,9 +313,11 @@ class Traces:
         An append in place copies large files in parts to where another tool has put a partition: their names tell.
         """
         own = self.layout.write_id_of(self.layout.root.beside(upload.key))
+        if own is not None:
+            return own
         name = upload.key.rpartition("/")[2]
         usual = WRITE_ID_IN_NAME.search(name)
-        return own or (usual[0] if usual else next((one for one in history.claimed_ids if one in name), None))
+        return usual[0] if usual else next((write_id for write_id in history.claimed_ids if write_id in name), None)
 
     def age_seconds(self, upload: UploadInfo) -> float:
         """Return the age of an upload by the store's clock."""
@@ -313,7 +329,7 @@ class Traces:
         Copies to locations of other tools must be as old as dead writes: others may bring a file of ours back there.
         """
         ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        alive = {write_id for write_id, one in self.registered.items() if not one.is_dead(older_than_seconds)}
+        alive = {write_id for write_id, writer in self.registered.items() if not writer.is_dead(older_than_seconds)}
         running = history.ids_in_doubt | alive
         of_appends = (
             upload
@@ -328,8 +344,8 @@ class Traces:
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids
-        ended = {write_id: one for write_id, one in self.registered.items() if write_id in claimed}
-        dead = {write_id: one.key for write_id, one in ended.items() if one.is_dead(older_than_seconds)}
+        ended = {write_id: writer for write_id, writer in self.registered.items() if write_id in claimed}
+        dead = {write_id: writer.key for write_id, writer in ended.items() if writer.is_dead(older_than_seconds)}
         alive = self.registered.keys() - dead.keys()
         checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
         return tuple(sorted((*dead.values(), *checks)))
@@ -360,7 +376,7 @@ class Traces:
             elif given_up is not None:
                 reason = f"given up in version {given_up}"
             else:
-                times = [*(found.modified_at for found in objects), *(one.initiated_at for one in uploads)]
+                times = [*(file.modified_at for file in objects), *(upload.initiated_at for upload in uploads)]
                 age_seconds = max(0.0, (self.now - max(times)).total_seconds()) if times else 0.0
                 if not times or age_seconds < older_than_seconds:
                     continue
@@ -387,10 +403,11 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = layout.write_id_of(layout.root.beside(upload.key))
         if not upload.key.startswith(layout.own.key) and not layout.is_of_inner_root(upload.key, layout.root):
             elsewhere.append(upload)
-        elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
+        elif write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's: no path names such a key
             uploads.setdefault(write_id, []).append(upload)
     checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
-    registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
+    writers = read_registrations(store, layout)
+    registered = {write_id: replace(writer, staged={}) for write_id, writer in writers.items()}
     owner = store.get(layout.owner_key)  # its own time plus the age that the store gives it is the store's time
     if owner is None:  # never written by this library: nothing there has an age
         now = datetime.fromtimestamp(0, tz=UTC)
@@ -423,11 +440,13 @@ class Look:
         if history.in_doubt or history.unverified or traced or copies:
             return 0.0
         layout = history.layout
-        ours = [one for one in history.left.values() if layout.write_id_of(one.location)]
-        ours += [one for one in history.left.values() if one.objects and layout.root.contains(one.location)]
-        return max(0.0, min((ages.of_replaced(one) - one.age_seconds for one in ours), default=math.inf))
+        left = history.left_locations.values()
+        ours = [old for old in left if layout.write_id_of(old.location)]
+        ours += [old for old in left if old.objects and layout.root.contains(old.location)]
+        remaining_seconds = (ages.of_replaced(old) - old.age_seconds for old in ours)
+        return max(0.0, min(remaining_seconds, default=math.inf))
 
     def placements(self) -> dict[PartitionValues, Placement]:
         """Compare every partition of the log with the metastore."""
-        here = {values: one.location for values, one in self.partitions.items()}
+        here = {values: partition.location for values, partition in self.partitions.items()}
         return self.history.placements(here)

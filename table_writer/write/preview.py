@@ -23,7 +23,7 @@ from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
-from table_writer.plan.fit import Fitted
+from table_writer.plan.fit import FittedRows
 from table_writer.plan.planner import Planner, require_mode
 from table_writer.plan.types import partition_schema, violation
 from table_writer.spark.sql import SPARK_ERRORS, quoted
@@ -102,7 +102,7 @@ class Preview:
         except InvalidInputError as error:
             return (), (error.message,)
 
-    def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
+    def _rows_by_partition(self, df: DataFrame, fitted: FittedRows) -> dict[PartitionValues, int]:
         count = len(self._opened.table.partition_columns)
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
         columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
@@ -140,7 +140,7 @@ class Preview:
         """Return the row counts, by the metastore's spelling, and the existing partitions that would change."""
         table, metastore = self._opened.table, self._opened.metastore
         names = metastore.get_partition_names(table.name)
-        spellings = self._planner.spelled(df, names)
+        spellings = self._planner.spellings(df, names)
         counts = {spellings.get(values, values): count for values, count in rows.items()}
         other_values = self._scope(names) - counts.keys()
         partitions_now = metastore.get_partitions(table, sorted({*counts, *other_values}))
@@ -256,7 +256,7 @@ class Preview:
             yield "the DataFrame has no rows, and if_empty='error'"
 
 
-def _verdict(schema: StructType, fitted: Fitted) -> SchemaVerdict:
+def _verdict(schema: StructType, fitted: FittedRows) -> SchemaVerdict:
     types = {field.name.lower(): field.dataType.simpleString() for field in schema}
     table_types = {field.name: field.dataType.simpleString() for field in fitted.schema}
     pairs = ((name, types.get(name.lower(), kind), kind) for name, kind in table_types.items())

@@ -19,8 +19,8 @@ from table_writer.model.location import Location
 from table_writer.model.table import are_small_files, name_in
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import Stopwatch
-from table_writer.publish.append import Carried
-from table_writer.publish.publisher import Published
+from table_writer.publish.append import CarriedFiles
+from table_writer.publish.publisher import PublishResult
 
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions read a table anew after a write, given the ``write_id``; returns notes on what failed."""
@@ -69,7 +69,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
 
 def end_publish(
-    opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
+    opened: OpenTable, files: WrittenFiles, published: PublishResult, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
     """End a publish: write the marker, let sessions read anew, return the result. Readers have switched already."""
     plan = files.plan
@@ -101,14 +101,14 @@ def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
 
 
-def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
+def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[PartitionResult, ...]:
     plan = files.plan
     written_partitions = {plan.spelled(partition.values): partition for partition in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def partition_result(partition: EntryPartition) -> PartitionResult:
         own = written_partitions.get(partition.values, nothing)
-        carried = published.carried.get(partition.values, Carried())
+        carried = published.carried.get(partition.values, CarriedFiles())
         return PartitionResult(
             name=name_in(plan.table, partition.values),
             values=partition.values,
@@ -124,7 +124,7 @@ def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionRes
     return tuple(map(partition_result, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
-def mark_success(opened: OpenTable, files: WrittenFiles, published: Published) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, files: WrittenFiles, published: PublishResult) -> tuple[str, ...]:
     """Write ``_SUCCESS`` if the table wants it. A failure is a note, since readers have switched already."""
     if not opened.marks_success():
         return ()
@@ -144,7 +144,7 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     return "appended" if mode is WriteMode.APPEND else "replaced"
 
 
-def _switch_notes(opened: OpenTable, published: Published) -> tuple[str, ...]:
+def _switch_notes(opened: OpenTable, published: PublishResult) -> tuple[str, ...]:
     count = len(published.entry.partitions)
     if count < 2 or opened.metastore.switches_at_once(opened.table):
         return ()

@@ -13,7 +13,7 @@ from typing import Self
 from table_writer.complete import Completer, Spread
 from table_writer.errors import ConflictError, OutcomeUnknownError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.registration import put_staged, used_before
+from table_writer.log.registration import id_was_used_error, put_staged
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
@@ -185,7 +185,7 @@ class RunningWrite:
         """Take the name that the caller gave, for ever: a request of an earlier write of this name may come late."""
         body = json.dumps({**self._opened.identity, "token": secrets.token_hex(8)}).encode()
         if not self._opened.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
-            raise used_before(self._plan.write_id, str(self._plan.table.name))
+            raise id_was_used_error(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` of which there is any trace: files that are there belong to another write.
@@ -200,7 +200,7 @@ class RunningWrite:
             is_named = any(self._is_named(record.entry) for record in history.records)
             is_used = is_named or self._plan.write_id in history.claimed_ids
         if is_used:
-            raise used_before(self._plan.write_id, str(self._plan.table.name))
+            raise id_was_used_error(self._plan.write_id, str(self._plan.table.name))
 
     def _is_named(self, entry: LogEntry) -> bool:
         """Return whether an entry is of a write with this name, or deletes its files."""

@@ -84,7 +84,7 @@ class SessionServices(Services):
         if not draft.location:
             return
         try:
-            opened = self.opened(require_writable(draft, name, self.metastore.uri))
+            opened = self.open_known_table(require_writable(draft, name, self.metastore.uri))
             opened.require_properties()
             if is_arrows(draft):
                 # the session's codec is not checked: it may be another tomorrow

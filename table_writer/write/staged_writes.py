@@ -11,7 +11,7 @@ from table_writer.complete import Completer
 from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError, repeated
+from table_writer.log.open_table import OpenTable, RepeatedError, repetition_error
 from table_writer.log.registration import (
     FoundRegistration,
     check_keys,
@@ -28,9 +28,9 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.write import WrittenFiles, written_ids
 from table_writer.publish.append import CopyFiles, require_as_staged
-from table_writer.publish.publisher import Published, Publisher
+from table_writer.publish.publisher import Publisher, PublishResult
 from table_writer.publish.recovery import Recovery
-from table_writer.vacuum.sweep import Vacuum, Vacuumed
+from table_writer.vacuum.sweep import Vacuum, VacuumResult
 from table_writer.write.announcing import Announcement, facts_of_plan
 from table_writer.write.results import Refresh, end_publish, repeated_result
 from table_writer.write.running_write import Claiming
@@ -74,7 +74,7 @@ class StagedWrites:
             if publication is None:
                 raise
             self._require_kept(write_id, history)
-            raise repeated(publication, self._opened.table) from None
+            raise repetition_error(publication, self._opened.table) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all staged writes in the order of their ``write_id``, and the reasons why others cannot be read.
@@ -98,7 +98,7 @@ class StagedWrites:
                 unreadable[write_id] = error.message
         if staged_writes:
             state = opened.log.read_state(listed_after=min(staged.record.plan.base_version for staged in staged_writes))
-            entries = [record.entry for record in opened.log.read_history(state).published]
+            entries = [record.entry for record in opened.log.read_history(state).published_records]
             published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
             staged_writes = [staged for staged in staged_writes if staged.record.plan.write_id not in published_ids]
         return tuple(staged_writes), unreadable
@@ -150,12 +150,12 @@ class StagedWrites:
                 record = self.find_unpublished(write_id).record
                 announcement.concerns(self._opened, **facts_of_plan(record.plan))
                 files, published = self._publish(record, by_spark)
-        except RepeatedError as repeated:
-            return announcement.finished(repeated_result(repeated.entry, watch, write_id=write_id))
+        except RepeatedError as error:
+            return announcement.finished(repeated_result(error.entry, watch, write_id=write_id))
         result = end_publish(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
         return announcement.finished(result, columns=files.plan.table.columns)
 
-    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
+    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, PublishResult]:
         publisher = self._publisher(by_spark)
         try:
             publisher.require_unpublished(record.plan)
@@ -163,8 +163,8 @@ class StagedWrites:
             files = by_spark.prepare(record) if by_spark else record.files
             with Claiming(self._opened, record.plan) as claiming:
                 published = publisher.publish(files, claiming, is_shared=True)
-        except RepeatedError as repeated:
-            if record.plan.write_id in written_ids(self._opened.layout, repeated.entry):
+        except RepeatedError as error:
+            if record.plan.write_id in written_ids(self._opened.layout, error.entry):
                 self._remove_record(record.plan.write_id)
                 self._require_kept(record.plan.write_id, self._opened.log.read_history())
             else:
@@ -176,7 +176,9 @@ class StagedWrites:
     def _publisher(self, by_spark: BySpark | None) -> Publisher:
         return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
-    def discard(self, write_id: str, announcement: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
+    def discard(
+        self, write_id: str, announcement: Announcement | None = None, *, dry_run: bool = False
+    ) -> VacuumResult:
         """Delete all of a staged write; a claim keeps others from publishing it meanwhile.
 
         ``announcement`` is what listeners are told of it. ``ConflictError`` says that it is published, or about to be.

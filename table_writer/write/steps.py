@@ -27,7 +27,7 @@ from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.plan.fit import add_columns
 from table_writer.plan.planner import (
-    Planned,
+    PlannedWrite,
     Planner,
     Where,
     refuse_immutable,
@@ -43,7 +43,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
-from table_writer.upload.job import refusing, run_upload, write_by_spark
+from table_writer.upload.job import refuse_existing, run_upload, write_by_spark
 from table_writer.write.announcing import Announcement, announced, facts_of_plan
 from table_writer.write.compaction import Compaction
 from table_writer.write.results import end_publish, nothing_written, repeated_result
@@ -223,7 +223,7 @@ class Steps:
 
     def _plan(
         self, df: DataFrame, table: str, call: Call, announcement: Announcement, made_table: MadeTable
-    ) -> tuple[OpenTable, Planned]:
+    ) -> tuple[OpenTable, PlannedWrite]:
         """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
         with readers_unharmed(table):
             opened = self._open_or_make(df, table, call, made_table)
@@ -247,12 +247,14 @@ class Steps:
                 create_table(self._spark, df, name, new_table, if_not_exists=True)
         return self._services.open_to_write(table)
 
-    def _write_files(self, planned: Planned, opened: OpenTable, write: RunningWrite, watch: Stopwatch) -> WrittenFiles:
+    def _write_files(
+        self, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
+    ) -> WrittenFiles:
         """Do steps 2 and 3: write files of all rows, which no table points at."""
         plan = planned.plan
         if planned.spec is None:
             with watch.step("upload"), _explain_failures(planned):
-                rows = refusing(planned.rows, planned.existing, partition_schema(opened.table))
+                rows = refuse_existing(planned.rows, planned.existing, partition_schema(opened.table))
                 files = write_by_spark(rows, planned.fitted.schema, plan, opened)
             require_inside(files)
             return files
@@ -280,7 +282,7 @@ class Steps:
         return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
 
     @contextmanager
-    def _refresh_after_conflict(self, opened: OpenTable, planned: Planned) -> Iterator[None]:
+    def _refresh_after_conflict(self, opened: OpenTable, planned: PlannedWrite) -> Iterator[None]:
         """After a conflict let the session forget what it knows of a table that the query reads: it may be old."""
         try:
             yield
@@ -325,7 +327,7 @@ class Steps:
 
 
 @contextmanager
-def _explain_failures(planned: Planned) -> Iterator[None]:
+def _explain_failures(planned: PlannedWrite) -> Iterator[None]:
     """Turn a task's failure on a value that the table does not take into an error that counts such rows."""
     try:
         yield

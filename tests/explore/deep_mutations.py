@@ -49,7 +49,7 @@ MUTATIONS: Final = (
     Mutation(
         "what a vacuum deletes is not done again",
         "log.rules:is_covered",
-        "return _delete((one.entry for one in newer), entry, history.layout) or any(",
+        "return are_deleted or any(",
         "return any(",
         ("refusal lost after a vacuum", "recover"),
         Bound(0, 0),
@@ -92,7 +92,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a placeholder is as good as no partition",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls and self._is_name(location):",
         "if False:",
         ("old drop comes", "overwrite"),
@@ -108,7 +108,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what is emptied already stays where it is",
-        "publish.switch:Switch._changed",
+        "publish.switch:Switch._partition_change",
         "current.location if is_empty else self._empty(entry, partition)",
         "self._empty(entry, partition)",
         test=f"{BETWEEN_CALLS}::test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted",
@@ -116,8 +116,8 @@ MUTATIONS: Final = (
     Mutation(
         "no publisher points readers at copies that a vacuum has given up",
         "log.rules:standing",
-        "_delete([entry], draft, layout",
-        "_delete([entry], __import__('dataclasses').replace(draft, partitions=()), layout",
+        "_are_deleted_by([entry], draft, layout",
+        "_are_deleted_by([entry], __import__('dataclasses').replace(draft, partitions=()), layout",
         schedule="publish, vacuum: 0@22>>>1 1@47>0",
     ),
     Mutation(
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where abandoned files may come",
-        "log.history:History.surplus",
+        "log.history:History.surplus_names",
         "if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id",
         "if record.outcome is not Outcome.ABANDONED",
         test=f"{FILES_THERE}::test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up",
@@ -137,9 +137,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what a recovery names is of the version that it finishes",
-        "log.history:History.surplus",
-        "frozenset(one.name for _, _, named in adding for one in named.added) - part",
-        "frozenset(one.name for _, by, named in adding if by.entry.version > version for one in named.added)",
+        "log.history:History.surplus_names",
+        "frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
+        "frozenset(file.name for _, by, partition in adding if by.entry.version > version for file in partition.added)",
         ("rollback to what was recovered",),
         Bound(0, 0),
         10,
@@ -147,8 +147,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was superseded is no part of any version",
-        "log.history:History.surplus",
-        "and named.values not in record.superseded",
+        "log.history:History.surplus_names",
+        "and partition.values not in record.superseded",
         "",
         test="tests/log/test_history.py::test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus",
     ),
@@ -161,9 +161,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
-        "log.rules:_delete",
-        "for text in (one.new_location, one.source)",
-        "for text in (one.new_location,)",
+        "log.rules:_are_deleted_by",
+        "for text in (partition.new_location, partition.source)",
+        "for text in (partition.new_location,)",
         ("refusal in place lost after a vacuum", "recover"),
         bound=Bound(0, 0),
         schedules=10,
@@ -172,7 +172,7 @@ MUTATIONS: Final = (
     Mutation(
         "an outcome is rebuilt by files: what was refused",
         "publish.recovery:Recovery._rebuild",
-        "is_copied(history, one, missing)",
+        "is_copied(history, partition, missing)",
         "True",
         ("refusal lost under an append", "recover"),
         Bound(0, 0),
@@ -189,15 +189,15 @@ MUTATIONS: Final = (
     Mutation(
         "a call without an answer counts by the parameters",
         "publish.switch:Switch._read_back",
-        "frozenset(one.values for one in is_sent)",
-        "entry.partition_values",
+        "self.layout, sent_values)",
+        "self.layout, entry.partition_values)",
         schedule="append in place, overwrite, append: 0@37!late 2@1~",
         also=(CONFIRMED,),
     ),
     Mutation(
         "nobody is told that what is on record as abandoned is published",
         "publish.switch:ClaimedEntries.carry_out",
-        "require_all_published(entry, ended, table)",
+        "require_all_published(entry, stored_outcome, table)",
         "pass",
         test="tests/publish/test_acknowledged.py::test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded",
     ),
@@ -213,7 +213,7 @@ MUTATIONS: Final = (
     Mutation(
         "what is in doubt is not folded",
         "log.rules:foldable",
-        "min((one.entry.version for one in history.in_doubt), default=history.newest) - 1",
+        "min((record.entry.version for record in history.in_doubt), default=history.newest) - 1",
         "history.newest - 1",
         test="tests/log/test_fold.py::test_what_is_in_doubt_is_not_folded",
         also=(("log.table_log:TableLog.save_fold", "if not agree(", "if False and not agree("),),
@@ -221,13 +221,13 @@ MUTATIONS: Final = (
     Mutation(
         "what a recovery has ended is folded once it is verified",
         "log.rules:foldable",
-        "[] if history.unverified else [one",
-        "[one",
+        "[] if history.unverified else [record",
+        "[record",
         test="tests/log/test_fold.py::test_nothing_is_folded_while_a_call_may_come_late",
         also=(
             (
                 "log.table_log:TableLog.save_fold",
-                'if not version or self._marks(one.key for one in self._list_marks())["recovered"]:',
+                'if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:',
                 "if not version:",
             ),
         ),
@@ -278,13 +278,13 @@ MUTATIONS: Final = (
     Mutation(
         "what an entry that was given up empties late comes back",
         "log.history:History._calls",
-        "places.add(self.place_of(named.new_location))",
-        "places |= {self.place_of(named.new_location)} if named.new_location or is_older else set()",
+        "places.add(self.place_of(partition.new_location))",
+        "places |= {self.place_of(partition.new_location)} if partition.new_location or is_older else set()",
         test=f"{ACKNOWLEDGED}::test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_tools_is_undone",
     ),
     Mutation(
         "what is added late came where nothing was",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "replace(belongs, location=None) if calls[place] else belongs",
         "belongs",
         test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
@@ -293,7 +293,7 @@ MUTATIONS: Final = (
         "a late call is no other tool, though nobody has published the partition",
         "log.rules:recovered_state",
         "if state is not PartitionState.SUPERSEDED:",
-        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current:",
+        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current_partitions:",
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
@@ -305,8 +305,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
-        "publish.recovery:Recovery._moved_since",
-        "and history.brought_late(named.values, here.get(named.values)) is None",
+        "publish.recovery:Recovery._moved_locations",
+        "and history.correction_of(partition.values, here.get(partition.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
     ),
@@ -320,8 +320,8 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery records where it has found what had switched before",
         "publish.recovery:Recovery._do_again",
-        "self._record_outcome(record.entry, claimed, switched, left_alone, moved)",
-        "self._record_outcome(record.entry, claimed, switched, left_alone)",
+        "self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)",
+        "self._record_outcome(record.entry, claimed, switched, superseded_locations)",
         test=f"{BELONG}::test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before",
     ),
     Mutation(
@@ -333,9 +333,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
-        "publish.evidence:Evidence.changed_since",
-        "(place := named.old_location or here.get(named.values))",
-        "(place := here.get(named.values) and (named.old_location or here[named.values]))",
+        "publish.evidence:Evidence.why_not_copied_again",
+        "(place := partition.old_location or here.get(partition.values))",
+        "(place := here.get(partition.values) and (partition.old_location or here[partition.values]))",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
     ),
     Mutation(
@@ -369,13 +369,13 @@ MUTATIONS: Final = (
     Mutation(
         "a correction shows where a partition was before its late call",
         "log.history:History._sights",
-        "named.new_location if is_correction else named.old_location",
-        "named.old_location",
+        "partition.new_location if is_correction else partition.old_location",
+        "partition.old_location",
         test=f"{BELONG}::test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version",
     ),
     Mutation(
         "a rollback looks at what late calls show, where no version has changed it",
-        "publish.rollback:_brought_late",
+        "publish.rollback:_states_brought_late",
         "history.placements(locations(now), suspects)",
         "{}",
         test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",
@@ -397,8 +397,8 @@ MUTATIONS: Final = (
     Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
         "publish.recovery:Recovery._do_again",
-        "one.old_location if found[one.values] is PartitionState.BEFORE else here.get(one.values)",
-        "here.get(one.values)",
+        "old_location if found[values] is PartitionState.BEFORE else here.get(values)",
+        "here.get(values)",
         test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",
     ),
 )

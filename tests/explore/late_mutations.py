@@ -10,7 +10,7 @@ from .search import Bound
 
 NOT_COUNTED: Final = (
     "publish.entry:files_there",
-    "if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):",
+    "if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):",
     "if False:",
 )
 """What is put back is counted and measured: the second guard of which files are of which version."""
@@ -38,8 +38,8 @@ MUTATIONS: Final = (
     Mutation(
         "who verifies compares all partitions",
         "publish.correction:Correction._verify",
-        "self._placed(history, known, now)",
-        "self._placed(history, sorted(known)[:1], now)",
+        "self._placements(history, known, now)",
+        "self._placements(history, sorted(known)[:1], now)",
         ("overwrite d2 d3", "append d2 d3"),
         Bound(2, 1),
         1500,
@@ -117,14 +117,14 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed before its files are there",
         "publish.recovery:Recovery._has_taken_effect",
-        "self._evidence.whole(entry.partitions)",
+        "self._evidence.whole_partitions(entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),
     Mutation(
         "what was begun is rolled forward",
-        "publish.evidence:Evidence.changed_since",
-        "and not named.added",
+        "publish.evidence:Evidence.why_not_copied_again",
+        "and not partition.added",
         "",
         ("append in place", "recover"),
         Bound(2, 1),
@@ -132,8 +132,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where later files lie",
-        "log.history:History.surplus",
-        "return frozenset(one.name for _, _, named in adding for one in named.added) - part",
+        "log.history:History.surplus_names",
+        "return frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
         Bound(1, 1),
@@ -157,19 +157,19 @@ MUTATIONS: Final = (
         ("publish in place after a refusal", "days pass", "vacuum"),
         Bound(0, 1),
         500,
-        also=(("vacuum.due:due", "elif write_id in staged:", "elif False:"),),
+        also=(("vacuum.due:due_locations", "elif write_id in staged:", "elif False:"),),
     ),
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",
         "log.history:History._fold_abandoned",
-        "copies = [one for one in own if data.contains(one)]",
+        "copies = [location for location in own if data.contains(location)]",
         "copies = []",
         ("append in place", "rollback"),
     ),
     Mutation(
         "an outcome is rebuilt by files: what was published",
         "publish.recovery:Recovery._rebuild",
-        "is_copied(history, one, missing)",
+        "is_copied(history, partition, missing)",
         "False",
         ("append in place", "lose outcome", "overwrite", "recover"),
         Bound(2, 1),
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key is looked for behind a rollback",
-        "publish.publisher:Publisher._repeated",
+        "publish.publisher:Publisher._repetition",
         "return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),

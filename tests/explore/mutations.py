@@ -7,7 +7,7 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-CONFIRMED: Final = ("publish.base:confirmed", "log = _Log(opened, newest)", "return now")
+CONFIRMED: Final = ("publish.base:confirmed_partitions", "log = _Log(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
 MUTATIONS: Final = (
@@ -143,9 +143,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was published in part is not said to be published",
-        "log.open_table:repeated",
-        "if record.superseded else RepeatedError(record.entry)",
-        "if False else RepeatedError(record.entry)",
+        "log.open_table:repetition_error",
+        "if record.superseded:",
+        "if False:",
         ("append once", "move", "append once"),
     ),
     Mutation(
@@ -158,7 +158,7 @@ MUTATIONS: Final = (
     Mutation(
         "a key of a batch and one of a single call never meet",
         "log.keys:KeySearch.look_up",
-        "if key.stream and one.entry.stream == key.stream",
+        "if key.stream and record.entry.stream == key.stream",
         "if key.stream",
         ("batch", "append once", "batch"),
     ),
@@ -186,16 +186,16 @@ MUTATIONS: Final = (
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "publish.evidence:Evidence.whole",
-        "if missing.isdisjoint(one.targets())",
+        "publish.evidence:Evidence.whole_partitions",
+        "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),
     ),
     Mutation(
         "late calls are corrected",
-        "publish.correction:Correction._placed",
-        "return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)",
-        "return dict.fromkeys(placed, Placement.IN_PLACE), frozenset()",
+        "publish.correction:Correction._placements",
+        "return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)",
+        "return dict.fromkeys(placements, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),
     Mutation(

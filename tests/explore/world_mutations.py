@@ -7,12 +7,16 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-COVERED_BELOW: Final = ("log.rules:_delete", "if layout is None or layout.write_id_of(one) is not None", "")
+COVERED_BELOW: Final = (
+    "log.rules:_are_deleted_by",
+    "if layout is None or layout.write_id_of(location) is not None",
+    "",
+)
 
 MUTATIONS: Final = (
     Mutation(
         "an unpartitioned table is emptied, not dropped",
-        "publish.publisher:Publisher._with_emptied",
+        "publish.publisher:Publisher._with_emptied_partitions",
         "nowhere = None if table.partition_columns else str(plan.data_location)",
         "nowhere = None",
         ("overwrite nothing",),

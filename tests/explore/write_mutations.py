@@ -10,7 +10,7 @@ from .search import Bound
 
 NOT_EXACTLY: Final = (
     "publish.append:CarryOver._require_exactly",
-    "if not self._placed and not self.is_shared:",
+    "if not self._partition_places and not self.is_shared:",
     "if True:",
 )
 LOG: Final = "self.counts.__self__._log"
@@ -19,7 +19,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is applied again after publishing",
         "publish.switch:ClaimedEntries.carry_out",
-        "require_all_published(entry, ended, table)",
+        "require_all_published(entry, stored_outcome, table)",
         "self._switch.apply(table, entry, now, deadline)",
         ("overwrite", "append"),
     ),
@@ -45,8 +45,8 @@ MUTATIONS: Final = (
     Mutation(
         "new partitions come empty",
         "publish.switch:Switch._alter",
-        "location=self._empty(entry, one)",
-        "location=str(one.new_location)",
+        "location=self._empty(entry, partition)",
+        "location=str(partition.new_location)",
         ("append d2 d3",),
     ),
     Mutation(
@@ -68,7 +68,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late drop is repaired",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls or place == wanted:",
         "if place is None or place not in calls or place == wanted:",
         ("old drop comes", "recover"),
@@ -77,7 +77,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late alter is repaired",
-        "log.history:History.brought_late",
+        "log.history:History.correction_of",
         "if place not in calls or place == wanted:",
         "if place is not None or place not in calls:",
         ("old alter comes", "recover"),
@@ -106,8 +106,8 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum looks at the metastore",
         "vacuum.due:in_use",
-        "return InUse(history.layout, live | history.in_use() | hidden)",
-        "return InUse(history.layout, history.in_use() | hidden)",
+        "return InUse(history.layout, live | history.in_use() | hidden_places)",
+        "return InUse(history.layout, history.in_use() | hidden_places)",
         ("point back", "vacuum"),
         Bound(1, 0),
         100,
@@ -121,7 +121,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum waits until no call can be late",
-        "vacuum.due:due",
+        "vacuum.due:due_locations",
         "if left.age_seconds < wanted_seconds:",
         "if False:",
         ("overwrite", "vacuum"),
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum deletes",
         "publish.rollback:_check",
-        "and not history.restorable(location)",
+        "and not history.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
         Bound(2, 0),
@@ -137,7 +137,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no rollback to what a vacuum may be deleting",
-        "log.history:History.restorable",
+        "log.history:History.is_restorable",
         "return is_there and location.place not in self.doomed",
         "return is_there",
         ("rollback further", "vacuum"),
@@ -155,7 +155,7 @@ MUTATIONS: Final = (
     Mutation(
         "what is not there any more is not among the copies",
         "publish.append:CarryOver._may_grow",
-        "return placed.copied is not None and placed.copied.items() <= files.items()",
+        "return place.copied is not None and place.copied.items() <= files.items()",
         "return True",
         ("append", "overwrite"),
         also=(NOT_EXACTLY,),
@@ -210,8 +210,8 @@ MUTATIONS: Final = (
     Mutation(
         "what a table loses is emptied in the same alter",
         "publish.switch:Switch._alter",
-        "if one.values in present)",
-        "if one.values in present and one.new_location)",
+        "if partition.values in present)",
+        "if partition.values in present and partition.new_location)",
         ("overwrite table",),
     ),
     Mutation(
@@ -292,7 +292,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum spares what is staged",
-        "vacuum.due:due",
+        "vacuum.due:due_locations",
         "elif write_id in staged:",
         "elif False:",
         ("publish overwrite", "days pass", "vacuum"),

@@ -279,7 +279,7 @@ class Simulation:
     def _gone_unseen(self, version: int) -> set[str]:
         """Return which other tools had dropped before the log saw them: only the metastore knew of them."""
         first = {value: (0, location) for value, location in self.oracle.locations().items()}
-        for record in reversed(self.world.history().published):
+        for record in reversed(self.world.history().published_records):
             for named in record.entry.partitions:
                 first[value_of(named.values)] = (record.entry.version, named.old_location or "")
         since = {value for value, (at, found_at) in first.items() if at <= version or found_at}

@@ -53,9 +53,9 @@ def recent(world: World) -> History:
 
 def said(history: History) -> tuple[object, ...]:
     """What recover and vacuum go by, but for ages."""
-    current = {values: (one.version, one.partition) for values, one in history.current.items()}
-    left = {place: replace(one, age_seconds=0.0) for place, one in history.left.items()}
-    return current, left, history.in_use(), history.held_now(), history.newest, [*history.in_doubt]
+    current = {values: (one.version, one.partition) for values, one in history.current_partitions.items()}
+    left = {place: replace(one, age_seconds=0.0) for place, one in history.left_locations.items()}
+    return current, left, history.in_use(), history.current_contents(), history.newest, [*history.in_doubt]
 
 
 def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: World) -> None:
@@ -90,9 +90,9 @@ def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is
 
 
 def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
-    before = {place: one.age_seconds for place, one in recent(world).left.items()}
+    before = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
     world.skipped_seconds += 1_000.0
-    after = {place: one.age_seconds for place, one in recent(world).left.items()}
+    after = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 

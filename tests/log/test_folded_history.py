@@ -90,10 +90,10 @@ def test_a_fold_stands_for_its_entries_while_no_call_of_theirs_may_have_come_sin
         lambda found: found.state_at(1),
         lambda found: found.states_at(1),
         lambda found: found.is_deleted(Location.parse(at("w1"))),
-        lambda found: found.described(D1, Location.parse(at("w1"))),
+        lambda found: found.content_at(D1, Location.parse(at("w1"))),
         lambda found: next(found.published_of(D1), None),
-        lambda found: found.surplus(Location.parse(at("w1")), 1),
-        lambda found: found.restorable(Location.parse(at("w1"))),
+        lambda found: found.surplus_names(Location.parse(at("w1")), 1),
+        lambda found: found.is_restorable(Location.parse(at("w1"))),
     ],
 )
 def test_a_question_that_takes_the_entries_before_a_fold_is_refused(ask: Callable[[History], object]) -> None:

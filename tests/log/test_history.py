@@ -40,7 +40,7 @@ def abandoned(one: LogEntry) -> SlotRecord:
 
 
 def left(of: History) -> dict[str, int]:
-    return {str(one.location): one.left_by for one in of.left.values()}
+    return {str(one.location): one.left_by for one in of.left_locations.values()}
 
 
 def replacing(version: int, **changes: object) -> LogEntry:
@@ -51,7 +51,7 @@ def replacing(version: int, **changes: object) -> LogEntry:
 
 def test_an_empty_log_says_nothing() -> None:
     empty = history()
-    assert (empty.newest, empty.in_doubt, empty.published, empty.in_use()) == (0, (), (), frozenset())
+    assert (empty.newest, empty.in_doubt, empty.published_records, empty.in_use()) == (0, (), (), frozenset())
     assert empty.claimed_ids == empty.published_ids == empty.ids_in_doubt == frozenset()
 
 
@@ -60,7 +60,7 @@ def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> 
     found = history(*records)
     assert [one.entry.version for one in found.in_doubt] == [2, 3]
     assert [one.entry.version for one in found.publishes_in_doubt] == [2]
-    assert [one.entry.version for one in found.published] == [1]
+    assert [one.entry.version for one in found.published_records] == [1]
     assert found.newest == 4
 
 
@@ -191,30 +191,30 @@ def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
     first = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=5),))
     again = replace(rollback(3, 1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=6),))
     found = history(first, entry(2, D1), again)
-    described = found.described(D1, Location.parse(at("w1").replace("s3a", "s3")))
+    described = found.content_at(D1, Location.parse(at("w1").replace("s3a", "s3")))
     assert described is not None
     assert described.rows == 6
-    assert found.described(D1, Location.parse(THEIRS)) is None
-    assert found.described(D2, Location.parse(at("w1"))) is None
+    assert found.content_at(D1, Location.parse(THEIRS)) is None
+    assert found.content_at(D2, Location.parse(at("w1"))) is None
 
 
 def test_what_readers_have_left_is_scheduled_with_all_that_the_log_knows_of_it() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     found = history(mine, published(entry(2, D1, old=at("w1")), outcome_age_seconds=60.0))
-    (one,) = found.left.values()
+    (one,) = found.left_locations.values()
     assert (str(one.location), one.left_by, one.age_seconds) == (at("w1"), 2, 60.0)
     assert (one.retention_seconds, one.objects, one.bytes) == (None, (), 11)
-    (theirs,) = history(replacing(1)).left.values()
+    (theirs,) = history(replacing(1)).left_locations.values()
     assert (theirs.retention_seconds, theirs.objects, theirs.bytes) == (7200.0, (OBJECT,), 7)
     past = replacing(1, delete_after=replacing(1).created_at - timedelta(days=1))
-    assert [left.retention_seconds for left in history(past).left.values()] == [0.0]
+    assert [left.retention_seconds for left in history(past).left_locations.values()] == [0.0]
 
 
 def test_a_schedule_of_our_own_files_keeps_what_is_known_of_their_size() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     second = entry(2, D1, old=at("w1"))
     schedule = ReplacedLocation(location=at("w1"), delete_after=second.created_at + timedelta(days=3))
-    (one,) = history(mine, replace(second, replaced=(schedule,))).left.values()
+    (one,) = history(mine, replace(second, replaced=(schedule,))).left_locations.values()
     assert (one.bytes, one.retention_seconds) == (11, 3 * 86_400.0)
 
 
@@ -240,12 +240,12 @@ def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() ->
     one = published(replacing(1), superseded=frozenset({D1}))
     found = history(one)
     assert left(found) == {at("w1"): 1}, "what was written for it is nobody's"
-    assert found.current == {}
+    assert found.current_partitions == {}
     half = entry(2, D1, D2, old=THEIRS)
     schedule = replacing(2).replaced
     found = history(published(replace(half, replaced=schedule), superseded=frozenset({D2})))
     assert left(found) == {at("w2", D2): 2, THEIRS: 2}
-    assert set(found.current) == {D1}
+    assert set(found.current_partitions) == {D1}
 
 
 def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_cannot_come_back() -> None:
@@ -254,7 +254,7 @@ def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_canno
     deletes = (DeletedLocation(location=at("w1"), replaced_by=2),)
     sweeps = entry(3, operation=Operation.VACUUM, deletes=deletes)
     kept = replace(sweeps, deletes=(replace(deletes[0], kept=True),))
-    assert history(*first).restorable(Location.parse(at("w1")))
+    assert history(*first).is_restorable(Location.parse(at("w1")))
     done, doubtful, given_up, spared = (
         history(*first, one) for one in (sweeps, in_doubt(sweeps), abandoned(sweeps), kept)
     )
@@ -262,7 +262,7 @@ def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_canno
     assert (left(doubtful), doubtful.deleted, doubtful.doomed) == ({at("w1"): 2}, {}, {place})
     assert (left(given_up), given_up.deleted, given_up.doomed) == ({at("w1"): 2}, {}, set())
     assert (left(spared), spared.deleted, spared.doomed) == ({at("w1"): 2}, {}, set())
-    can_come_back = [one.restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
+    can_come_back = [one.is_restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
     assert can_come_back == [False, False, True, True]
 
 
@@ -275,16 +275,16 @@ def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() ->
     )
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
     found = history(*again, in_doubt(sweeps))
-    assert found.outstanding(sweeps) == ()
+    assert found.outstanding_locations(sweeps) == ()
     swept = history(*again, sweeps)
     assert left(swept) == {at("w1"): 4, at("w2"): 3}
-    assert not swept.restorable(Location.parse(at("w1"))), "deleted it is, by whatever the vacuum knew"
+    assert not swept.is_restorable(Location.parse(at("w1"))), "deleted it is, by whatever the vacuum knew"
     newer = replace(sweeps, deletes=(replace(sweeps.deletes[0], replaced_by=4),))
-    assert [str(one.location) for one in found.outstanding(newer)] == [at("w1")]
-    assert found.outstanding(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()
-    assert not history(*again[:2], sweeps).restorable(Location.parse(at("w1")))
+    assert [str(one.location) for one in found.outstanding_locations(newer)] == [at("w1")]
+    assert found.outstanding_locations(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()
+    assert not history(*again[:2], sweeps).is_restorable(Location.parse(at("w1")))
     back = history(*again[:2], replace(sweeps, version=3, base_version=2), replace(again[3], version=4))
-    assert not back.restorable(Location.parse(at("w2", D2)))
+    assert not back.is_restorable(Location.parse(at("w2", D2)))
 
 
 def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the_newest() -> None:
@@ -316,7 +316,7 @@ def in_place(version: int, name: str, *, location: str = at("w1"), **changes: ob
 
 
 def described(found: History, version: int | None = None) -> tuple[int | None, int, int] | None:
-    one = found.described(D1, Location.parse(at("w1")), version=version)
+    one = found.content_at(D1, Location.parse(at("w1")), version=version)
     return one and (one.rows, one.bytes, one.files)
 
 
@@ -340,10 +340,10 @@ def test_of_files_that_were_only_added_beside_others_nothing_is_known() -> None:
 def test_what_lies_where_partitions_are_counts_each_added_file_once() -> None:
     again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
     found = history(entry(1, D1), in_place(2, "a"), again, in_place(4, "b"), entry(5, D2, old=THEIRS))
-    assert {values: one.files for values, one in found.held_now().items()} == {D1: 3, D2: 1}
-    assert history(in_place(2, "a")).held_now() == {}, "nobody has counted what it was added to"
+    assert {values: one.files for values, one in found.current_contents().items()} == {D1: 3, D2: 1}
+    assert history(in_place(2, "a")).current_contents() == {}, "nobody has counted what it was added to"
     swept = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=None),))
-    assert history(entry(1, D1), swept).held_now() == {}
+    assert history(entry(1, D1), swept).current_contents() == {}
 
 
 def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -> None:
@@ -354,14 +354,14 @@ def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -
         entry(1, D1), in_place(2, "a"), in_place(3, "b"), refused, given_up, moved, in_doubt(in_place(7, "c"))
     )
     place = Location.parse(at("w1"))
-    assert found.surplus(place, 1) == {"a", "b", "late", "moved", "c"}
-    assert found.surplus(place, 2) == {"b", "late", "moved", "c"}
-    assert found.surplus(place, 7) == {"late", "moved", "c"}
-    assert found.surplus(Location.parse(at("w2")), 7) == frozenset()
+    assert found.surplus_names(place, 1) == {"a", "b", "late", "moved", "c"}
+    assert found.surplus_names(place, 2) == {"b", "late", "moved", "c"}
+    assert found.surplus_names(place, 7) == {"late", "moved", "c"}
+    assert found.surplus_names(Location.parse(at("w2")), 7) == frozenset()
     again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
     lost = published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="r3")
     redone = history(entry(1, D1), lost, again)
-    assert (redone.surplus(place, 1), redone.surplus(place, 2)) == ({"a"}, frozenset()), (
+    assert (redone.surplus_names(place, 1), redone.surplus_names(place, 2)) == ({"a"}, frozenset()), (
         "it has the version of the first"
     )
 
@@ -452,13 +452,13 @@ def given_up_entry(**changes: object) -> History:
 
 def test_where_a_partition_goes_back_to_after_the_late_call_of_a_given_up_entry_is_told() -> None:
     found = given_up_entry()
-    assert found.brought_late(D1, at("w2")) == Belongs(1, at("w1"))
+    assert found.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
     assert found.placement(D1, at("w2")) is Placement.BEHIND
     for location in (at("w1"), THEIRS, "no location", None):
-        assert found.brought_late(D1, location) is None
-    assert found.brought_late(D2, at("w2")) is None
-    assert given_up_entry(found={D1: THEIRS}).brought_late(D1, at("w2")) == Belongs(2, THEIRS)
-    assert given_up_entry(found={D1: None}).brought_late(D1, at("w2")) == Belongs(2, None)
+        assert found.correction_of(D1, location) is None
+    assert found.correction_of(D2, at("w2")) is None
+    assert given_up_entry(found={D1: THEIRS}).correction_of(D1, at("w2")) == Belongs(2, THEIRS)
+    assert given_up_entry(found={D1: None}).correction_of(D1, at("w2")) == Belongs(2, None)
     assert given_up_entry(found={D1: "no location"}).placement(D1, at("w2")) is Placement.MOVED
 
 
@@ -477,14 +477,14 @@ def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_publishe
     assert is_late(given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1})))
     assert not is_late(given_up_entry(outcome=Outcome.PUBLISHED))
     since = history(*given_up_entry(found={D1: THEIRS}).records, entry(4, D1, old=at("w1")))
-    assert since.brought_late(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
+    assert since.correction_of(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
 
 
 def test_a_partition_that_was_never_published_is_known_while_the_call_of_a_given_up_entry_may_come() -> None:
     new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: None})
     found = replace(history(new, entry(3)), unverified=(3,))
     assert (found.known_values, replace(found, unverified=()).known_values) == ({D1}, frozenset())
-    assert found.brought_late(D1, at("w2")) == Belongs(2, None)
+    assert found.correction_of(D1, at("w2")) == Belongs(2, None)
     assert found.placement(D1, at("w2")) is Placement.BEHIND
     assert [found.placement(D1, one) for one in (THEIRS, None)] == [Placement.MOVED, Placement.MISSING]
 
@@ -493,13 +493,13 @@ def test_what_is_added_late_came_where_nothing_was() -> None:
     """A tool has dropped since what the recovery had found: only an alter can take a partition from there."""
     added = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
     found = replace(history(added, entry(3)), unverified=(3,))
-    assert found.brought_late(D1, at("w2")) == Belongs(2, None)
+    assert found.correction_of(D1, at("w2")) == Belongs(2, None)
     changed = replace(added, entry=entry(2, D1, old=at("w0")))
-    assert replace(history(changed, entry(3)), unverified=(3,)).brought_late(D1, at("w2")) == Belongs(2, THEIRS)
+    assert replace(history(changed, entry(3)), unverified=(3,)).correction_of(D1, at("w2")) == Belongs(2, THEIRS)
     again = entry(3, operation=Operation.RECOVER, recovers=2)
     altered = replace(added, entry=replace(again, partitions=added.entry.partitions), recorded_by="w4")
     done_again = replace(history(added, altered, entry(4)), unverified=(3, 4))
-    assert done_again.brought_late(D1, at("w2")) == Belongs(3, THEIRS)
+    assert done_again.correction_of(D1, at("w2")) == Belongs(3, THEIRS)
 
 
 @pytest.mark.parametrize("location", [at("w2"), None, str(LAYOUT.empty("w2", D1)), EMPTY])
@@ -519,7 +519,7 @@ def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_a
     later = entry(5, operation=Operation.RECOVER, recovers=4)
     found = history(*given_up_entry(found={D1: THEIRS}).records, last, later)
     for location in (at("w2"), at("w4")):
-        assert found.brought_late(D1, location) == Belongs(4, f"{THEIRS}y/")
+        assert found.correction_of(D1, location) == Belongs(4, f"{THEIRS}y/")
     assert found.placement(D1, at("w1")) is Placement.IN_PLACE, "another tool has put it back"
 
 
@@ -527,11 +527,11 @@ def test_among_our_own_files_a_recovery_has_found_what_a_late_call_had_moved() -
     given_up = given_up_entry(found={D1: at("w0")}).records
     newest = replace(given_up[0], entry=entry(1, D1, write_id="w1"))
     older = history(entry(0, D1, write_id="w0"), newest, *given_up[1:])
-    assert older.brought_late(D1, at("w2")) == Belongs(1, at("w1"))
+    assert older.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
     another = given_up_entry(found={D1: at("w0")})
-    assert another.brought_late(D1, at("w2")) == Belongs(2, at("w0")), "no call of this partition leads there"
+    assert another.correction_of(D1, at("w2")) == Belongs(2, at("w0")), "no call of this partition leads there"
     written = str(LAYOUT.empty("w0", D1))  # another tool has, or the recovery would not have left it alone
-    assert given_up_entry(found={D1: written}).brought_late(D1, at("w2")) == Belongs(2, written)
+    assert given_up_entry(found={D1: written}).correction_of(D1, at("w2")) == Belongs(2, written)
 
 
 def test_the_alter_of_an_append_in_place_that_was_given_up_sets_its_location_again() -> None:
@@ -551,7 +551,7 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
         "neither what readers see, nor theirs"
     )
-    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left.values()}
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left_locations.values()}
     assert sizes == {3: 2}
 
 
@@ -602,17 +602,17 @@ def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> No
 
 def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left_alone() -> None:
     one = published(entry(1, D1, D2, D3), superseded=frozenset({D1, D2}), found={D1: THEIRS})
-    assert one.left_alone == {D1: THEIRS, D2: NOT_KNOWN}
-    assert replace(one, found={D2: None}).left_alone == {D1: NOT_KNOWN, D2: None}, "it was nowhere"
-    assert [named.values for named in one.switched] == [D3]
-    assert [named.values for named in replace(one, outcome=None).switched] == [D1, D2, D3]
+    assert one.superseded_locations == {D1: THEIRS, D2: NOT_KNOWN}
+    assert replace(one, found={D2: None}).superseded_locations == {D1: NOT_KNOWN, D2: None}, "it was nowhere"
+    assert [named.values for named in one.switched_partitions] == [D3]
+    assert [named.values for named in replace(one, outcome=None).switched_partitions] == [D1, D2, D3]
 
 
 def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
     records = (entry(1, D1), entry(2, D1, old=at("w1")), entry(3, D2))
     found = replace(history(*records), unverified={2}, lost=(9,))
     then = found.up_to(2)
-    assert (then.newest, set(then.current), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
+    assert (then.newest, set(then.current_partitions), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
     assert then.layout == found.layout
 
 

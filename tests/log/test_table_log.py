@@ -285,7 +285,7 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     record = TableLog(of.store, LAYOUT).read(1)
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
-    assert record.left_alone == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
+    assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
     stored = of.store.get(LAYOUT.outcome_key(1))
     assert stored is not None
     said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
@@ -414,11 +414,11 @@ def test_how_partitions_came_to_where_they_are_is_looked_up_in_all_records_thoug
     of.store.delete([LAYOUT.entry_key(2)])
     fold = Trimming(History(LAYOUT, [published(entry(1, D1))])).fold("log-1")
     folded = History(LAYOUT, [published(entry(4, D1))], fold=fold)
-    assert of.log.explained(folded, {D1: at("w4")}) is folded
-    found = of.log.explained(folded, {D1: at("w0")}, allow_lost=True)
+    assert of.log.explained_history(folded, {D1: at("w4")}) is folded
+    found = of.log.explained_history(folded, {D1: at("w0")}, allow_lost=True)
     assert ([record.entry.version for record in found.records], found.lost) == ([1, 3, 4], {2})
     with pytest.raises(InvalidInputError, match="are lost"):
-        of.log.explained(folded, {D1: at("w0")})
+        of.log.explained_history(folded, {D1: at("w0")})
 
 
 def test_no_fold_is_put_that_nobody_could_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.fold import Left
+from table_writer.log.fold import LeftLocation
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
@@ -18,7 +18,18 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
 from table_writer.storage.object_store import UploadInfo
-from table_writer.vacuum.due import Ages, Due, Look, Traces, due, in_use, is_used, look_for_traces, may_go, require_safe
+from table_writer.vacuum.due import (
+    Ages,
+    DueLocations,
+    Look,
+    Traces,
+    due_locations,
+    in_use,
+    is_used,
+    look_for_traces,
+    may_go,
+    require_safe,
+)
 from tests.log.test_history import abandoned, history, replacing
 from tests.log.test_rules import D1, D2, LAYOUT, THEIRS, at, entry, published, rollback
 from tests.publish.world import DeathError, Fault, World
@@ -31,7 +42,7 @@ def partition(location: str) -> Partition:
     return Partition(values=D1, location=location)
 
 
-def chosen(found: Due) -> list[str]:
+def chosen(found: DueLocations) -> list[str]:
     return [str(one.location) for one in found.locations]
 
 
@@ -51,56 +62,59 @@ def replaced_ours(age_seconds: float) -> tuple[SlotRecord, SlotRecord]:
     ],
 )
 def test_how_long_a_location_stays(ages: Ages, scheduled: float | None, seconds: float) -> None:
-    left = Left(location=Location.parse(THEIRS), left_by=1, age_seconds=0.0, retention_seconds=scheduled)
+    left = LeftLocation(location=Location.parse(THEIRS), left_by=1, age_seconds=0.0, retention_seconds=scheduled)
     assert ages.of_replaced(left) == seconds
     assert ages.history_seconds == math.inf
 
 
 def test_a_location_goes_at_its_age_and_not_a_second_earlier() -> None:
     young, old = history(*replaced_ours(2 * HOUR - 1)), history(*replaced_ours(2 * HOUR))
-    assert chosen(due(young, in_use(young, []), USUAL)) == []
-    (kept,) = due(young, in_use(young, []), USUAL).kept
+    assert chosen(due_locations(young, in_use(young, []), USUAL)) == []
+    (kept,) = due_locations(young, in_use(young, []), USUAL).kept
     assert (str(kept.location), kept.reason) == (at("w1"), "its retention lasts 0.0 more hours")
-    assert due(old, in_use(old, []), USUAL) == Due(tuple(old.left.values()), ())
-    assert "lasts 1.5 more hours" in due(history(*replaced_ours(HOUR / 2)), in_use(old, []), USUAL).kept[0].reason
+    assert due_locations(old, in_use(old, []), USUAL) == DueLocations(tuple(old.left_locations.values()), ())
+    assert (
+        "lasts 1.5 more hours"
+        in due_locations(history(*replaced_ours(HOUR / 2)), in_use(old, []), USUAL).kept[0].reason
+    )
 
 
 @pytest.mark.parametrize("there", [at("w1"), f"{at('w1')}below/", str(LAYOUT.data("w1")), "s3://lake/"])
 def test_a_location_that_readers_look_at_below_or_from_above_stays(there: str) -> None:
     old = history(*replaced_ours(3 * HOUR))
-    found = due(old, in_use(old, [partition(there)]), USUAL)
+    found = due_locations(old, in_use(old, [partition(there)]), USUAL)
     assert chosen(found) == []
     assert "readers may look there" in found.kept[0].reason
 
 
 def test_readers_of_the_root_do_not_look_into_this_librarys_directory() -> None:
     old = history(*replaced_ours(3 * HOUR))
-    assert chosen(due(old, in_use(old, [partition("s3n://lake/t")]), USUAL)) == [at("w1")]
+    assert chosen(due_locations(old, in_use(old, [partition("s3n://lake/t")]), USUAL)) == [at("w1")]
 
 
 def test_a_staged_write_whose_publish_was_given_up_stays() -> None:
     old = history(published(entry(1, D1)), replace(abandoned(entry(2, D1)), outcome_age_seconds=3 * HOUR))
     used = in_use(old, [])
-    assert chosen(due(old, used, USUAL)) == [str(LAYOUT.data("w2"))]
-    assert chosen(due(old, used, USUAL, ["w1"])) == [str(LAYOUT.data("w2"))]
-    found = due(old, used, USUAL, ["w2"])
+    assert chosen(due_locations(old, used, USUAL)) == [str(LAYOUT.data("w2"))]
+    assert chosen(due_locations(old, used, USUAL, ["w1"])) == [str(LAYOUT.data("w2"))]
+    found = due_locations(old, used, USUAL, ["w2"])
     assert (chosen(found), found.kept[0].reason) == ([], "the write is staged, and has not expired")
 
 
 def test_a_directory_around_one_that_stays_is_not_deleted() -> None:
     given_up = replace(abandoned(entry(1, D1)), outcome_age_seconds=3 * HOUR)
     old = history(given_up, published(entry(2, D1, old=at("w1")), outcome_age_seconds=HOUR))
-    assert chosen(due(old, in_use(old, []), USUAL)) == []
+    assert chosen(due_locations(old, in_use(old, []), USUAL)) == []
     older = history(given_up, published(entry(2, D1, old=at("w1")), outcome_age_seconds=3 * HOUR))
-    assert chosen(due(older, in_use(older, []), USUAL)) == [str(LAYOUT.data("w1")), at("w1")]
+    assert chosen(due_locations(older, in_use(older, []), USUAL)) == [str(LAYOUT.data("w1")), at("w1")]
 
 
 def test_what_other_tools_wrote_goes_only_where_it_is_listed_and_below_the_root() -> None:
-    def scheduled(location: str, *objects: ReplacedObject) -> Due:
+    def scheduled(location: str, *objects: ReplacedObject) -> DueLocations:
         one = entry(1, D1, old=location)
         schedule = ReplacedLocation(location=location, delete_after=one.created_at, objects=objects)
         found = history(published(replace(one, replaced=(schedule,)), outcome_age_seconds=3 * HOUR))
-        return due(found, in_use(found, []), USUAL)
+        return due_locations(found, in_use(found, []), USUAL)
 
     listed = ReplacedObject(key="t/dt=d1/a", size_bytes=1, etag="e")
     assert chosen(scheduled(THEIRS, listed)) == [THEIRS]
@@ -129,7 +143,7 @@ def test_an_entry_cannot_name_an_object_elsewhere(key: str, location: str, allow
 
 def test_of_other_tools_files_none_goes_while_readers_look_at_one() -> None:
     found = history(published(replacing(1), outcome_age_seconds=3 * HOUR))
-    (left,) = found.left.values()
+    (left,) = found.left_locations.values()
     assert is_used(in_use(found, [partition(THEIRS)]), left)
     assert is_used(in_use(found, [partition("s3a://lake/t/")]), left)
     assert not is_used(in_use(found, [partition("s3a://lake/t/dt=d11/")]), left)
@@ -148,7 +162,7 @@ def test_locations_go_in_the_order_in_which_readers_left_them() -> None:
         one = entry(number + 1, D1, write_id=names[number], old=at(names[number - 1]))
         records.append(published(one, outcome_age_seconds=3 * HOUR))
     found = history(*records)
-    assert chosen(due(found, in_use(found, []), USUAL)) == [at("w3"), at("w1")]
+    assert chosen(due_locations(found, in_use(found, []), USUAL)) == [at("w3"), at("w1")]
 
 
 @pytest.fixture
@@ -319,12 +333,12 @@ def test_copies_to_other_tools_places_are_aborted_once_they_are_as_old_as_dead_w
 
 def test_locations_stay_for_reasons_that_come_later_too() -> None:
     found = history(*replaced_ours(2 * HOUR))
-    all_due = due(found, in_use(found, []), USUAL)
+    all_due = due_locations(found, in_use(found, []), USUAL)
     (left,) = all_due.locations
-    kept = all_due.keeping({left.location.place: "why"})
+    kept = all_due.with_kept({left.location.place: "why"})
     assert (kept.locations, [(each.location, each.reason) for each in kept.kept]) == ((), [(left.location, "why")])
-    assert kept.keeping({}).kept == kept.kept
-    assert all_due.keeping({Location.parse(at("w9")).place: "why"}) == all_due
+    assert kept.with_kept({}).kept == kept.kept
+    assert all_due.with_kept({Location.parse(at("w9")).place: "why"}) == all_due
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,9 @@ def assert_can_be_made_whole(
 def assert_published_entries_lead_to(world: World) -> None:
     """Every partition is where the newest published entry that names it says."""
     now = {value: one.location for value, one in world.partitions().items()}
-    wanted = {"".join(values): placed.partition.new_location for values, placed in world.history().current.items()}
+    wanted = {
+        "".join(values): placed.partition.new_location for values, placed in world.history().current_partitions.items()
+    }
     assert {value: location for value, location in wanted.items() if location} == {
         value: location for value, location in now.items() if value in wanted
     }

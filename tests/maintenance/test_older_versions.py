@@ -11,7 +11,14 @@ import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.history import History
-from table_writer.log.past import Past, files_of, kept_since, newest_known, version_meant, writes_behind
+from table_writer.log.past import (
+    Past,
+    files_of,
+    newest_known_version,
+    oldest_whole_version,
+    version_meant,
+    writes_behind,
+)
 from table_writer.model.entry import DeletedLocation, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
@@ -277,16 +284,16 @@ def test_what_vacuums_have_deleted_is_told_in_one_pass() -> None:
     world = World()
     for number in range(3):
         world.write({"d1": frozenset({number}), f"e{number}": frozenset({number})})
-    assert kept_since(world.history()) is None
+    assert oldest_whole_version(world.history()) is None
     world.vacuum()
-    assert kept_since(world.history()) == 3
+    assert oldest_whole_version(world.history()) == 3
     world.pointed_by_another_tool("e0", "s3a://lake/elsewhere/")
     with pytest.raises(InvalidInputError) as error:
         past(world, 3)
     assert "no vacuum" not in str(error.value), "not what is wrong with version 3"
     records = world.history().records
     trimmed = replace(world.history(), records=[records[0], *records[2:]])
-    assert kept_since(trimmed) == 3, "what an entry that is gone had replaced may be deleted"
+    assert oldest_whole_version(trimmed) == 3, "what an entry that is gone had replaced may be deleted"
 
 
 def test_hidden_files_of_other_tools_are_not_expected_among_those_that_are_read() -> None:
@@ -428,10 +435,10 @@ def test_of_other_tools_files_those_are_read_that_were_there_when_the_version_wa
 
 
 def test_no_version_is_newest_where_nothing_was_published_and_what_is_in_doubt_hides_what_is_newer() -> None:
-    assert newest_known(History(LAYOUT, [])) == newest_known(history(abandoned(entry(1, D1)))) == 0
-    assert newest_known(history(entry(1, D1), entry(2, D1))) == 2
-    assert newest_known(history(entry(1, D1), in_doubt(entry(2)), entry(3, D1))) == 1
-    assert newest_known(history(in_doubt(entry(1)), entry(2, D1))) == 0
+    assert newest_known_version(History(LAYOUT, [])) == newest_known_version(history(abandoned(entry(1, D1)))) == 0
+    assert newest_known_version(history(entry(1, D1), entry(2, D1))) == 2
+    assert newest_known_version(history(entry(1, D1), in_doubt(entry(2)), entry(3, D1))) == 1
+    assert newest_known_version(history(in_doubt(entry(1)), entry(2, D1))) == 0
 
 
 def sweep(version: int, *replaced_by: int | None, kept: bool = False) -> Any:
@@ -445,13 +452,13 @@ def sweep(version: int, *replaced_by: int | None, kept: bool = False) -> Any:
 def test_files_are_kept_since_the_newest_version_whose_replaced_files_a_vacuum_deleted() -> None:
     log = [published(entry(1, D1)), published(entry(2, D1)), published(entry(3, D1))]
     for by, since in (((2,), 2), ((2, 3), 3), ((None,), None), ((None, 3, 2), 3)):
-        assert kept_since(history(*log, sweep(4, *by))) == since
-    assert kept_since(history(*log, in_doubt(sweep(4, 2)))) == 2, "it may have deleted them"
-    assert kept_since(history(*log, abandoned(sweep(4, 2)))) is None
-    assert kept_since(history(*log, sweep(4, 2, kept=True))) is None
-    assert kept_since(history(*log, sweep(4, 3), sweep(5, 2))) == 3
-    assert kept_since(history(*log[:2], sweep(4, 3))) is None, "no version is left since then"
-    assert kept_since(history(log[0], log[2])) == 3, "what version 2 had replaced may be deleted"
+        assert oldest_whole_version(history(*log, sweep(4, *by))) == since
+    assert oldest_whole_version(history(*log, in_doubt(sweep(4, 2)))) == 2, "it may have deleted them"
+    assert oldest_whole_version(history(*log, abandoned(sweep(4, 2)))) is None
+    assert oldest_whole_version(history(*log, sweep(4, 2, kept=True))) is None
+    assert oldest_whole_version(history(*log, sweep(4, 3), sweep(5, 2))) == 3
+    assert oldest_whole_version(history(*log[:2], sweep(4, 3))) is None, "no version is left since then"
+    assert oldest_whole_version(history(log[0], log[2])) == 3, "what version 2 had replaced may be deleted"
 
 
 def test_no_time_means_a_version_after_which_an_entry_is_gone(world: World) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType, _parse_dataty
 from table_writer.errors import SchemaMismatchError
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Column, Table, TableName
-from table_writer.plan.fit import Fitted, fit
+from table_writer.plan.fit import FittedRows, fit
 from table_writer.plan.types import CHAR_VARCHAR, exact_type, stored_field, table_schema, violation
 from tests.cells import first_fast
 
@@ -28,7 +28,7 @@ def table(ddl: str) -> StructType:
     )
 
 
-def fitted(df: DataFrame, ddl: str, mode: SchemaMode = SchemaMode.STRICT) -> Fitted:
+def fitted(df: DataFrame, ddl: str, mode: SchemaMode = SchemaMode.STRICT) -> FittedRows:
     schema = table(ddl)
     return fit(df, schema, "mart.orders", [schema.names[-1]], mode)
 

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.plan.distribution import laid_out
+from table_writer.plan.distribution import lay_out
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
 from table_writer.upload.job import run_upload
@@ -68,39 +68,37 @@ def files_of(rows: DataFrame, directory: Path, partition_columns: tuple[str, ...
 
 def test_none_leaves_rows_where_they_are(spark, tmp_path):
     given = rows_of(spark)
-    assert laid_out(given, partition_columns=["dt"], distribution="none", sort_by=[]) is given
+    assert lay_out(given, partition_columns=["dt"], distribution="none", sort_by=[]) is given
     assert [len(files) for files in files_of(given, tmp_path).values()] == [4, 4, 4, 4]
 
 
 @pytest.mark.parametrize("sort_by", [[], ["amount"]])
 def test_hash_makes_one_file_of_a_partition(spark, tmp_path, sort_by):
-    rows = laid_out(rows_of(spark), partition_columns=["dt"], distribution="hash", sort_by=sort_by)
+    rows = lay_out(rows_of(spark), partition_columns=["dt"], distribution="hash", sort_by=sort_by)
     assert [len(files) for files in files_of(rows, tmp_path).values()] == [1, 1, 1, 1]
 
 
 def test_hash_spreads_an_unpartitioned_table_evenly(spark, tmp_path):
-    rows = laid_out(rows_of(spark).drop("dt"), partition_columns=[], distribution="hash", sort_by=[])
+    rows = lay_out(rows_of(spark).drop("dt"), partition_columns=[], distribution="hash", sort_by=[])
     (files,) = files_of(rows, tmp_path, ()).values()
     assert [len(file) for file in files] == [ROWS // 8] * 8
 
 
 @pytest.mark.parametrize("sort_by", [[], ["amount"]])
 def test_rebalance_makes_few_files(spark, tmp_path, sort_by):
-    rows = laid_out(rows_of(spark), partition_columns=["dt"], distribution="rebalance", sort_by=sort_by)
+    rows = lay_out(rows_of(spark), partition_columns=["dt"], distribution="rebalance", sort_by=sort_by)
     assert [len(files) for files in files_of(rows, tmp_path).values()] == [1, 1, 1, 1]
 
 
 def test_rebalance_splits_what_is_above_the_advisory_size(spark, tmp_path):
     spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", "20k")
     one = rows_of(spark).selectExpr("id", "amount", "'large' AS dt")
-    (files,) = files_of(
-        laid_out(one, partition_columns=["dt"], distribution="rebalance", sort_by=[]), tmp_path
-    ).values()
+    (files,) = files_of(lay_out(one, partition_columns=["dt"], distribution="rebalance", sort_by=[]), tmp_path).values()
     assert len(files) > 1
 
 
 def test_rebalance_joins_the_tasks_of_an_unpartitioned_table(spark, tmp_path):
-    rows = laid_out(rows_of(spark).drop("dt"), partition_columns=[], distribution="rebalance", sort_by=["id"])
+    rows = lay_out(rows_of(spark).drop("dt"), partition_columns=[], distribution="rebalance", sort_by=["id"])
     (files,) = files_of(rows, tmp_path, ()).values()
     assert len(files) == 1
     assert [row["id"] for row in files[0]] == list(range(ROWS))
@@ -117,7 +115,7 @@ ORDERS = [
 @pytest.mark.parametrize("distribution", ["none", "hash", "rebalance"])
 @pytest.mark.parametrize(("sort_by", "key"), ORDERS, ids=lambda value: str(value) if isinstance(value, list) else "")
 def test_rows_in_each_file_are_sorted(spark, tmp_path, distribution, sort_by, key):
-    rows = laid_out(rows_of(spark), partition_columns=["dt"], distribution=distribution, sort_by=sort_by)
+    rows = lay_out(rows_of(spark), partition_columns=["dt"], distribution=distribution, sort_by=sort_by)
     for files in files_of(rows, tmp_path).values():
         for file in files:
             keys = [key(row) for row in file]
@@ -127,7 +125,7 @@ def test_rows_in_each_file_are_sorted(spark, tmp_path, distribution, sort_by, ke
 def test_columns_with_odd_names_can_be_sorted_by(spark):
     rows = spark.sql("SELECT 1 AS `a.b`, 2 AS `c desc`, 3 AS `d``e`, 'x' AS `p q`")
     items = ["a.b", "c desc", "c desc desc", "`d``e` asc", "P Q"]
-    assert laid_out(rows, partition_columns=["p q"], distribution="rebalance", sort_by=items).count() == 1
+    assert lay_out(rows, partition_columns=["p q"], distribution="rebalance", sort_by=items).count() == 1
 
 
 @pytest.mark.parametrize("item", ["price", "amount + 1", "amount down", "", "desc", "-amount"])
@@ -135,11 +133,11 @@ def test_what_is_no_column_is_named_with_the_columns(spark, item):
     with pytest.raises(
         InvalidInputError, match=r"sort_by names '.*', which is no column.*it has id, Amount, dt"
     ) as caught:
-        laid_out(rows_of(spark), partition_columns=["dt"], distribution="none", sort_by=["id", item])
+        lay_out(rows_of(spark), partition_columns=["dt"], distribution="none", sort_by=["id", item])
     assert repr(item) in str(caught.value)
 
 
 def test_a_map_has_no_order(spark):
     rows = spark.sql("SELECT array(map(1, 2)) AS m, 'x' AS dt")
     with pytest.raises(InvalidInputError, match=r"'m desc', but values of type array<map<int,int>> have no order"):
-        laid_out(rows, partition_columns=["dt"], distribution="none", sort_by=["m desc"])
+        lay_out(rows, partition_columns=["dt"], distribution="none", sort_by=["m desc"])

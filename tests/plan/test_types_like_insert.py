@@ -42,7 +42,7 @@ from pyspark.sql.types import (
 )
 
 from table_writer.model.new_table import SchemaMode
-from table_writer.plan.fit import Fitted, fit, match
+from table_writer.plan.fit import FittedRows, fit, match
 from table_writer.plan.types import Match, plain_type, stored_field, violation
 
 DECIMALS: Final = {
@@ -188,7 +188,7 @@ class Table:
         spark.sql(f"DROP TABLE IF EXISTS {self._name}")
         spark.sql(f"CREATE TABLE {self._name} ({columns}) USING parquet LOCATION 'file://{directory}'")
 
-    def fitted(self, df: DataFrame) -> Fitted:
+    def fitted(self, df: DataFrame) -> FittedRows:
         return fit(df, self._schema, "db.t", [])
 
     def inserted(self, df: DataFrame) -> list[Any]:

@@ -15,7 +15,7 @@ from table_writer.errors import LostResponseError, MetastoreError, TableWriterEr
 from table_writer.metastore.hive_statistics import Described
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
-from table_writer.publish.append import Carried
+from table_writer.publish.append import CarriedFiles
 from table_writer.publish.entry import with_figures
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.statistics import spark_statistics
@@ -400,8 +400,8 @@ def test_figures_of_the_log_are_those_of_exactly_the_files_that_a_version_has_pu
     now = world.metastore.get_all_partitions(world.table)
     if elsewhere:
         now = {values: replace(one, location=f"{ROOT}elsewhere/") for values, one in now.items()}
-    brought = replace(Carried(files=named.files, bytes=named.bytes, version=1), **unlike)  # type: ignore[arg-type]
-    beside = Carried(files=1, bytes=3, version=1)  # so that the entry of version 1 is read in any case
+    brought = replace(CarriedFiles(files=named.files, bytes=named.bytes, version=1), **unlike)  # type: ignore[arg-type]
+    beside = CarriedFiles(files=1, bytes=3, version=1)  # so that the entry of version 1 is read in any case
     found = with_figures(world.services().log, {("1",): brought, ("2",): beside}, now)
     assert {values: one.figures for values, one in found.items()} == {
         ("1",): named.figures if are_known else "",

@@ -40,7 +40,7 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.publish.publisher import Published, Publisher
+from table_writer.publish.publisher import Publisher, PublishResult
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import ObjectStore, visible_files
 from table_writer.write.running_write import RunningWrite
@@ -198,7 +198,7 @@ class TableWorld:
         plan: WritePlan | None = None,
         before_publish: Callable[[], object] = int,
         config: TableWriterConfig | None = None,
-    ) -> Published:
+    ) -> PublishResult:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
         services = self.services(config)
         plan = plan or self.plan()
@@ -229,7 +229,9 @@ class TableWorld:
         with suppress(InvalidInputError):  # it is gone
             self.keeper.discard(str(self.name), self.staged_ids[-1])
 
-    def compact(self, *values: str, before_publish: Callable[[], object] = int, at_most: int = 1_000_000) -> Published:
+    def compact(
+        self, *values: str, before_publish: Callable[[], object] = int, at_most: int = 1_000_000
+    ) -> PublishResult:
         """Write the rows of all files of these partitions, or of so many, into one each."""
         plan, now = self.plan(WriteMode.APPEND), self.partitions()
         compacted: dict[PartitionValues, ReplacedLocation] = {}

@@ -92,8 +92,8 @@ def test_writers_of_different_partitions_never_conflict(address: Address, new_wo
     world.keeper.recover(str(world.name))  # a busy metastore may have left an answer open
     history = world.history()
     published = {version for _, outcome, version, _ in written if outcome == "published"}
-    assert published <= {record.entry.version for record in history.published}
-    assert len(history.current) == len(VALUES)
+    assert published <= {record.entry.version for record in history.published_records}
+    assert len(history.current_partitions) == len(VALUES)
     assert_no_update_is_lost(world, history)
 
 
@@ -144,7 +144,7 @@ def test_writers_that_are_killed_at_random_lose_nothing(
     world.wait_out_claims()
     world.keeper.recover(str(world.name))
     history = world.history()
-    assert published <= {record.entry.version for record in history.published}, "what was reported published is"
+    assert published <= {record.entry.version for record in history.published_records}, "what was reported published is"
     assert_no_update_is_lost(world, history)
     assert not history.publishes_in_doubt
     assert world.vacuum().failures == ()

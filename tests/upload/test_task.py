@@ -97,14 +97,14 @@ def test_parts_are_alike_however_much_waits_in_many_files_and_memory_keeps_to_it
 ):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     held, moved, seen = [], [], set()
-    took, move_to_disk = parts_module.Uploads.took, parts_module.PartSink.move_to_disk
+    took, move_to_disk = parts_module.Uploads.take_bytes, parts_module.PartSink.move_to_disk
 
     def watch(self, sink, size_bytes):
         took(self, sink, size_bytes)
         held.append(self._held_bytes)
         seen.add(self)
 
-    monkeypatch.setattr(parts_module.Uploads, "took", watch)
+    monkeypatch.setattr(parts_module.Uploads, "take_bytes", watch)
     monkeypatch.setattr(parts_module.PartSink, "move_to_disk", lambda sink: moved.append(sink) or move_to_disk(sink))
     chosen = spec(part_size_bytes=16 * MIB, max_open_files=3, buffer_bytes=4 * MIB)
     message = upload(batches(3, 70_000, payload_bytes=700), chosen)

@@ -40,14 +40,14 @@ def columns(count, partition_count, row_count, *, each=2_000):
 def held(monkeypatch):
     """What Arrow and the sinks hold, whenever encoded bytes arrive."""
     seen = []
-    took = parts_module.Uploads.took
+    took = parts_module.Uploads.take_bytes
     base_bytes = pa.total_allocated_bytes()
 
     def watch(self, sink, size_bytes):
         seen.append(pa.total_allocated_bytes() - base_bytes + self._held_bytes)
         took(self, sink, size_bytes)
 
-    monkeypatch.setattr(parts_module.Uploads, "took", watch)
+    monkeypatch.setattr(parts_module.Uploads, "take_bytes", watch)
     return seen
 
 
@@ -55,7 +55,7 @@ def held(monkeypatch):
 def opened(monkeypatch):
     """How many files were open, at the most."""
     alive, most = set(), [0]
-    opens, close = files_module.PartitionFile._opened, files_module.PartitionFile.close
+    opens, close = files_module.PartitionFile._open_file, files_module.PartitionFile.close
 
     def watch_open(self, rows):
         answer = opens(self, rows)
@@ -67,7 +67,7 @@ def opened(monkeypatch):
         close(self)
         alive.discard(id(self))
 
-    monkeypatch.setattr(files_module.PartitionFile, "_opened", watch_open)
+    monkeypatch.setattr(files_module.PartitionFile, "_open_file", watch_open)
     monkeypatch.setattr(files_module.PartitionFile, "close", watch_close)
     return most
 

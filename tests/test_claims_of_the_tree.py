@@ -1,0 +1,160 @@
+"""Docstrings and CONTRIBUTING.md say the truth of the tree: which files a folder has, which file alone does a thing.
+
+Imports that the contracts in setup.cfg forbid are not tested again here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = ROOT / "table_writer"
+CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text()
+LISTED_FILE: Final = re.compile(r"^``(\w+)``  +\w", re.MULTILINE)
+TREE_LINE: Final = re.compile(r"^[├└]─ (.*?)(?:   |$)", re.MULTILINE)
+GATEWAYS: Final = ("storage", "metastore", "spark", "testing")
+"""They are what the others call: a call in there is no decision."""
+STEPS: Final = ("plan", "upload", "complete", "check", "publish")
+
+
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def product_files() -> Iterator[tuple[str, Path]]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        if not name.startswith(GATEWAYS):
+            yield name, file
+
+
+def callers_of(*methods: str) -> set[str]:
+    """Return the files outside the gateways that call a method, or a function, of such a name."""
+    found: set[str] = set()
+    for name, file in product_files():
+        for node in ast.walk(parsed(file)):
+            called = node.func if isinstance(node, ast.Call) else None
+            if (isinstance(called, ast.Attribute) and called.attr in methods) or (
+                isinstance(called, ast.Name) and called.id in methods
+            ):
+                found.add(name)
+    return found
+
+
+def store_callers(method: str) -> set[str]:
+    """Return the files outside the gateways that call a method of a store."""
+    found: set[str] = set()
+    for name, file in product_files():
+        for node in ast.walk(parsed(file)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+                owner = ast.unparse(node.func.value)
+                if owner.endswith("store"):
+                    found.add(name)
+    return found
+
+
+def imported_by(file: Path) -> set[str]:
+    """Return the modules that a file imports when it is imported."""
+    found: set[str] = set()
+    for node in ast.walk(parsed(file)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def folders_with_a_list() -> list[str]:
+    """Return the folders whose docstring lists their files."""
+    docstrings = {file.parent.name: ast.get_docstring(parsed(file)) or "" for file in PACKAGE.glob("*/__init__.py")}
+    return sorted(name for name, text in docstrings.items() if LISTED_FILE.search(text))
+
+
+@pytest.mark.parametrize("folder", folders_with_a_list())
+def test_a_folder_lists_exactly_its_files(folder: str) -> None:
+    text = ast.get_docstring(parsed(PACKAGE / folder / "__init__.py")) or ""
+    files = {file.stem for file in (PACKAGE / folder).glob("*.py")} - {"__init__", "__main__"}
+    assert sorted(LISTED_FILE.findall(text)) == sorted(files)
+
+
+def test_the_folders_of_the_steps_list_their_files() -> None:
+    assert {"plan", "upload", "publish", "vacuum", "log", "many"} <= set(folders_with_a_list())
+
+
+def test_contributing_names_every_folder_and_file_at_the_top() -> None:
+    named = {word.rstrip("/") for line in TREE_LINE.findall(CONTRIBUTING) for word in line.split()}
+    there = {path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    there |= {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert named == there
+
+
+def test_every_file_that_contributing_links_to_is_there() -> None:
+    links = re.findall(r"\]\((table_writer/[\w/.]+)\)", CONTRIBUTING)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_readers_switch_in_one_file() -> None:
+    """The other callers: placeholders without rows, column statistics, an unpartitioned table whose rows are back."""
+    assert callers_of("alter_partitions") == {"publish/switch.py", "publish/statistics.py", "publish/restore.py"}
+    assert callers_of("add_partitions", "drop_partition") == {"publish/switch.py", "publish/base.py"}
+
+
+def test_copies_come_to_where_readers_look_in_one_file() -> None:
+    """The others copy to a directory of the write's own, before the switch."""
+    assert store_callers("copy") == {"log/files.py", "complete.py", "publish/rollback.py"}
+
+
+def test_published_files_are_deleted_by_the_sweep_alone() -> None:
+    """The others delete files of a write that is not published, objects of the log, and what a trial has put."""
+    assert callers_of("delete_keys") == {"vacuum/sweep.py", "complete.py"}
+    log = {"log/files.py", "log/owner.py", "log/registration.py", "log/table_log.py"}
+    assert store_callers("delete") == {*log, "complete.py", "upload/job.py", "doctor/servers.py"}
+
+
+def test_uploads_are_completed_in_one_file() -> None:
+    assert store_callers("complete_upload") - {"doctor/servers.py"} == {"complete.py"}
+
+
+def test_entries_are_claimed_by_publishes_recoveries_and_vacuums() -> None:
+    claimers = {"publish/switch.py", "vacuum/sweep.py", "log/table_log.py"}
+    assert {name for name in callers_of("claim") if "log.claim(" in (PACKAGE / name).read_text()} <= claimers
+
+
+def test_one_file_knows_the_order_of_the_steps() -> None:
+    of_steps = tuple(f"table_writer.{step}" for step in STEPS)
+    knows_all = set()
+    for name, file in product_files():
+        steps = {module.split(".")[1] for module in imported_by(file) if module.startswith(of_steps)}
+        if steps >= set(STEPS):
+            knows_all.add(name)
+    assert knows_all == {"write/steps.py"}
+
+
+@pytest.mark.parametrize("name", ["rules", "history", "fold", "trimming"])
+def test_what_is_called_pure_imports_nothing_that_reads_or_writes(name: str) -> None:
+    pure = re.compile(r"table_writer\.(errors|model\.\w+|log\.(rules|history|fold|trimming))|msgspec")
+    modules = {module for module in imported_by(PACKAGE / f"log/{name}.py") if module.split(".")[0] not in STANDARD}
+    assert [module for module in sorted(modules) if not pure.fullmatch(module)] == []
+
+
+STANDARD: Final = sys.stdlib_module_names - {"socket", "subprocess", "os", "io", "pathlib", "time"}
+
+
+def test_executors_need_no_requirement_but_pyarrow_boto3_and_spark_itself() -> None:
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
+    program = "import sys, table_writer.upload.task, table_writer.storage.worker; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert names & {module.split(".")[0].lower() for module in loaded.split()} == {"pyarrow", "boto3", "pyspark"}
