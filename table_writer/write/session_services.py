@@ -155,7 +155,7 @@ def audit_of(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> Au
         statistics=staged.statistics,
         dataframe=partial(staged_frame, spark, opened, staged),
         replaced_rows=partial(_replaced_rows, spark, opened, staged),
-        replaced=partial(_replaced, opened, staged),
+        replaced_partitions=partial(_replaced, opened, staged),
         examples=opened.config.check_examples,
     )
 
