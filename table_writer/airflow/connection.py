@@ -1,4 +1,4 @@
-"""Where a task finds metastore and storage, and how its failures look to Airflow.
+"""The metastore and storage of a task, and its failures as Airflow sees them.
 
 Settings have the names of the command line's options, and are read by its rules; exit codes decide about retries.
 """
@@ -36,7 +36,7 @@ MOST_ITEMS: Final = 100  # of one list in an XCom, which is a row of Airflow's d
 
 
 def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance:
-    """Return what looks after tables; ``settings`` win over the connection, it over environment and Hadoop's files.
+    """Return a ``Maintenance``; ``settings`` win over the connection, it over environment and Hadoop's files.
 
     Raises ``InvalidInputError`` for an unknown or unreadable setting, for one whose template found nothing, since the
     environment would then say which metastore is meant, and for a secret.
@@ -45,7 +45,7 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     for name, value in {"conn_id": conn_id, **settings}.items():
         if value in ("", "None"):
             raise InvalidInputError(f"{name} of the task is {value!r}: its template found nothing. Nothing was done")
-    hadoop = _mapping("conf of settings", settings.get("conf"))
+    hadoop = _as_mapping("conf of settings", settings.get("conf"))
     connection = Connection.get(conn_id) if conn_id else None
     given = {**_of_connection(connection), **settings} if connection else dict(settings)
     if connection:
@@ -57,7 +57,7 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
 
 
 def as_declared(settings: Any) -> Any:
-    """Return what a DAG says of a task's settings, which may be a template, or what another task will return.
+    """Return a task's settings as its DAG has them: they may be a template, or what another task will return.
 
     Raises ``InvalidInputError`` for a secret that is there already: before Airflow stores the DAG.
     """
@@ -68,7 +68,7 @@ def as_declared(settings: Any) -> Any:
 
 def _refuse_secrets(settings: Mapping[str, Any]) -> None:
     """Raise ``InvalidInputError`` for a secret in a task's settings: Airflow stores and shows them with the DAG."""
-    given = _mapping("settings", settings)
+    given = _as_mapping("settings", settings)
     hadoop = given["conf"] if isinstance(given.get("conf"), Mapping) else {}
     for name, value in {**given, **hadoop}.items():
         if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
@@ -78,7 +78,7 @@ def _refuse_secrets(settings: Mapping[str, Any]) -> None:
             )
 
 
-def _mapping(name: str, value: object) -> dict[str, Any]:
+def _as_mapping(name: str, value: object) -> dict[str, Any]:
     """Return names with their values; a text, such as a template may make of them, is refused and not repeated."""
     if value is not None and not isinstance(value, Mapping):
         raise InvalidInputError(f"{name}: expected names with their values, not a {type(value).__name__}")
@@ -88,7 +88,7 @@ def _mapping(name: str, value: object) -> dict[str, Any]:
 def _of_connection(connection: Connection) -> dict[str, Any]:
     """Return the settings of a connection: those of its extra, and host, port and login where the extra has none."""
     found = dict(connection.extra_dejson)
-    found["conf"] = _mapping("conf in the connection's extra", found.get("conf"))
+    found["conf"] = _as_mapping("conf in the connection's extra", found.get("conf"))
     if connection.host:
         host, port = connection.host, connection.port or METASTORE_PORT
         found.setdefault("metastore_uri", host if "://" in host else f"thrift://{host}:{port}")
@@ -109,7 +109,7 @@ def _arguments(given: Mapping[str, Any]) -> Namespace:
     for name, value in given.items():
         keywords = OPTIONS[name]
         read = _switch if keywords.get("action") == "store_true" else keywords.get("type")
-        found[name] = parsed(read, name, value) if read and name != "conf" else value
+        found[name] = parsed_value(read, name, value) if read and name != "conf" else value
     found["conf"] = [(name.removeprefix("spark.hadoop."), str(value)) for name, value in (found["conf"] or {}).items()]
     if isinstance(found["conf_dir"], str):
         found["conf_dir"] = [found["conf_dir"]]
@@ -123,7 +123,7 @@ def _switch(text: str) -> bool:
     return text.lower() == "true"
 
 
-def parsed(read: Callable[[str], Value], name: str, value: object) -> Value:
+def parsed_value(read: Callable[[str], Value], name: str, value: object) -> Value:
     """Read a value as the command line reads its option: templates make texts of everything."""
     try:
         return read(str(value))
@@ -132,7 +132,7 @@ def parsed(read: Callable[[str], Value], name: str, value: object) -> Value:
 
 
 def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowException:
-    """Return what a task raises that the command line would have left with this exit code.
+    """Return the error of a task where the command line would have ended with this exit code.
 
     Airflow retries an ``AirflowException`` and never an ``AirflowFailException``. What is unknown is retried where a
     second call does no harm, ``may_repeat``.
@@ -162,17 +162,21 @@ def failing_for_good() -> Iterator[None]:
         raise AirflowFailException(str(error)) from error
 
 
-def shortened(facts: Any) -> Any:
+def shortened_facts(facts: Any) -> Any:
     """Return a report's facts with no list longer than an XCom can take; ``…_count`` beside it says how long it was.
 
     Examples
     --------
-    >>> shortened({"keys": ["a"] * 500})["keys_count"]
+    >>> shortened_facts({"keys": ["a"] * 500})["keys_count"]
     500
     """
     if isinstance(facts, list):
-        return [shortened(one) for one in facts[:MOST_ITEMS]]
+        return [shortened_facts(item) for item in facts[:MOST_ITEMS]]
     if not isinstance(facts, dict):
         return facts
-    long = {f"{name}_count": len(one) for name, one in facts.items() if isinstance(one, list) and len(one) > MOST_ITEMS}
-    return {name: shortened(one) for name, one in facts.items()} | long
+    long = {
+        f"{name}_count": len(value)
+        for name, value in facts.items()
+        if isinstance(value, list) and len(value) > MOST_ITEMS
+    }
+    return {name: shortened_facts(value) for name, value in facts.items()} | long

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed, shortened
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed_value, shortened_facts
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
 from table_writer.display.report import Report
@@ -21,7 +21,7 @@ SETTINGS: Final = ("conn_id", "settings")
 
 
 class TableWriterOperator(BaseOperator):
-    """What all operators here have: where the metastore is, what goes to XCom, what is retried.
+    """The base of all operators here: where the metastore is, what goes to XCom, what is retried.
 
     The report is logged, and pushed to XCom as plain values, lists cut to 100 items. A task fails with
     ``AirflowException``, which Airflow retries, or with ``AirflowFailException``, which it does not:
@@ -62,7 +62,7 @@ class TableWriterOperator(BaseOperator):
         except TableWriterError as error:
             raise failure(exit_code_of(error), str(error), may_repeat=self.may_repeat) from error
         self.log.info("%s", report.to_text())
-        facts: dict[str, Any] = shortened(report.to_dict())
+        facts: dict[str, Any] = shortened_facts(report.to_dict())
         code = exit_code(BY_NAME[self.command], report)
         if code is not ExitCode.DONE:
             context["ti"].xcom_push(key="return_value", value=facts)
@@ -157,7 +157,7 @@ class VacuumOperator(_TablesOperator):
     @property
     def _age(self) -> timedelta | None:
         given = self.older_than
-        return parsed(age, "older_than", given) if isinstance(given, str) else given
+        return parsed_value(age, "older_than", given) if isinstance(given, str) else given
 
     def _call_one(self, keeper: Maintenance, table: str) -> Report:
         return keeper.vacuum(table, older_than=self._age, dry_run=self.dry_run_only, force=self.force)
@@ -296,10 +296,10 @@ class RollbackOperator(TableWriterOperator):
         return self._put_back(keeper, dry_run=self.dry_run_only)
 
     def _put_back(self, keeper: Maintenance, *, dry_run: bool) -> RollbackReport:
-        as_of = parsed(moment, "as_of", self.as_of) if isinstance(self.as_of, str) else self.as_of
+        as_of = parsed_value(moment, "as_of", self.as_of) if isinstance(self.as_of, str) else self.as_of
         return keeper.rollback(
             self.table,
-            version=None if self.version is None else parsed(version_number, "version", self.version),
+            version=None if self.version is None else parsed_value(version_number, "version", self.version),
             write_id=self.write_id,
             as_of=as_of,
             partitions=self.partitions,
@@ -310,14 +310,16 @@ class RollbackOperator(TableWriterOperator):
 def _require_not_done(keeper: Maintenance, planned: RollbackReport) -> None:
     """Raise ``ConflictError`` where a partition was put back to the same version before, and published since."""
     table, to = planned.table, planned.to_version
-    names = {one.name for one in planned.partitions}
-    for one in keeper.history(table).versions if names else ():
-        if one.state != PUBLISHED or one.mode != f"rollback to version {to}":
+    names = {partition.name for partition in planned.partitions}
+    for version in keeper.history(table).versions if names else ():
+        if version.state != PUBLISHED or version.mode != f"rollback to version {to}":
             continue
-        again = sorted(names.intersection(partition.name for partition in keeper.show(table, one.version).partitions))
+        again = sorted(
+            names.intersection(partition.name for partition in keeper.show(table, version.version).partitions)
+        )
         if again:
             raise ConflictError(
-                f"version {one.version} of {table} has put {few(again)} back to version {to} before, perhaps by an"
+                f"version {version.version} of {table} has put {few(again)} back to version {to} before, perhaps by an"
                 " earlier try of this task, and somebody has published since. This try changed nothing. Look at the"
                 " history: if it shall be put back once more, start a new run; else mark the task as a success.",
                 table=table,

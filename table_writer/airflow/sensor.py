@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed_value
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
 from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -28,7 +28,7 @@ NEWEST_VERSIONS: Final = 20  # among which a write is looked for first, where no
 
 @dataclass(frozen=True, kw_only=True)
 class WantedRows:
-    """What a sensor waits for; plain values, which a trigger keeps in Airflow's database."""
+    """The rows that a sensor waits for; plain values, which a trigger keeps in Airflow's database."""
 
     table: str
     partitions: tuple[str, ...] | None  # None: an unpartitioned table
@@ -47,73 +47,81 @@ class WantedRows:
                     f"{name}={value!r} of the sensor for {sensor.table}: its template found nothing"
                 )
         given = sensor.since.isoformat() if isinstance(sensor.since, datetime) else sensor.since
-        since = parsed(moment, "since", given) if given else None
+        since = parsed_value(moment, "since", given) if given else None
         named = (sensor.partitions,) if isinstance(sensor.partitions, str) else sensor.partitions
         return cls(
             table=sensor.table,
             partitions=None if named is None else tuple(named),
-            after_version=parsed(version_number, "after_version", sensor.after_version),
+            after_version=parsed_value(version_number, "after_version", sensor.after_version),
             since=since.isoformat() if since else "",
             write_id=sensor.write_id or "",
-            min_rows=parsed(int, "min_rows", sensor.min_rows),
+            min_rows=parsed_value(int, "min_rows", sensor.min_rows),
         )
 
-    def found(self, keeper: Maintenance) -> dict[str, Any] | None:
+    def rows_found(self, keeper: Maintenance) -> dict[str, Any] | None:
         """Look once: what is handed on through XCom if all rows are there, else ``None``, and the log says why."""
         report = keeper.partitions(self.table, self.partitions)
-        if self.partitions is None and {one.name for one in report.partitions} != {WHOLE_TABLE}:
+        if self.partitions is None and {partition.name for partition in report.partitions} != {WHOLE_TABLE}:
             raise InvalidInputError(
                 f"{report.table} is partitioned: say which partitions to wait for, such as 'dt=2024-01-01'",
                 table=report.table,
             )
         after = self._after(keeper, report.partitions)
-        waiting = [f"{one.name} {why}" for one in report.partitions for why in self._missing(one, after)]
+        waiting = [
+            f"{partition.name} {why}"
+            for partition in report.partitions
+            for why in self._reasons_to_wait(partition, after)
+        ]
         if waiting:
             logger.info("%s: waiting, since %s", report.table, "; ".join(waiting))
             return None
-        versions = [one.version for one in report.partitions if one.version is not None]
+        versions = [partition.version for partition in report.partitions if partition.version is not None]
         partitions = report.to_dict()["partitions"]
         return {"table": report.table, "version": max(versions, default=None), "partitions": partitions}
 
     def _after(self, keeper: Maintenance, partitions: Sequence[PartitionState]) -> int | None:
         """Return the version that rows must be newer than; ``None`` while the write to wait for is not published."""
-        if not self.write_id or all(one.write_id == self.write_id for one in partitions):
+        if not self.write_id or all(partition.write_id == self.write_id for partition in partitions):
             return self.after_version
-        seen = [one.version for one in partitions if one.write_id == self.write_id and one.version is not None]
-        own = seen or self._published(keeper, NEWEST_VERSIONS)
-        if not own and self.write_id not in {one.write_id for one in keeper.staged(self.table).staged}:
-            own = self._published(keeper, None)  # all of the log: it may have been published long ago
+        seen = [
+            partition.version
+            for partition in partitions
+            if partition.write_id == self.write_id and partition.version is not None
+        ]
+        own = seen or self._versions_of_write(keeper, NEWEST_VERSIONS)
+        if not own and self.write_id not in {staged.write_id for staged in keeper.staged(self.table).staged}:
+            own = self._versions_of_write(keeper, None)  # all of the log: it may have been published long ago
         return max(min(own) - 1, self.after_version) if own else None
 
-    def _published(self, keeper: Maintenance, limit: int | None) -> list[int]:
+    def _versions_of_write(self, keeper: Maintenance, limit: int | None) -> list[int]:
         """Return the versions, of so many newest ones, by which readers came to see the write."""
-        newest = {one.version: one for one in keeper.history(self.table, limit=limit).versions}
+        newest = {version.version: version for version in keeper.history(self.table, limit=limit).versions}
         own = []
-        for one in newest.values():
-            first = newest.get(one.settles or one.version, one)  # a recovery does another's write again
-            own += [one.version] if one.state == PUBLISHED and self.write_id == first.write_id else []
+        for version in newest.values():
+            first = newest.get(version.settles or version.version, version)  # a recovery does another's write again
+            own += [version.version] if version.state == PUBLISHED and self.write_id == first.write_id else []
         return own
 
-    def _missing(self, one: PartitionState, after: int | None) -> Iterator[str]:
+    def _reasons_to_wait(self, partition: PartitionState, after: int | None) -> Iterator[str]:
         """Say why a partition does not have the rows that are waited for; nothing if it has."""
-        if one.state != PUBLISHED:
-            yield f"is {one.state}: {one.note}"
+        if partition.state != PUBLISHED:
+            yield f"is {partition.state}: {partition.note}"
         elif after is None:
             yield f"has no rows of write {self.write_id}, which is not published, by what is left of the log"
-        elif one.version is None and (after or self.since or self.write_id):
-            yield f"has older rows: {one.note}"
-        elif one.version is not None and one.version <= after:
-            yield f"has rows of version {one.version}, and of none after {after}"
-        elif self.since and one.published_at and one.published_at < datetime.fromisoformat(self.since):
-            yield f"has rows of {one.published_at.isoformat()}, and of none since {self.since}"
-        elif one.rows is None and self.min_rows > 1:
+        elif partition.version is None and (after or self.since or self.write_id):
+            yield f"has older rows: {partition.note}"
+        elif partition.version is not None and partition.version <= after:
+            yield f"has rows of version {partition.version}, and of none after {after}"
+        elif self.since and partition.published_at and partition.published_at < datetime.fromisoformat(self.since):
+            yield f"has rows of {partition.published_at.isoformat()}, and of none since {self.since}"
+        elif partition.rows is None and self.min_rows > 1:
             yield f"has rows of other tools too: whether they are {self.min_rows} in all, the log does not know"
-        elif one.rows is not None and one.rows < self.min_rows:
-            yield f"has {one.rows} rows, and not yet {self.min_rows}"
+        elif partition.rows is not None and partition.rows < self.min_rows:
+            yield f"has {partition.rows} rows, and not yet {self.min_rows}"
 
 
 class TableWriterSensor(BaseSensorOperator):
-    """What a sensor here has beside what it waits for; see :class:`PartitionSensor`.
+    """Arguments of a sensor beside the rows that it waits for; see :class:`PartitionSensor`.
 
     A class of its own: Airflow gives a DAG's default arguments to parameters that a signature names, and a signature
     here names six at the most.
@@ -146,7 +154,7 @@ class TableWriterSensor(BaseSensorOperator):
         return self.defer(trigger=self.trigger(), method_name="resume", timeout=timedelta(seconds=self.timeout))
 
     def trigger(self) -> BaseTrigger:
-        """Return what waits in the triggerer."""
+        """Return the trigger, which waits in the triggerer."""
         raise NotImplementedError
 
     def resume(self, context: Any, event: Mapping[str, Any]) -> Any:  # noqa: ARG002  # Airflow's signature
@@ -224,13 +232,13 @@ class PartitionSensor(TableWriterSensor):
         """Look once."""
         try:
             with open_keeper(self.conn_id, self.settings) as keeper:
-                found = WantedRows.of(self).found(keeper)
+                found = WantedRows.of(self).rows_found(keeper)
         except TableWriterError as error:
             raise failure(exit_code_of(error), str(error), may_repeat=True) from error
         return PokeReturnValue(is_done=found is not None, xcom_value=found)
 
     def trigger(self) -> PartitionTrigger:
-        """Return what waits in the triggerer."""
+        """Return the trigger, which waits in the triggerer."""
         return PartitionTrigger(
             wanted=asdict(WantedRows.of(self)),
             conn_id=self.conn_id,
@@ -264,7 +272,7 @@ class PartitionTrigger(BaseTrigger):
         self.poke_seconds = poke_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what makes the same trigger in another process."""
+        """Return the class and arguments that make the same trigger in another process."""
         made_of = {name: getattr(self, name) for name in ("wanted", "conn_id", "settings", "poke_seconds")}
         return f"{PartitionTrigger.__module__}.{PartitionTrigger.__qualname__}", made_of
 
@@ -282,8 +290,8 @@ class PartitionTrigger(BaseTrigger):
                 return
             await asyncio.sleep(self.poke_seconds)
 
-    def _look(self) -> dict[str, Any] | None:
+    def _rows_found(self) -> dict[str, Any] | None:
         partitions = self.wanted["partitions"]  # a list by now, where it has been in the database
         wanted = WantedRows(**{**self.wanted, "partitions": partitions and tuple(partitions)})
         with open_keeper(self.conn_id, self.settings) as keeper:
-            return wanted.found(keeper)
+            return wanted.rows_found(keeper)

@@ -1,4 +1,4 @@
-"""What a check is, the columns that it is bound to, and how columns, values and numbers are spelled in messages."""
+"""The nouns of a check, the columns that it is bound to, and the texts of columns and values in its messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ColumnPath:
     is_char: bool = False  # ``char(n)``: trailing blanks do not count, as in a comparison of SQL
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return printable(".".join(self.path))
 
     @property
@@ -79,26 +79,28 @@ class Target:
         return self.spark.createDataFrame([], self.schema)
 
     @cached_property
-    def spelled(self) -> Callable[[str], str]:
-        """Return what makes equal texts of names that Spark takes for one column's."""
+    def name_key(self) -> Callable[[str], str]:
+        """Return a function that makes equal texts of names that Spark takes for one column's."""
         return str if str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true" else str.lower
 
     @cached_property
     def _columns(self) -> dict[str, StructField]:
-        return {self.spelled(field.name): field for field in reversed(self.schema.fields)}
+        return {self.name_key(field.name): field for field in reversed(self.schema.fields)}
 
-    def same(self, one: str, other: str) -> bool:
-        """Whether Spark takes two names for one column's."""
-        return self.spelled(one) == self.spelled(other)
+    def is_same_name(self, name: str, other: str) -> bool:
+        """Return whether Spark takes two names for one column's."""
+        return self.name_key(name) == self.name_key(other)
 
     def column(self, name: str) -> ColumnPath:
         """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first."""
         fields = self._walk([name]) or self._walk(_parts(name))
         if not fields:
-            known = listed((repr(one) for one in self.schema.names), KNOWN)
+            known = enumeration((repr(name) for name in self.schema.names), KNOWN)
             meant = nearest(name, self.schema.names) or "."
-            raise InvalidInputError(f"{self.table} has no column {shown(name)}{meant} It has {known}", table=self.table)
-        partitions = {one.lower() for one in self.partition_columns or ()}  # the metastore has lower case only
+            raise InvalidInputError(
+                f"{self.table} has no column {value_text(name)}{meant} It has {known}", table=self.table
+            )
+        partitions = {name.lower() for name in self.partition_columns or ()}  # the metastore has lower case only
         return ColumnPath(
             path=tuple(field.name for field in fields),
             kind=fields[-1].dataType,
@@ -116,8 +118,8 @@ class Target:
         for part in parts:
             here = inside if isinstance(inside, StructType) else ()
             is_table = inside is self.schema  # which may have thousands of columns, and each be asked for
-            same = (field for field in here if self.same(field.name, part))
-            found = self._columns.get(self.spelled(part)) if is_table else next(same, None)
+            same = (field for field in here if self.is_same_name(field.name, part))
+            found = self._columns.get(self.name_key(part)) if is_table else next(same, None)
             if found is None:
                 return []
             fields.append(found)
@@ -141,16 +143,16 @@ def is_text(kind: DataType) -> bool:
     return isinstance(kind, (StringType, CharType, VarcharType))
 
 
-def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+def shortened_text(text: str, longest: int = LONGEST_VALUE) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Spell one value, cut and printable, text in quotes."""
-    return printable(shortened(repr(value) if isinstance(value, (str, bytes)) else str(value)))
+    return printable(shortened_text(repr(value) if isinstance(value, (str, bytes)) else str(value)))
 
 
-def listed(values: Iterable[str], most: int = LISTED) -> str:
+def enumeration(values: Iterable[str], most: int = LISTED) -> str:
     """Enumerate the first of some texts."""
     texts = list(values)
     hidden = len(texts) - most
@@ -190,7 +192,7 @@ class Check:
         if not self.name or stored_line(self.name) != self.name:
             raise InvalidInputError(
                 f"the name of a check is one line of up to {LONGEST_LINE} characters, without blanks around it, not"
-                f" {shown(self.name)}"
+                f" {value_text(self.name)}"
             )
 
     def bind(self, target: Target) -> Question:
@@ -198,16 +200,16 @@ class Check:
         try:
             return self.rule(self, target)
         except InvalidInputError as error:
-            raise self.refused(error.message, target.table) from error
+            raise self.misfit(error.message, target.table) from error
 
-    def refused(self, message: str, table: str = "") -> InvalidInputError:
+    def misfit(self, message: str, table: str = "") -> InvalidInputError:
         """Return the error of a check that does not fit the table."""
         return InvalidInputError(message if self.name in message else f"check {self.name}: {message}", table=table)
 
-    def passed(self, message: str, by: str = SPARK) -> CheckResult:
+    def success(self, message: str, by: str = SPARK) -> CheckResult:
         return CheckResult(name=self.name, severity=self.severity, passed=True, message=message, answered_by=by)
 
-    def failed(
+    def failure(
         self,
         message: str,
         failed_rows: int | None = None,
@@ -237,14 +239,14 @@ class Question:
     columns: tuple[ColumnPath, ...] = ()  # what it is about; examples show these first
     is_repeatable: bool = True  # a row is judged alike each time, whatever other rows there are
 
-    def known(self, facts: Facts) -> CheckResult | None:
+    def result_without_read(self, facts: Facts) -> CheckResult | None:
         """Judge by what is known without a read; ``None`` where that does not decide it.
 
         A check of rows that failed by it may leave examples out: they are looked up.
         """
-        return self.check.passed("there are no rows", METADATA) if facts.rows == 0 else None
+        return self.check.success("there are no rows", METADATA) if facts.rows == 0 else None
 
-    def joined(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:  # noqa: ARG002  # for those that need it
+    def with_other_columns(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:  # noqa: ARG002  # for those that need it
         """Add columns from elsewhere, their names beginning with the label; neither add nor drop a row."""
         return frame
 
@@ -256,12 +258,12 @@ class Question:
         """Return the aggregates to be computed over all rows; the flag is what :meth:`wrong` returned."""
         return [count_if(flag)]
 
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         raise NotImplementedError
 
     @property
     def is_local(self) -> bool:
-        """Whether the partitions' values, each with its number of rows, are all it takes to judge."""
+        """Return whether the partitions' values, each with its number of rows, are all it takes to judge."""
         return self.is_repeatable and bool(self.columns) and all(column.is_partition for column in self.columns)
 
 
@@ -271,7 +273,7 @@ class QuestionOfWrite(Question):
 
     judge: Callable[[Facts], CheckResult]
 
-    def known(self, facts: Facts) -> CheckResult:
+    def result_without_read(self, facts: Facts) -> CheckResult:
         return self.judge(facts)
 
 
@@ -283,7 +285,7 @@ class QuestionOfAggregates(Question):
     judge: Callable[[Sequence[Any], Facts], CheckResult]
     of_partitions: bool = False  # computed over partitions, not over rows
 
-    def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
+    def result_without_read(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
         return None
 
     @property
@@ -294,7 +296,7 @@ class QuestionOfAggregates(Question):
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
         return self.aggregates
 
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self.judge(measured, facts)
 
 
@@ -311,18 +313,18 @@ class Audit:
     statistics: Mapping[str, ColumnStatistics]  # by column; one that is missing is not known
     dataframe: Callable[[], DataFrame]  # opens the staged files
     replaced_rows: Callable[[], int]  # counts what readers would see no more; asked once, if a check wants it
-    replaced: Callable[[], Collection[PartitionValues]] | None = None
+    replaced_partitions: Callable[[], Collection[PartitionValues]] | None = None
     examples: int = MOST_EXAMPLES  # rows that the result of a check may show; 0 keeps all data out of it
 
 
 class Facts:
-    """What is known of a staged write without reading it; each thing that costs a call is looked up once."""
+    """Facts of a staged write that need no read of it; a fact that costs a call is looked up once."""
 
     def __init__(self, audit: Audit) -> None:
         self.audit = audit
         self.names = tuple(column.name for column in audit.partition_columns)
         self.target = Target(spark=audit.spark, table=audit.table, schema=audit.schema, partition_columns=self.names)
-        self._statistics = {name.lower(): one for name, one in audit.statistics.items()}
+        self._statistics = {name.lower(): column_statistics for name, column_statistics in audit.statistics.items()}
 
     @cached_property
     def rows(self) -> int:
@@ -338,10 +340,12 @@ class Facts:
         return self.audit.dataframe()
 
     def statistics(self, column: ColumnPath) -> ColumnStatistics:
-        """Return what footers and the names of partitions say of a column."""
+        """Return a column's statistics, from footers and the names of partitions."""
         if column.is_partition:
             position = [name.lower() for name in self.names].index(column.top.lower())
-            nulls = (one.rows for one in self.audit.partitions if one.values[position] == NULL_PARTITION)
+            nulls = (
+                partition.rows for partition in self.audit.partitions if partition.values[position] == NULL_PARTITION
+            )
             return ColumnStatistics(null_count=sum(nulls))
         known = None if len(column.path) > 1 or column.is_char else self._statistics.get(column.top.lower())
         return known or ColumnStatistics()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.check import keys, rows, writes
-from table_writer.check.check import Check, Question, Severity, check_name, shown
+from table_writer.check.check import Check, Question, Severity, check_name, value_text
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
@@ -158,7 +158,7 @@ def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Che
     'shipped after it was ordered'
     """
     if not sql.strip():
-        raise InvalidInputError(f"expression: give a condition in SQL, not {shown(sql)}")
+        raise InvalidInputError(f"expression: give a condition in SQL, not {value_text(sql)}")
     return _check(name or check_name("expression", sql.strip()), severity, rows.expression, sql=sql)
 
 
@@ -195,7 +195,7 @@ def references(
     if not table.strip() or len(here) != len(there):
         raise InvalidInputError(
             f"references: give a table, and as many columns there ({len(there)}) as here ({len(here)}), not"
-            f" {shown(table)}"
+            f" {value_text(table)}"
         )
     default = check_name("references", *here, table, *(there if there != here else ()))
     return _check(name or default, severity, keys.references, names=here, table=table, other_names=there)
@@ -208,7 +208,7 @@ def _check(name: str, severity: Severity, rule: Callable[..., Question], /, **gi
 def _columns(given: Collection[str], function: str) -> tuple[str, ...]:
     columns = tuple(given)
     if not columns or not all(columns):
-        raise InvalidInputError(f"{function}: give columns by their names, not {shown(list(columns))}")
+        raise InvalidInputError(f"{function}: give columns by their names, not {value_text(list(columns))}")
     return columns
 
 
@@ -279,7 +279,7 @@ def fresh(column: str, within: timedelta, *, severity: Severity = "error", name:
     'fresh(ordered_at, 6:00:00)'
     """
     if within < timedelta():
-        raise InvalidInputError(f"fresh: give a span of time that is not negative, and not {shown(within)}")
+        raise InvalidInputError(f"fresh: give a span of time that is not negative, and not {value_text(within)}")
     return _check(name or check_name("fresh", column, within), severity, writes.fresh, name=column, within=within)
 
 
@@ -327,7 +327,7 @@ def only_partitions(
         given = _partitions(names, "only_partitions")
         return _check(name or check_name("only_partitions", *given), severity, writes.only_partitions, names=given)
     if not where or not where.strip():
-        raise InvalidInputError(f"only_partitions: where is a predicate in SQL, not {shown(where)}")
+        raise InvalidInputError(f"only_partitions: where is a predicate in SQL, not {value_text(where)}")
     return _check(name or check_name("only_partitions", where=where), severity, writes.only_where, where=where)
 
 
@@ -346,7 +346,7 @@ def has_schema(expected: StructType | str, *, severity: Severity = "error", name
     'has_schema(id BIGINT, dt STRING)'
     """
     if isinstance(expected, str) and not expected.strip():
-        raise InvalidInputError(f"has_schema: give a StructType, or DDL, not {shown(expected)}")
+        raise InvalidInputError(f"has_schema: give a StructType, or DDL, not {value_text(expected)}")
     text = expected if isinstance(expected, str) else expected.simpleString()
     return _check(name or check_name("has_schema", text), severity, writes.has_schema, expected=expected)
 
@@ -373,15 +373,15 @@ def function_check(function: Callable[[DataFrame], Any], *, severity: Severity =
 
 
 def _require_limits(function: str, low: float | None, high: float | None) -> None:
-    given = [one for one in (low, high) if one is not None]
+    given = [limit for limit in (low, high) if limit is not None]
     if not given or min(given) < 0 or given != sorted(given):
         raise InvalidInputError(
-            f"{function}: give a lower limit, an upper one, or both; not {shown(low)} and {shown(high)}"
+            f"{function}: give a lower limit, an upper one, or both; not {value_text(low)} and {value_text(high)}"
         )
 
 
 def _partitions(names: Partitions, function: str) -> tuple[object, ...]:
     given = (names,) if isinstance(names, (str, Mapping)) else tuple(names)
     if not given:
-        raise InvalidInputError(f"{function}: name at least one partition, not {shown(names)}")
+        raise InvalidInputError(f"{function}: name at least one partition, not {value_text(names)}")
     return given

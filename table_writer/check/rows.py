@@ -25,23 +25,23 @@ from table_writer.check.check import (
     Question,
     QuestionOfAggregates,
     Target,
+    enumeration,
     is_text,
-    listed,
-    shortened,
-    shown,
+    shortened_text,
+    value_text,
 )
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition
-from table_writer.spark.gateway import Analyzed
-from table_writer.spark.sql import balanced, quoted
+from table_writer.spark.gateway import Analysis
+from table_writer.spark.sql import balanced_tree, quoted
 
 LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
-"""How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
+"""Forms in which a pattern matches all of a value: as it is; ending in a comment; ending in an open quotation."""
 
 OF_ONE: Final = {"have": "has", "break": "breaks"}  # the verbs that are said of rows, and how of a single one
 WITHOUT_RANGE: Final = (T.ArrayType, T.BooleanType, T.MapType, T.StructType)
@@ -53,7 +53,7 @@ READ: Final[dict[type, Callable[[str], Any]]] = {
     date: date.fromisoformat,
     datetime: datetime.fromisoformat,
 }
-"""How a given value is read that is compared with a footer's; each reads it as Spark does, or not at all."""
+"""Readers of a given value that is compared with a footer's; each reads it as Spark does, or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,14 +67,16 @@ class RowQuestion(Question):
     def wrong(self, label: str) -> Column | None:  # noqa: ARG002
         return self.condition
 
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self.of_count(int(measured[0]), facts, SPARK)
 
     def of_count(self, count: int, facts: Facts, by: str, details: str = "") -> CheckResult:
         """Judge by the number of wrong rows, however it was found out."""
         verb, _, rest = self.verdict.partition(" ")
         said = f"of {counted(facts.rows, 'row')} {OF_ONE[verb] if facts.rows == 1 else verb} {rest}{details}"
-        return self.check.failed(f"{count:,} {said}", count, by=by) if count else self.check.passed(f"none {said}", by)
+        return (
+            self.check.failure(f"{count:,} {said}", count, by=by) if count else self.check.success(f"none {said}", by)
+        )
 
 
 def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
@@ -82,15 +84,15 @@ def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     return _NotNull(
         check=check,
         columns=columns,
-        verdict=f"have no {' or no '.join(one.shown for one in columns)}",
-        condition=balanced(or_, (column.value.isNull() for column in columns)),
+        verdict=f"have no {' or no '.join(column.display_name for column in columns)}",
+        condition=balanced_tree(or_, (column.value.isNull() for column in columns)),
     )
 
 
 class _NotNull(RowQuestion):
     """Counts rows, and the nulls of each column too; footers and partitions tell of the nulls."""
 
-    def known(self, facts: Facts) -> CheckResult | None:
+    def result_without_read(self, facts: Facts) -> CheckResult | None:
         nulls = [facts.statistics(column).null_count for column in self.columns]
         counts = [count for count in nulls if count]
         if facts.rows and (None in nulls or len(counts) > 1):  # a row may miss several values: Spark counts rows
@@ -100,20 +102,23 @@ class _NotNull(RowQuestion):
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:
         return [count_if(flag), *(count_if(column.value.isNull()) for column in self.columns)]
 
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self.of_count(int(measured[0]), facts, SPARK, self._details(measured[1:]))
 
     def _details(self, nulls: Sequence[int | None]) -> str:
         """Say which of several columns have nulls."""
-        parts = [f"{one.shown} in {count:,}" for one, count in zip(self.columns, nulls, strict=True) if count]
-        return f": {listed(parts, 20)}" if parts and len(nulls) > 1 else ""
+        parts = [
+            f"{column.display_name} in {count:,}" for column, count in zip(self.columns, nulls, strict=True) if count
+        ]
+        return f": {enumeration(parts, 20)}" if parts and len(nulls) > 1 else ""
 
 
 def in_range(check: Check, target: Target, *, name: str, low: object, high: object) -> Question:
     column = target.column(name)
     if isinstance(column.kind, WITHOUT_RANGE):
-        raise check.refused(
-            f"{column.shown} is {column.kind.simpleString()}, which has no range; use expression(), or name a field"
+        raise check.misfit(
+            f"{column.display_name} is {column.kind.simpleString()}, which has no range; use expression(), or name a"
+            " field"
         )
     lowest = None if low is None else given_value(low, column, LOWEST)
     highest = None if high is None else given_value(high, column, HIGHEST)
@@ -121,12 +126,12 @@ def in_range(check: Check, target: Target, *, name: str, low: object, high: obje
     wrong = [column.value < lowest.literal] if lowest else []
     wrong += [column.value > highest.literal] if highest else []
     wrong += [F.isnan(column.value)] if isinstance(column.kind, (T.FloatType, T.DoubleType)) else []
-    said = " or ".join(f"{word} {shown(bound.given)}" for word, bound in bounds.items() if bound)
+    said = " or ".join(f"{word} {value_text(bound.given)}" for word, bound in bounds.items() if bound)
     return _InRange(
         check=check,
         columns=(column,),
-        verdict=f"have {column.shown} {said}",
-        condition=balanced(or_, wrong),
+        verdict=f"have {column.display_name} {said}",
+        condition=balanced_tree(or_, wrong),
         given=tuple(bound for bound in (lowest, highest) if bound),
         low=lowest,
         high=highest,
@@ -138,15 +143,15 @@ class _InRange(RowQuestion):
     low: GivenValue | None
     high: GivenValue | None
 
-    def known(self, facts: Facts) -> CheckResult | None:
+    def result_without_read(self, facts: Facts) -> CheckResult | None:
         """Pass where footers say that all values are inside; whatever else they say, Spark counts rows."""
         found = facts.statistics(self.columns[0])
         is_inside = found.low is not None and found.high is not None and self._holds(found.low, found.high)
         is_known = is_inside or found.null_count == facts.rows
-        return self.of_count(0, facts, METADATA) if is_known else super().known(facts)
+        return self.of_count(0, facts, METADATA) if is_known else super().result_without_read(facts)
 
     def _holds(self, lowest: Any, highest: Any) -> bool:
-        """Whether values are inside for certain."""
+        """Return whether values are inside for certain."""
         read = READ[type(lowest)]
         try:
             is_low_enough = self.low is None or read(self.low.text) <= lowest
@@ -161,8 +166,8 @@ def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[
     return RowQuestion(
         check=check,
         columns=(column,),
-        verdict=f"have another {column.shown} than {listed(map(shown, values))}",
-        condition=~column.value.isin(*(one.literal for one in given)),
+        verdict=f"have another {column.display_name} than {enumeration(map(value_text, values))}",
+        condition=~column.value.isin(*(value.literal for value in given)),
         given=given,
     )
 
@@ -170,32 +175,32 @@ def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[
 def matches(check: Check, target: Target, *, name: str, pattern: str) -> Question:
     column = target.column(name)
     if not is_text(column.kind):
-        raise check.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
+        raise check.misfit(f"{column.display_name} is {column.kind.simpleString()}, and a pattern is for text")
     is_pattern = open_gateway(target.spark).is_pattern
     wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(pattern) else []
     whole = next(filter(is_pattern, wrapped), None)
     if whole is None:
-        raise check.refused(f"{shown(pattern)} is no regular expression of Java")
+        raise check.misfit(f"{value_text(pattern)} is no regular expression of Java")
     return RowQuestion(
         check=check,
         columns=(column,),
-        verdict=f"have {column.shown} that does not match {printable(shortened(pattern, LONGEST_SHOWN))}",
+        verdict=f"have {column.display_name} that does not match {printable(shortened_text(pattern, LONGEST_SHOWN))}",
         condition=~column.value.rlike(whole),
     )
 
 
-def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
+def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analysis]:
     """Let Spark analyze a condition; return the columns that it names, and what else Spark says."""
     try:
         found = condition(target.empty, sql)
     except InvalidInputError as error:
-        raise check.refused(
-            f"{shown(sql)} is no condition over the columns of {target.table}: {error.message}"
+        raise check.misfit(
+            f"{value_text(sql)} is no condition over the columns of {target.table}: {error.message}"
         ) from error
     if not found.names and not (found.is_aggregate or found.has_window or found.has_subquery):
-        raise check.refused(f"{shown(sql)} names no column of {target.table}, so it is the same for every row")
-    spelled = set(map(target.spelled, found.names))
-    named = (name for name in target.schema.names if target.spelled(name) in spelled)
+        raise check.misfit(f"{value_text(sql)} names no column of {target.table}, so it is the same for every row")
+    spelled = set(map(target.name_key, found.names))
+    named = (name for name in target.schema.names if target.name_key(name) in spelled)
     columns = target.columns(map(quoted, named))  # Spark's plan may spell a name as the condition does
     return columns, found
 
@@ -203,13 +208,13 @@ def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[Co
 def expression(check: Check, target: Target, *, sql: str) -> Question:
     """A condition is true for every row, or, with an aggregate function in it, for all of them together."""
     columns, found = analyzed_condition(sql, target, check)
-    text = printable(shortened(sql, LONGEST_SHOWN))
+    text = printable(shortened_text(sql, LONGEST_SHOWN))
 
     def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
         over = f"over {counted(facts.rows, 'row')}"
         if measured[0] is False:
-            return check.failed(f"{text} is false {over}")
-        return check.passed(f"{text} is {'true' if measured[0] else 'null'} {over}")
+            return check.failure(f"{text} is false {over}")
+        return check.success(f"{text} is {'true' if measured[0] else 'null'} {over}")
 
     if found.is_aggregate:
         return QuestionOfAggregates(check=check, columns=columns, aggregates=(F.expr(sql),), judge=judge)
@@ -239,7 +244,7 @@ class GivenValue:
 
 def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenValue:
     """Return a value that the column's type has: the given one, or that next to it, in the range that it bounds."""
-    texts = {_spelled(given, column, one) for one in ([rounding] if rounding else [LOWEST, HIGHEST])}
+    texts = {_text_for_cast(given, column, bound) for bound in ([rounding] if rounding else [LOWEST, HIGHEST])}
     text = texts.pop()
     if text is None or texts:
         raise unfit(given, column)
@@ -249,20 +254,23 @@ def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenV
 def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
     """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
     by_kind: dict[str, list[GivenValue]] = {}
-    for one in values:
-        if isinstance(one.kind, (T.NumericType, T.TimestampType, T.TimestampNTZType)):
-            by_kind.setdefault(one.kind.simpleString(), []).append(one)
+    for value in values:
+        if isinstance(value.kind, (T.NumericType, T.TimestampType, T.TimestampNTZType)):
+            by_kind.setdefault(value.kind.simpleString(), []).append(value)
     if not by_kind:
         return []
     kinds = {f"v{number}": kind for number, kind in enumerate(by_kind)}
-    texts = (F.lit(json.dumps([one.text for one in by_kind[kind]])).alias(name) for name, kind in kinds.items())
+    texts = (F.lit(json.dumps([value.text for value in by_kind[kind]])).alias(name) for name, kind in kinds.items())
     nulls = (
         f"transform(from_json({name}, 'array<string>'), text -> try_cast(text AS {kind}) IS NULL) AS {name}"
         for name, kind in kinds.items()
     )
     [row] = spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls).collect()
     return [
-        one for name, kind in kinds.items() for one, is_null in zip(by_kind[kind], row[name], strict=True) if is_null
+        value
+        for name, kind in kinds.items()
+        for value, is_null in zip(by_kind[kind], row[name], strict=True)
+        if is_null
     ]
 
 
@@ -270,12 +278,12 @@ def unfit(given: object, column: ColumnPath) -> InvalidInputError:
     """Return the error of a value that is none of the column's type."""
     hint = "; NaN is in no range" if given != given else ""  # noqa: PLR0124  # which only NaN is
     return InvalidInputError(
-        f"{shown(given)} ({type(given).__name__}) cannot be compared with column {column.shown}, which is"
+        f"{value_text(given)} ({type(given).__name__}) cannot be compared with column {column.display_name}, which is"
         f" {column.kind.simpleString()}: give a value of that type{hint}"
     )
 
 
-def _spelled(given: object, column: ColumnPath, rounding: str) -> str | None:
+def _text_for_cast(given: object, column: ColumnPath, rounding: str) -> str | None:
     """Return a value as Spark's cast reads it; ``None`` if it is of another kind than the column."""
     kind = column.kind
     if is_text(kind):

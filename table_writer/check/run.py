@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from table_writer.check import functions
-from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Question, Target, shortened, shown
+from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Question, Target, shortened_text, value_text
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.rows import RowQuestion, unfit, unreadable
 from table_writer.check.writes import PARTITION_NUMBER, function_name
@@ -22,7 +22,7 @@ from table_writer.errors import CheckFailedError, InvalidInputError, counted, pr
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.table import Column as TableColumn
-from table_writer.spark.sql import SPARK_ERRORS, balanced, error_in_data, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, balanced_tree, error_in_data, quoted, spark_reason
 
 _logger = logging.getLogger(__name__)
 PREFIX: Final = "__table_writer_check"
@@ -40,10 +40,10 @@ BORDER: Final = "  "
 def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
     """Return checks, no two of one name; a bare callable becomes one, with a name of its own."""
     items = list(given)
-    taken = {one.name for one in items if isinstance(one, Check)}
+    taken = {item.name for item in items if isinstance(item, Check)}
     checks: list[Check] = []
-    for one in items:
-        check = one if isinstance(one, Check) else _wrapped(one, taken)
+    for item in items:
+        check = item if isinstance(item, Check) else _check_of_callable(item, taken)
         taken.add(check.name)
         checks.append(check)
     names = [check.name for check in checks]
@@ -53,9 +53,9 @@ def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _wrapped(given: object, taken: Collection[str]) -> Check:
+def _check_of_callable(given: object, taken: Collection[str]) -> Check:
     if not callable(given):
-        raise InvalidInputError(f"{shown(given)} is no check: use those of table_writer.check, or a callable")
+        raise InvalidInputError(f"{value_text(given)} is no check: use those of table_writer.check, or a callable")
     if getattr(given, "__module__", "") == functions.__name__:
         raise InvalidInputError(f"{function_name(given)} is what makes a check: call it, with its columns")
     name, number = function_name(given), 1
@@ -79,11 +79,13 @@ def require_valid(
     names = None if partition_columns is None else tuple(column.name for column in partition_columns)
     target = Target(spark=spark, table=table, schema=schema, partition_columns=names)
     bound = [check.bind(target) for check in checks]
-    given = [(one.check, value) for one in bound if isinstance(one, RowQuestion) for value in one.given]
+    given = [
+        (question.check, value) for question in bound if isinstance(question, RowQuestion) for value in question.given
+    ]
     wrong = unreadable((value for _, value in given), spark)
     for check, value in given:
         if value in wrong:
-            raise check.refused(unfit(value.given, value.column).message, table)
+            raise check.misfit(unfit(value.given, value.column).message, table)
 
 
 def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]:
@@ -95,11 +97,13 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
     """
     facts = Facts(audit)
     questions = {number: check.bind(facts.target) for number, check in enumerate(checks)}
-    known = {number: question.known(facts) for number, question in questions.items()}
+    known = {number: question.result_without_read(facts) for number, question in questions.items()}
     found = {number: result for number, result in known.items() if result is not None}
-    found |= answered({number: one for number, one in questions.items() if number not in found}, facts)
-    failed = {number: one for number, one in found.items() if one.failed_rows and not one.examples}
-    wanted = {at: one for at, one in failed.items() if audit.examples or isinstance(questions[at], KeyQuestion)}
+    found |= results_of_queries(
+        {number: question for number, question in questions.items() if number not in found}, facts
+    )
+    failed = {number: result for number, result in found.items() if result.failed_rows and not result.examples}
+    wanted = {at: result for at, result in failed.items() if audit.examples or isinstance(questions[at], KeyQuestion)}
     found |= with_examples(wanted, questions, facts) if wanted else {}
     return tuple(replace(found[number], examples=found[number].examples[: audit.examples]) for number in questions)
 
@@ -113,8 +117,8 @@ def require_passed(results: tuple[CheckResult, ...], table: str, write_id: str) 
 
 def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:
     """Say which checks failed, and show some of the rows."""
-    failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
-    lines = [line for one in failed for line in _lines(one)]
+    failed = sorted((result for result in results if not result.passed), key=lambda result: not result.stops)
+    lines = [line for result in failed for line in _lines(result)]
     every = counted(len(results), "check")
     return "\n".join(
         [
@@ -127,7 +131,7 @@ def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> s
 
 def _lines(result: CheckResult) -> Iterator[str]:
     warning = "" if result.stops else " (warning)"
-    yield f"{BORDER}{printable(result.name)}{warning}: {printable(shortened(result.message, LONGEST_SENTENCE))}"
+    yield f"{BORDER}{printable(result.name)}{warning}: {printable(shortened_text(result.message, LONGEST_SENTENCE))}"
     if result.failed_rows is None:  # not about rows: texts of errors
         texts = (text for example in result.examples for text in example.values())
         yield from (f"{BORDER * 3}{printable(line)}" for text in texts for line in text.splitlines())
@@ -153,37 +157,41 @@ def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return shortened(printable(shortened(text, LONGEST_CELL)), LONGEST_CELL)
+    return shortened_text(printable(shortened_text(text, LONGEST_CELL)), LONGEST_CELL)
 
 
-def answered(questions: Questions, facts: Facts) -> dict[int, CheckResult]:
+def results_of_queries(questions: Questions, facts: Facts) -> dict[int, CheckResult]:
     """Judge checks by what Spark counts: those of partition columns alone over the partitions, the rest in one query.
 
     An error that the data cause in one check (a cast, a division, a user's function) is the failure of that check;
     others of SPARK_ERRORS are raised: the files cannot be read, or Spark is in trouble.
     """
-    local = {number: one for number, one in questions.items() if one.is_local}
-    others = {number: one for number, one in questions.items() if not one.is_local}
-    found = _asked(local, _partition_frame(facts), facts, _rows_if) if local else {}
-    return found | (_asked(others, facts.frame, facts, _count_if) if others else {})
+    local = {number: question for number, question in questions.items() if question.is_local}
+    others = {number: question for number, question in questions.items() if not question.is_local}
+    found = _results_of_query(local, _partition_frame(facts), facts, _rows_if) if local else {}
+    return found | (_results_of_query(others, facts.frame, facts, _count_if) if others else {})
 
 
-def _asked(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> dict[int, CheckResult]:
+def _results_of_query(
+    questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf
+) -> dict[int, CheckResult]:
     try:
-        [row] = _measured(questions, frame, facts, count_if).collect()
+        [row] = _measures(questions, frame, facts, count_if).collect()
     except SPARK_ERRORS as error:
         found = error_in_data(error)
         if found is None:
             raise
         if len(questions) == 1:
             [(number, question)] = questions.items()
-            why = {"error": shortened(found.text, LONGEST_REASON)}  # may hold values of a row, so it is an example
-            return {number: question.check.failed(f"could not be judged: {printable(found.kind)}", examples=[why])}
+            why = {"error": shortened_text(found.text, LONGEST_REASON)}  # may hold values of a row, so it is an example
+            return {number: question.check.failure(f"could not be judged: {printable(found.kind)}", examples=[why])}
         _logger.info("checks of %s failed together, and are run one by one: %s", facts.audit.write_id, found.kind)
-        alone = (_asked({number: question}, frame, facts, count_if) for number, question in questions.items())
+        alone = (
+            _results_of_query({number: question}, frame, facts, count_if) for number, question in questions.items()
+        )
         return {number: result for results in alone for number, result in results.items()}
     return {
-        number: question.judged([row[name] for name in row.asDict() if name.startswith(f"{_flag(number)}_")], facts)
+        number: question.result_of([row[name] for name in row.asDict() if name.startswith(f"{_flag(number)}_")], facts)
         for number, question in questions.items()
     }
 
@@ -192,22 +200,22 @@ def _flag(number: int) -> str:
     return f"{PREFIX}_{number}"
 
 
-def _flagged(questions: Questions, frame: DataFrame, facts: Facts) -> DataFrame:
+def _with_flags(questions: Questions, frame: DataFrame, facts: Facts) -> DataFrame:
     """Add a column for each check that judges rows, and what it joins; no row comes or goes."""
     for number, question in questions.items():
-        frame = question.joined(frame, facts, _flag(number))
+        frame = question.with_other_columns(frame, facts, _flag(number))
     flags = {number: question.wrong(_flag(number)) for number, question in questions.items()}
     wrong = {_flag(number): flag for number, flag in flags.items() if flag is not None}
     return frame.withColumns(wrong) if wrong else frame  # over Spark Connect none is an error
 
 
-def _measured(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> DataFrame:
+def _measures(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> DataFrame:
     aggregates = [
         measure.alias(f"{_flag(number)}_{position}")
         for number, question in questions.items()
         for position, measure in enumerate(question.measures(F.col(_flag(number)), count_if))
     ]
-    return _flagged(questions, frame, facts).agg(*aggregates)
+    return _with_flags(questions, frame, facts).agg(*aggregates)
 
 
 def _count_if(condition: Column) -> Column:
@@ -224,9 +232,9 @@ def _partition_frame(facts: Facts) -> DataFrame:
     names = [StructField(field.name, StringType()) for field in fields]
     numbers = [StructField(PARTITION_NUMBER, LongType()), StructField(PARTITION_ROWS, LongType())]
     rows = [
-        (number, one.rows, *(None if text == NULL_PARTITION else text for text in one.values))
-        for number, one in enumerate(facts.audit.partitions)
-        if one.rows
+        (number, partition.rows, *(None if text == NULL_PARTITION else text for text in partition.values))
+        for number, partition in enumerate(facts.audit.partitions)
+        if partition.rows
     ]
     kinds = {field.name: field.dataType.simpleString() for field in fields}
     typed = (F.expr(f"try_cast({quoted(name)} AS {kind})").alias(name) for name, kind in kinds.items())
@@ -249,11 +257,11 @@ def with_examples(failed: Mapping[int, CheckResult], questions: Questions, facts
     found = {}
     for number, result in failed.items():
         own = [row for row in rows if row[NUMBER] == number]
-        found[number] = _completed(result, questions[number], own, facts)
+        found[number] = _with_example_rows(result, questions[number], own, facts)
     return found
 
 
-def _completed(result: CheckResult, question: Question, rows: Sequence[Any], facts: Facts) -> CheckResult:
+def _with_example_rows(result: CheckResult, question: Question, rows: Sequence[Any], facts: Facts) -> CheckResult:
     counts = next((row for row in rows if row[ROWS] is not None), None)
     if counts is not None and isinstance(question, KeyQuestion):
         result = question.of_counts(counts[ROWS], counts[KEYS], facts)
@@ -269,17 +277,19 @@ def _completed(result: CheckResult, question: Question, rows: Sequence[Any], fac
 
 def _examples(questions: Questions, facts: Facts) -> DataFrame:
     """Return some rows of each check that failed: each task finds its own few, and the best of these stay."""
-    by_key = {number: one for number, one in questions.items() if isinstance(one, KeyQuestion)}
-    frame = _flagged(questions, facts.frame, facts)
+    by_key = {number: question for number, question in questions.items() if isinstance(question, KeyQuestion)}
+    frame = _with_flags(questions, facts.frame, facts)
     for number, question in by_key.items():
-        frame = question.marked(frame, facts, _flag(number))
+        frame = question.with_flagged_keys(frame, facts, _flag(number))
     flags = {number: F.coalesce(F.col(_flag(number)), F.lit(False)) for number in questions}
     numbers = F.filter(F.array(*(F.when(flag, F.lit(number)) for number, flag in flags.items())), F.isnotnull)
-    orders = [F.when(F.col(NUMBER) == number, F.struct(*one.keys).cast("string")) for number, one in by_key.items()]
-    texts = [_shown(field).alias(f"c{at}") for at, field in enumerate(facts.target.schema)]
+    orders = [
+        F.when(F.col(NUMBER) == number, F.struct(*question.keys).cast("string")) for number, question in by_key.items()
+    ]
+    texts = [_value_text(field).alias(f"c{at}") for at, field in enumerate(facts.target.schema)]
     data = [F.col(quoted(name)) for name in facts.target.schema.names]
     wrong = (
-        frame.where(balanced(or_, flags.values()))
+        frame.where(balanced_tree(or_, flags.values()))
         .select(F.monotonically_increasing_id().alias(POSITION), numbers.alias(NUMBER), *data)
         .select(F.explode(NUMBER).alias(NUMBER), POSITION, *data)
         .select(NUMBER, POSITION, F.coalesce(*orders, F.lit("")).alias(ORDER), *texts)
@@ -289,16 +299,16 @@ def _examples(questions: Questions, facts: Facts) -> DataFrame:
     nothing = F.lit(None).cast("bigint")
     counts = [_counts(number, question, facts) for number, question in by_key.items()]
     union = partial(DataFrame.unionByName, allowMissingColumns=True)
-    return balanced(union, [found.withColumns({ROWS: nothing, KEYS: nothing}), *counts])
+    return balanced_tree(union, [found.withColumns({ROWS: nothing, KEYS: nothing}), *counts])
 
 
 def _counts(number: int, question: KeyQuestion, facts: Facts) -> DataFrame:
     """Return a row that says how many keys there are more than once, in how many rows."""
-    keys = question.repeated(facts.frame, ROWS)
+    keys = question.repeated_keys(facts.frame, ROWS)
     return keys.agg(F.sum(ROWS).alias(ROWS), F.count(F.lit(1)).alias(KEYS)).withColumn(NUMBER, F.lit(number))
 
 
-def _shown(field: StructField) -> Column:
+def _value_text(field: StructField) -> Column:
     """Spell a value, shortened on the executor."""
     value = F.col(quoted(field.name))
     if isinstance(field.dataType, BinaryType):

@@ -26,9 +26,9 @@ from table_writer.check.check import (
     QuestionOfWrite,
     Target,
     declared_type,
-    listed,
-    shortened,
-    shown,
+    enumeration,
+    shortened_text,
+    value_text,
 )
 from table_writer.check.rows import analyzed_condition
 from table_writer.errors import InvalidInputError, counted, printable
@@ -41,7 +41,7 @@ from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_re
 
 LISTED: Final = 10
 PARTITION_NUMBER: Final = "__table_writer_partition"  # column of the frame of partitions: the position of one
-Named = frozenset[tuple[str, str]]
+PartitionKey = frozenset[tuple[str, str]]
 """Columns in lower case, each with a value as it is usually spelled: a partition, or what several have in common."""
 
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -55,10 +55,10 @@ def row_count(check: Check, _: Target, *, low: int | None, high: int | None) -> 
     def judge(facts: Facts) -> CheckResult:
         found = counted(facts.rows, "row")
         if low is not None and facts.rows < low:
-            return check.failed(f"{found}, fewer than {low:,}", by=METADATA)
+            return check.failure(f"{found}, fewer than {low:,}", by=METADATA)
         if high is not None and facts.rows > high:
-            return check.failed(f"{found}, more than {high:,}", by=METADATA)
-        return check.passed(found, METADATA)
+            return check.failure(f"{found}, more than {high:,}", by=METADATA)
+        return check.success(found, METADATA)
 
     return QuestionOfWrite(check=check, judge=judge)
 
@@ -69,13 +69,13 @@ def row_count_change(check: Check, _: Target, *, low: float | None, high: float 
         before = facts.replaced_rows
         replacing = f"{counted(facts.rows, 'row')} {'replaces' if facts.rows == 1 else 'replace'}"
         if before == 0:
-            return check.passed(f"{replacing} no rows", METADATA)
+            return check.success(f"{replacing} no rows", METADATA)
         found = f"{replacing} {before:,}, {facts.rows / before:.4g} times as many"
         if low is not None and facts.rows < low * before:
-            return check.failed(f"{found}; at least {low:g} times are wanted", by=METADATA)
+            return check.failure(f"{found}; at least {low:g} times are wanted", by=METADATA)
         if high is not None and facts.rows > high * before:
-            return check.failed(f"{found}; at most {high:g} times are wanted", by=METADATA)
-        return check.passed(found, METADATA)
+            return check.failure(f"{found}; at most {high:g} times are wanted", by=METADATA)
+        return check.success(found, METADATA)
 
     return QuestionOfWrite(check=check, judge=judge)
 
@@ -85,9 +85,9 @@ def fresh(
 ) -> Question:
     column = target.column(name)
     if not isinstance(column.kind, (DateType, TimestampType, TimestampNTZType)):
-        raise check.refused(
-            f"{column.shown} is {column.kind.simpleString()}, neither a date nor a timestamp; for a text write"
-            f" expression(\"max(to_date({column.shown})) >= current_date() - INTERVAL '1' DAY\")"
+        raise check.misfit(
+            f"{column.display_name} is {column.kind.simpleString()}, neither a date nor a timestamp; for a text write"
+            f" expression(\"max(to_date({column.display_name})) >= current_date() - INTERVAL '1' DAY\")"
         )
     return _Age(check=check, columns=(column,), within=within, now=clock())
 
@@ -106,7 +106,7 @@ class _Age(Question):
         except OverflowError:  # longer than there have been years
             return datetime.min.replace(tzinfo=UTC)
 
-    def known(self, facts: Facts) -> CheckResult | None:
+    def result_without_read(self, facts: Facts) -> CheckResult | None:
         found = facts.statistics(self.columns[0])
         if facts.rows in (0, found.null_count):
             return self._of_newest("", is_fresh=False, facts=facts, by=METADATA)
@@ -132,35 +132,35 @@ class _Age(Question):
         text = F.to_utc_timestamp(newest, F.current_timezone()).cast("string")
         return [F.concat(text, F.lit(" UTC")), newest >= F.lit(oldest.isoformat(" ")).cast("timestamp")]
 
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self._of_newest(measured[0] or "", is_fresh=bool(measured[1]), facts=facts, by=SPARK)
 
     def _of_newest(self, newest: str, *, is_fresh: bool, facts: Facts, by: str) -> CheckResult:
         """Judge by the newest value; there may be none."""
         [column] = self.columns
         if not newest:
-            return self.check.failed(f"no {column.shown} in {counted(facts.rows, 'row')}", by=by)
+            return self.check.failure(f"no {column.display_name} in {counted(facts.rows, 'row')}", by=by)
         asked = f"at {self.now:%Y-%m-%d %H:%M:%S} UTC"
         if is_fresh:
-            return self.check.passed(f"the newest {column.shown} is {newest}, {asked}", by)
+            return self.check.success(f"the newest {column.display_name} is {newest}, {asked}", by)
         longest = str(self.within).removesuffix(", 0:00:00")  # "1 day"
-        return self.check.failed(f"the newest {column.shown} is {newest}, older than {longest} {asked}", by=by)
+        return self.check.failure(f"the newest {column.display_name} is {newest}, older than {longest} {asked}", by=by)
 
 
 def has_schema(check: Check, _: Target, *, expected: StructType | str) -> Question:
     try:
         schema = type_of_ddl(expected) if isinstance(expected, str) else expected
     except SPARK_ERRORS as error:
-        raise check.refused(f"{shown(expected)} is no schema in DDL: {spark_reason(error)}") from error
+        raise check.misfit(f"{value_text(expected)} is no schema in DDL: {spark_reason(error)}") from error
     if not isinstance(schema, StructType):
-        raise check.refused(f"{shown(expected)} is a type, not a schema: write 'name type, name type'")
+        raise check.misfit(f"{value_text(expected)} is a type, not a schema: write 'name type, name type'")
 
     def judge(facts: Facts) -> CheckResult:
         pairs = enumerate(zip_longest(schema, facts.target.schema), 1)
         differences = [text for at, pair in pairs if (text := _difference(facts.target, at, *pair))]
         if differences:
-            return check.failed(f"the schema is another: {listed(differences, LISTED)}", by=METADATA)
-        return check.passed(f"{counted(len(schema), 'column')}, as expected", METADATA)
+            return check.failure(f"the schema is another: {enumeration(differences, LISTED)}", by=METADATA)
+        return check.success(f"{counted(len(schema), 'column')}, as expected", METADATA)
 
     return QuestionOfWrite(check=check, judge=judge)
 
@@ -170,7 +170,9 @@ def _difference(target: Target, position: int, expected: StructField | None, fou
         return f"column {position} ({_column(expected)}) is missing"
     if expected is None:
         return f"column {position} ({_column(found)}) is not expected"
-    is_same = target.same(expected.name, found.name) and target.same(declared_type(expected), declared_type(found))
+    is_same = target.is_same_name(expected.name, found.name) and target.is_same_name(
+        declared_type(expected), declared_type(found)
+    )
     return "" if is_same else f"column {position} is {_column(found)}, not {_column(expected)}"
 
 
@@ -185,31 +187,31 @@ def function_check(check: Check, _: Target, *, function: Callable[[DataFrame], A
         try:
             found = function(frame)
         except Exception as error:  # noqa: BLE001  # whatever it raises is its answer
-            return _raised(check, error)
+            return _result_of_error(check, error)
         if found is None or _is_truth(found, value=True):
-            return check.passed("the function found nothing wrong", FUNCTION)
+            return check.success("the function found nothing wrong", FUNCTION)
         if _is_truth(found, value=False):
-            return check.failed("the function returned False", by=FUNCTION)
+            return check.failure("the function returned False", by=FUNCTION)
         answer = f"the function returned {type(found).__name__}"
-        return check.failed(f"{answer}; a check returns True, False or None, or raises an error", by=FUNCTION)
+        return check.failure(f"{answer}; a check returns True, False or None, or raises an error", by=FUNCTION)
 
     return QuestionOfWrite(check=check, judge=judge)
 
 
-def _raised(check: Check, error: Exception) -> CheckResult:
+def _result_of_error(check: Check, error: Exception) -> CheckResult:
     """Say the first line; the whole text may show rows, so it is an example, which is never stored."""
     text = COLOURS.sub("", _said_by(error)).strip()
     lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
     kind = type(error).__name__
     of_data = error_in_data(error)  # Spark's sentences hold values of rows
-    first = of_data.kind if of_data else shortened(lines[0], LONGEST_MESSAGE) if lines else ""
-    examples = [{kind: shortened(text, LONGEST_TEXT)}] if text not in {first, ""} else []
+    first = of_data.kind if of_data else shortened_text(lines[0], LONGEST_MESSAGE) if lines else ""
+    examples = [{kind: shortened_text(text, LONGEST_TEXT)}] if text not in {first, ""} else []
     prefix = "" if isinstance(error, AssertionError) and first else kind
-    return check.failed(printable(": ".join(filter(None, (prefix, first)))), by=FUNCTION, examples=examples)
+    return check.failure(printable(": ".join(filter(None, (prefix, first)))), by=FUNCTION, examples=examples)
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return what a callable is called; a lambda has no name of its own."""
+    """Return the name of a callable; a lambda has no name of its own."""
     while isinstance(function, partial):
         function = function.func
     name = str(getattr(function, "__name__", type(function).__name__))
@@ -224,32 +226,36 @@ def _said_by(error: Exception) -> str:
 
 
 def _is_truth(found: object, *, value: bool) -> bool:
-    """Whether a function said yes, or no; numpy's booleans are none of Python's."""
+    """Return whether a function said yes, or no; numpy's booleans are none of Python's."""
     is_numpy = type(found).__module__ == "numpy" and type(found).__name__ in {"bool", "bool_"}
     return (isinstance(found, bool) or is_numpy) and bool(found) is value
 
 
 def expected_partitions(check: Check, target: Target, *, names: Sequence[object]) -> Question:
-    wanted = _wanted(names, target, check)
+    wanted = _wanted_keys(names, target, check)
 
     def judge(facts: Facts) -> CheckResult:
-        found = {one for one, _ in _selected(wanted, _with_rows(facts, check))}
-        missing = [_given_name(name) for name, one in zip(names, wanted, strict=True) if one not in found]
+        found = {name for name, _ in _selected_keys(wanted, _partitions_with_rows(facts, check))}
+        missing = [
+            _given_name(name) for name, wanted_name in zip(names, wanted, strict=True) if wanted_name not in found
+        ]
         if missing:
             no_rows = f"{len(missing):,} of {len(wanted):,} expected partitions have no rows"
-            return check.failed(f"{no_rows}: {listed(missing, LISTED)}", by=METADATA)
-        return check.passed(f"{len(wanted):,} of {len(wanted):,} expected partitions have rows", METADATA)
+            return check.failure(f"{no_rows}: {enumeration(missing, LISTED)}", by=METADATA)
+        return check.success(f"{len(wanted):,} of {len(wanted):,} expected partitions have rows", METADATA)
 
     return QuestionOfWrite(check=check, judge=judge)
 
 
 def only_partitions(check: Check, target: Target, *, names: Sequence[object]) -> Question:
-    wanted = _wanted(names, target, check)
+    wanted = _wanted_keys(names, target, check)
 
     def judge(facts: Facts) -> CheckResult:
-        staged = _with_rows(facts, check)
-        selected = {one for _, one in _selected(wanted, staged)}
-        return _without_others(check, facts, [one for named, one in staged.items() if named not in selected], METADATA)
+        staged = _partitions_with_rows(facts, check)
+        selected = {partition_name for _, partition_name in _selected_keys(wanted, staged)}
+        return _without_others(
+            check, facts, [partition for named, partition in staged.items() if named not in selected], METADATA
+        )
 
     return QuestionOfWrite(check=check, judge=judge)
 
@@ -260,12 +266,12 @@ def only_where(check: Check, target: Target, *, where: str) -> Question:
     columns, found = analyzed_condition(where, target, check)
     is_outside = any(column.top.lower() not in own for column in columns)
     if is_outside or found.is_aggregate or not found.is_repeatable:
-        raise check.refused(
-            f"where={shown(where)} is to tell partitions of {target.table} by {', '.join(own)} alone,"
+        raise check.misfit(
+            f"where={value_text(where)} is to tell partitions of {target.table} by {', '.join(own)} alone,"
             " without aggregates, windows, subqueries and functions that answer otherwise each time"
         )
     if is_settled(target.empty.select(*(F.col(quoted(column.top)) for column in columns)), where):
-        raise check.refused(f"where={shown(where)} answers alike for every partition of {target.table}")
+        raise check.misfit(f"where={value_text(where)} answers alike for every partition of {target.table}")
     is_other = ~F.coalesce(F.expr(where), F.lit(False))
 
     def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
@@ -281,37 +287,42 @@ def only_where(check: Check, target: Target, *, where: str) -> Question:
     )
 
 
-def _wanted(names: Sequence[object], target: Target, check: Check) -> list[Named]:
+def _wanted_keys(names: Sequence[object], target: Target, check: Check) -> list[PartitionKey]:
     kinds = _partition_types(target, check)
-    return [_named(name, target, kinds) for name in names]
+    return [_key_of_name(name, target, kinds) for name in names]
 
 
-def _with_rows(facts: Facts, check: Check) -> dict[Named, WrittenPartition]:
+def _partitions_with_rows(facts: Facts, check: Check) -> dict[PartitionKey, WrittenPartition]:
     kinds = _partition_types(facts.target, check)
-    some = (one for one in facts.audit.partitions if one.rows)
-    return {_spelled(dict(zip(kinds, one.values, strict=True)), facts.target, kinds): one for one in some}
+    some = (partition for partition in facts.audit.partitions if partition.rows)
+    return {
+        _partition_key(dict(zip(kinds, partition.values, strict=True)), facts.target, kinds): partition
+        for partition in some
+    }
 
 
 def _partition_types(target: Target, check: Check) -> Mapping[str, str]:
     """Return types by name in lower case; where partition columns are not known yet, of all columns."""
     names = target.schema.names if target.partition_columns is None else target.partition_columns
     if not names:
-        raise check.refused(f"{target.table} is not partitioned")
+        raise check.misfit(f"{target.table} is not partitioned")
     kinds = {field.name.lower(): declared_type(field) for field in target.schema}
     return {name.lower(): kinds[name.lower()] for name in names}
 
 
-def _selected(wanted: Iterable[Named], staged: Collection[Named]) -> Iterator[tuple[Named, Named]]:
+def _selected_keys(
+    wanted: Iterable[PartitionKey], staged: Collection[PartitionKey]
+) -> Iterator[tuple[PartitionKey, PartitionKey]]:
     """Yield each name with the partitions it selects; one of all columns is looked up, others are compared."""
     columns = max(map(len, staged), default=0)
     for name in wanted:
         if name in staged:
             yield name, name
         elif len(name) < columns:
-            yield from ((name, one) for one in staged if name <= one)
+            yield from ((name, partition_name) for partition_name in staged if name <= partition_name)
 
 
-def _named(given: object, target: Target, kinds: Mapping[str, str]) -> Named:
+def _key_of_name(given: object, target: Target, kinds: Mapping[str, str]) -> PartitionKey:
     """Read what a user names partitions by: ``dt=2024-01-01/country=de`` or ``{"dt": "2024-01-01"}``."""
     pairs: list[tuple[object, object]] = []
     if isinstance(given, str):
@@ -322,14 +333,14 @@ def _named(given: object, target: Target, kinds: Mapping[str, str]) -> Named:
     texts = {str(name).lower(): value for name, value in pairs}
     if not pairs or len(texts) < len(pairs) or not set(texts) <= set(kinds):
         raise InvalidInputError(
-            f"{shown(given)} names no partition of {target.table}, which is partitioned by {', '.join(kinds)}:"
+            f"{value_text(given)} names no partition of {target.table}, which is partitioned by {', '.join(kinds)}:"
             ' write "column=value/column=value" or {"column": value}',
             table=target.table,
         )
-    return _spelled({name: _text(value, kinds[name]) for name, value in texts.items()}, target, kinds)
+    return _partition_key({name: _value_as_text(value, kinds[name]) for name, value in texts.items()}, target, kinds)
 
 
-def _text(value: object, kind: str) -> str:
+def _value_as_text(value: object, kind: str) -> str:
     if value is None or value == "":
         return NULL_PARTITION
     if isinstance(value, bool):
@@ -339,11 +350,13 @@ def _text(value: object, kind: str) -> str:
     return str(value)
 
 
-def _spelled(values: Mapping[str, str], target: Target, kinds: Mapping[str, str]) -> Named:
+def _partition_key(values: Mapping[str, str], target: Target, kinds: Mapping[str, str]) -> PartitionKey:
     """Spell values as all spellings of them have in common; what is no value of its type is only itself."""
     types = [kinds[name] for name in values]
     usual = canonical(tuple(values.values()), types, target.time_zone)
-    found = (text if one == NULL_PARTITION else one for text, one in zip(values.values(), usual, strict=True))
+    found = (
+        text if spelling == NULL_PARTITION else spelling for text, spelling in zip(values.values(), usual, strict=True)
+    )
     return frozenset(zip(values, found, strict=True))
 
 
@@ -354,13 +367,13 @@ def _given_name(name: object) -> str:
 
 def _without_others(check: Check, facts: Facts, others: Sequence[WrittenPartition], by: str) -> CheckResult:
     if not others:
-        return check.passed(f"none of {counted(len(facts.audit.partitions), 'partition')} is unexpected", by)
-    rows = sum(one.rows for one in others)
-    names = (printable(partition_name(facts.names, one.values)) for one in others)
-    texts = [["null" if text == NULL_PARTITION else text for text in one.values] for one in others]
-    return check.failed(
-        f"{counted(rows, 'row')} in {counted(len(others), 'unexpected partition')}: {listed(names, LISTED)}",
+        return check.success(f"none of {counted(len(facts.audit.partitions), 'partition')} is unexpected", by)
+    rows = sum(partition.rows for partition in others)
+    names = (printable(partition_name(facts.names, partition.values)) for partition in others)
+    texts = [["null" if text == NULL_PARTITION else text for text in partition.values] for partition in others]
+    return check.failure(
+        f"{counted(rows, 'row')} in {counted(len(others), 'unexpected partition')}: {enumeration(names, LISTED)}",
         rows,
         by=by,
-        examples=[dict(zip(facts.names, one, strict=True)) for one in texts],
+        examples=[dict(zip(facts.names, values, strict=True)) for values in texts],
     )

@@ -187,11 +187,11 @@ SHARED: Final[Mapping[str, Options]] = {
         "--path-style": {**switch("the bucket in the path, not in the host"), "default": None},
     },
 }
-"""What every command takes, by group."""
+"""Options that every command takes, by group."""
 
 
 class ExitCode(IntEnum):
-    """What a script can tell from ``$?``."""
+    """Outcomes that a script can tell from ``$?``."""
 
     DONE = 0
     LEFT = 1

@@ -78,7 +78,7 @@ SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 
 
 class Takes(Enum):
-    """What a command is about."""
+    """The tables that a command takes."""
 
     ONE = "one table"
     ONE_OR_STORE = "one table, or a store without any"
@@ -94,9 +94,9 @@ class Command:
     former_name: str = ""  # which does the same, and is shown nowhere
     help: str
     options: Options = field(default_factory=dict)  # those that only this command has
-    either: Options = field(default_factory=dict)  # exactly one of these must be given
+    exclusive_options: Options = field(default_factory=dict)  # exactly one of these must be given
     run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage]
-    left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
+    needs_attention: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     takes: Takes = Takes.ONE
     run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
     run_store: Callable[[TableWriterConfig, Namespace], Report] | None = (
@@ -105,7 +105,7 @@ class Command:
     asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
 
 
-def _staged(keeper: Maintenance, arguments: Namespace) -> Report:
+def _staged_report(keeper: Maintenance, arguments: Namespace) -> Report:
     if arguments.write_id is None:
         return keeper.staged(arguments.table)
     return keeper.staged_write(arguments.table, arguments.write_id)
@@ -138,27 +138,27 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 
 def exit_code(command: Command, report: Any) -> ExitCode:
-    """Return what the report says; of many tables the worst counts."""
+    """Return the exit code of a report; of many tables the worst counts."""
     if isinstance(report, TablesReport):
-        failed = [exit_code_named(one.error["code"]) for one in report.tables if one.error is not None]
+        failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
         return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
     if isinstance(report, ManyReport):
-        return max((exit_code_of_result(command, one) for one in report.results), default=ExitCode.DONE)
-    return ExitCode.LEFT if command.left(report) else ExitCode.DONE
+        return max((exit_code_of_result(command, result) for result in report.results), default=ExitCode.DONE)
+    return ExitCode.LEFT if command.needs_attention(report) else ExitCode.DONE
 
 
-def exit_code_of_result(command: Command, one: TableResult[Any]) -> ExitCode:
-    if one.error is not None:
-        return exit_code_of(one.error)
-    return ExitCode.LEFT if command.left(one.report) else ExitCode.DONE
+def exit_code_of_result(command: Command, result: TableResult[Any]) -> ExitCode:
+    if result.error is not None:
+        return exit_code_of(result.error)
+    return ExitCode.LEFT if command.needs_attention(result.report) else ExitCode.DONE
 
 
 def facts(command: Command, report: Any) -> dict[str, Any]:
     """Return what ``--json`` prints: of many tables each with the exit code that it would have had alone."""
     found: dict[str, Any] = report.to_dict()
     if isinstance(report, ManyReport):
-        for fact, one in zip(found["results"], report.results, strict=True):
-            fact["exit_code"] = int(exit_code_of_result(command, one))
+        for fact, result in zip(found["results"], report.results, strict=True):
+            fact["exit_code"] = int(exit_code_of_result(command, result))
     return found
 
 
@@ -212,7 +212,7 @@ COMMANDS: Final = (
             },
         },
         run=_report,
-        left=lambda report: not report.healthy,
+        needs_attention=lambda report: not report.healthy,
     ),
     Command(
         name="history",
@@ -255,13 +255,13 @@ COMMANDS: Final = (
         run_many=lambda keeper, given: keeper.recover_many(
             given.tables, database=given.database, dry_run=given.dry_run, workers=given.workers
         ),
-        left=_not_recovered,
+        needs_attention=_not_recovered,
         asks=lambda given: bool(given.accept_loss),
     ),
     Command(
         name="rollback",
         help="Put partitions back to an earlier version, in one metastore call, as a new version.",
-        either={
+        exclusive_options={
             "--version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
             "--to-version": {"type": version_number, "dest": "version", "help": SUPPRESS},
             "--write-id": {"metavar": "ID", "help": "the version that this write published"},
@@ -308,7 +308,7 @@ COMMANDS: Final = (
             force=given.force,
             workers=given.workers,
         ),
-        left=lambda report: bool(report.failures),
+        needs_attention=lambda report: bool(report.failures),
         asks=lambda _: True,
     ),
     Command(
@@ -328,14 +328,14 @@ COMMANDS: Final = (
         run=lambda keeper, given: keeper.uploads(
             given.table, abort=given.abort, older_than=given.older_than, dry_run=given.dry_run, force=given.force
         ),
-        left=lambda report: bool(report.failures),
+        needs_attention=lambda report: bool(report.failures),
         asks=lambda given: bool(given.abort),
     ),
     Command(
         name="staged",
         help="List the writes that are staged, or show one of them.",
         options={"write_id": {"nargs": "?", "metavar": "WRITE_ID", "help": "show this one, partition by partition"}},
-        run=_staged,
+        run=_staged_report,
     ),
     Command(
         name="publish",
@@ -349,7 +349,7 @@ COMMANDS: Final = (
         help="Delete a staged write, so that nobody can publish it any more.",
         options=ONE_STAGED,
         run=lambda keeper, given: keeper.discard(given.table, given.write_id, dry_run=given.dry_run),
-        left=lambda report: bool(report.failures),
+        needs_attention=lambda report: bool(report.failures),
         asks=lambda _: True,
     ),
     Command(
@@ -357,7 +357,7 @@ COMMANDS: Final = (
         help="Add the partitions that the log knows and the metastore does not, in one metastore call.",
         options=PARTITIONS,
         run=lambda keeper, given: keeper.restore(given.table, partitions=given.partition, dry_run=given.dry_run),
-        left=lambda report: bool(report.not_there),
+        needs_attention=lambda report: bool(report.not_there),
         asks=lambda _: True,
     ),
     Command(
@@ -384,7 +384,7 @@ COMMANDS: Final = (
         },
         run=_doctor,
         run_store=lambda config, given: examine_store(given.store, config),
-        left=lambda report: not report.healthy,
+        needs_attention=lambda report: not report.healthy,
         takes=Takes.ONE_OR_STORE,
     ),
 )
@@ -403,7 +403,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     try:
         arguments, unknown = parser.parse_known_args(argv)
     except UsageError as error:  # what is missing may be there, misspelled
-        meant = next((one for one in argv if one in commands), "")
+        meant = next((word for word in argv if word in commands), "")
         raise UsageError(f"{error.message}{_nearest(argv, commands.get(meant, parser))}", error.usage) from None
     own = commands[arguments.command]  # whose usage an error shows
     if unknown:
@@ -422,7 +422,7 @@ def _nearest(words: Sequence[str], parser: ArgumentParser) -> str:
     actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001  # of our own class
     known = [option for action in actions for option in action.option_strings]
     given = (word.partition("=")[0] for word in words if word.startswith("--"))
-    return next((near for one in given if one not in known and (near := nearest(one, known))), "")
+    return next((near for option in given if option not in known and (near := nearest(option, known))), "")
 
 
 def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -> None:
@@ -459,9 +459,9 @@ class _PrintCompletion(Action):
         except MissingExtraError as missing:
             parser.error(missing.message)
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
-        for name, one in _parsers(parser).items():
-            one.description = BY_NAME[name].help  # of which shells show the first line
-            for action in (action for action in one._actions if action.metavar in kinds):  # noqa: SLF001
+        for name, command_parser in _parsers(parser).items():
+            command_parser.description = BY_NAME[name].help  # of which shells show the first line
+            for action in (action for action in command_parser._actions if action.metavar in kinds):  # noqa: SLF001
                 action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
         print(shtab.complete(parser, shell=shell))  # noqa: T201
         parser.exit()
@@ -508,8 +508,8 @@ def _add_own(parser: Parser, command: Command) -> None:
     elif command.takes is Takes.SEVERAL:
         several = "database.table; several, or none with --all"
         _add(parser, {"table": {"nargs": "*", "metavar": "TABLE", "help": several}})
-    if command.either:
-        _add(parser.add_mutually_exclusive_group(required=True), command.either)
+    if command.exclusive_options:
+        _add(parser.add_mutually_exclusive_group(required=True), command.exclusive_options)
     _add(parser, command.options)
 
 

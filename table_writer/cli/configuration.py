@@ -60,7 +60,7 @@ def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) ->
     )
     of_files = GLUE_SCHEME if GlueSettings.are_meant(hadoop, ()) else as_hive_2(hadoop).get("hive.metastore.uris")
     named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), of_files)
-    uri = next((one.strip() for one in named if one and one.strip()), None)
+    uri = next((uri.strip() for uri in named if uri and uri.strip()), None)
     if uri is None and needs_metastore:
         raise InvalidInputError(
             "no metastore is named: give --metastore-uri thrift://host:9083 or glue://REGION/CATALOG_ID, or set"
@@ -91,7 +91,7 @@ def _directories(named: Sequence[str] | None) -> list[Path]:
     """Return the directories that were named and must hold something; without any, those of the environment."""
     if not named:
         return [Path(os.environ[name]) for name in DIRECTORY_VARIABLES if os.environ.get(name)]
-    directories = [Path(one) for one in named]
+    directories = [Path(directory) for directory in named]
     for directory in directories:
         if not any((directory / name).is_file() for name in SITE_FILES):
             raise InvalidInputError(f"--conf-dir {directory} has none of {', '.join(SITE_FILES)}")
@@ -109,7 +109,7 @@ def _hadoop_settings(directories: Sequence[Path], overrides: Mapping[str, str]) 
             if is_final:
                 final.add(key)
     found |= overrides
-    return {name: _expanded(value, found) for name, value in found.items()}
+    return {name: _expanded_value(value, found) for name, value in found.items()}
 
 
 class _NoDoctype(ET.TreeBuilder):
@@ -142,7 +142,7 @@ def _text(element: ET.Element, tag: str) -> str | None:
     return element.get(tag) if child is None else child.text or ""
 
 
-def _expanded(value: str, settings: Mapping[str, str]) -> str:
+def _expanded_value(value: str, settings: Mapping[str, str]) -> str:
     """Put in the values that ``${name}`` and ``${env.NAME}`` stand for; what is not known stays as it is."""
 
     def put_in(found: re.Match[str]) -> str:
@@ -174,7 +174,7 @@ def _reason(error: Exception) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is a secret, going by its name."""
+    """Return whether a setting's value is a secret, going by its name."""
     return bool(SECRET_NAME.search(name)) and not NOT_A_VALUE.search(name)
 
 

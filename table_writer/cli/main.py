@@ -79,7 +79,7 @@ def _run(
         if "dry_run" in arguments:
             would_be = _call(command, arguments)(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
             preview = would_be.to_text(all_rows=arguments.all_rows)
-        if not output.confirmed(preview):
+        if not output.ask(preview):
             raise _DeclinedError("nothing was changed")
     interrupted = None
     try:
@@ -92,15 +92,15 @@ def _run(
 
 
 def _call(command: Command, arguments: Namespace) -> Callable[[Maintenance, Namespace], Any]:
-    """Return what is to be run: of many tables another one than of one."""
+    """Return the call of a command, which for many tables is another one than for one table."""
     return command.run if command.run_many is None or arguments.table else command.run_many
 
 
 def _is_asked(arguments: Namespace) -> bool:
-    """Whether a person is there to answer; scripts are never asked."""
+    """Return whether a person is there to answer; scripts are never asked."""
     streams = (sys.stdin, sys.stdout)  # None where a scheduler has closed them
     is_answered = arguments.yes or getattr(arguments, "dry_run", False)
-    return not is_answered and all(one is not None and one.isatty() for one in streams)
+    return not is_answered and all(stream is not None and stream.isatty() for stream in streams)
 
 
 def _facts(error: BaseException, table: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _wrong_usage(error: UsageError, *, as_json: bool) -> ExitCode:
 
 
 class Output:
-    """What one run of the command prints.
+    """Prints for one run of the command.
 
     ``as_json``: one JSON object on stdout and nothing else there. ``verbose``: log lines from INFO on, and tracebacks.
     """
@@ -166,7 +166,7 @@ class Output:
         except BrokenPipeError:
             _forget(sys.stderr)
 
-    def confirmed(self, preview: str) -> bool:
+    def ask(self, preview: str) -> bool:
         """Show what would be done and ask; on stderr where stdout is for JSON."""
         stream = sys.stderr if self._as_json else sys.stdout
         print(preview, "Go ahead? [y/N] ", sep="\n", end="", file=stream, flush=True)

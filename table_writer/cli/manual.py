@@ -1,4 +1,4 @@
-"""What ``--help`` says beside the options: what a command promises, examples, exit codes, environment, see also."""
+"""The text of ``--help`` beside the options: what a command promises, examples, exit codes, environment, see also."""
 
 from __future__ import annotations
 
@@ -195,10 +195,10 @@ OVERVIEW: Final = Manual(
 
 
 def epilog(manual: Manual) -> str:
-    """Return what stands below the options."""
+    """Return the text below the options."""
     examples = (f"  {PROGRAM} {line}\n      {what}" for line, what in manual.examples.items())
     codes = (f"  {code.value:>3}  {MEANINGS[code]}" for code in ExitCode)
-    variables = (f"  {names}\n{_indented(what)}" for names, what in ENVIRONMENT.items())
+    variables = (f"  {names}\n{_indented_text(what)}" for names, what in ENVIRONMENT.items())
     see = [*(f"  {PROGRAM} {name} --help" for name in manual.see_also), f"  {DOCUMENTATION}"]
     parts: tuple[tuple[str, Iterable[str]], ...] = (
         ("examples", examples),
@@ -210,9 +210,9 @@ def epilog(manual: Manual) -> str:
 
 
 def description(help_line: str, manual: Manual) -> str:
-    """Return what stands above the options."""
+    """Return the text above the options."""
     return fill(f"{help_line} {manual.promises}".strip(), COLUMNS - 2)
 
 
-def _indented(text: str) -> str:
+def _indented_text(text: str) -> str:
     return indent(fill(text, COLUMNS - 8), "      ")

@@ -56,7 +56,7 @@ class SparkAdapter(dbt_spark.SparkAdapter):
 
     @property
     def default_python_submission_method(self) -> str:
-        """What a model without ``submission_method`` takes."""
+        """The submission method of a model that names none."""
         return SESSION
 
     @property

@@ -27,7 +27,7 @@ def examine_opened(place: Location, open_one: Callable[[], ObjectStore]) -> Doct
     """Try a store below a location; see :meth:`table_writer.Maintenance.examine_store`."""
     probe = probe_below(place, open_one)
     findings = [_finding(verdict) for verdict in try_store(probe)]
-    left = probe.left()
+    left = probe.remaining_keys()
     if left:
         findings.append(
             Finding(

@@ -320,7 +320,7 @@ def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> 
     """Return the settings of Hive's metastore, or of AWS Glue where the config or the session says so."""
     named = config.metastore_uris or ()
     if config.metastore == "glue" or (config.metastore is None and GlueSettings.are_meant(session.hadoop, named)):
-        return config.glue.completed(session.hadoop, *named[:1])
+        return config.glue.completed_from(session.hadoop, *named[:1])
     return MetastoreSettings.from_hadoop(
         {**session.hadoop, **config.metastore_setting},
         ca_file=config.metastore_ca_file,

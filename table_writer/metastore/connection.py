@@ -54,11 +54,11 @@ class RefusedError(MetastoreError):
 
 
 class _NoAnswerError(Exception):
-    """A call broke off; ``sent`` tells whether the server may have it."""
+    """A call broke off; ``has_sent`` tells whether the server may have it."""
 
-    def __init__(self, reason: str, *, sent: bool) -> None:
+    def __init__(self, reason: str, *, has_sent: bool) -> None:
         super().__init__(reason)
-        self.sent = sent
+        self.has_sent = has_sent
 
 
 class _NumberedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # Thrift has no types
@@ -85,14 +85,14 @@ class _NumberedProtocol(TBinaryProtocolAccelerated):  # type: ignore[misc]  # Th
 
 
 class _Line:
-    """What one process has open: the socket with Thrift's client on it, and the lock of who uses them."""
+    """The connection of one process: the socket, Thrift's client on it, and the lock of the thread that uses them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.wire: Stream | None = None
         self.transport: Any = None  # with what was received and not read
         self.client: Any = None
-        self.asked = "the login"  # what an answer is waited for
+        self.awaited_call = "the login"  # what an answer is waited for
 
     def __del__(self) -> None:
         self.hang_up()
@@ -104,7 +104,7 @@ class _Line:
         self.wire = self.transport = self.client = None
 
     def has_more(self) -> bool:
-        """Whether more was received than was read: an answer to no call."""
+        """Return whether more was received than was read: an answer to no call."""
         received = None if self.transport is None else self.transport.cstringio_buf
         return received is not None and received.tell() < len(received.getvalue())
 
@@ -180,22 +180,24 @@ class Connection:
                 if not isinstance(refused.reason, TApplicationException) or refused.reason.type in NEVER_STARTED:
                     raise
                 # a proxy whose own server went away answers like this too: it says nothing of the change
-                raise _lost(f"{uri} answered {method} with an error of its own: {refused.message}", table) from refused
+                raise _lost_response(
+                    f"{uri} answered {method} with an error of its own: {refused.message}", table
+                ) from refused
             except _NoAnswerError as broken:
-                if not broken.sent:
+                if not broken.has_sent:
                     raise MetastoreError(
                         f"{method} could not be sent to the metastore at {uri}: {broken}; nothing was changed, retry",
                         table=table,
                     ) from broken
-                raise _lost(f"{uri} did not answer {method}: {broken}", table) from broken
+                raise _lost_response(f"{uri} did not answer {method}: {broken}", table) from broken
 
     def _call(self, line: _Line, method: str, arguments: tuple[object, ...], table: str) -> Any:
         """Send one call on the open connection; only a whole answer leaves the connection open."""
         wire = line.wire
         assert wire is not None  # noqa: S101 - callers connect first
         self._counts[method] += 1
-        line.asked = method
-        wire.sent = False
+        line.awaited_call = method
+        wire.has_sent = False
         whole_answer = False
         try:
             answer = getattr(line.client, method)(*arguments)
@@ -204,20 +206,20 @@ class Connection:
             # Whatever the socket, Thrift or its decoder raise: a call that was sent must not pass for one that was not.
             if isinstance(error, TException) and not isinstance(error, TProtocolException | TTransportException):
                 whole_answer = True
-                raise self._refused(method, error, table) from error
+                raise self._refusal(method, error, table) from error
             if isinstance(error, TurnedAwayError):
                 message = f"metastore at {self.uri} turned {method} away: {error}; nothing was changed"
                 raise MetastoreError(message, table=table) from error
-            hint = wire.hint() if wire.sent and not isinstance(error, TimeoutError) else ""
+            hint = wire.hint() if wire.has_sent and not isinstance(error, TimeoutError) else ""
             late = f"no answer within {self._settings.timeout_seconds:g} s, which is {SETTING}"
             said = late if isinstance(error, TimeoutError) else _describe(error)
-            raise _NoAnswerError(said + hint, sent=wire.sent) from error
+            raise _NoAnswerError(said + hint, has_sent=wire.has_sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
             if not whole_answer:
                 line.hang_up()
         return answer
 
-    def _refused(self, method: str, error: TException, table: str) -> RefusedError:
+    def _refusal(self, method: str, error: TException, table: str) -> RefusedError:
         kind, text = type(error).__name__, str(getattr(error, "message", None) or error)
         if isinstance(error, TApplicationException) and error.type == TApplicationException.UNKNOWN_METHOD:
             advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
@@ -273,16 +275,16 @@ class Connection:
             tls=ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
-            on_silence=lambda timeout_seconds: _say_silent(uri, waiter.asked, timeout_seconds),
+            on_silence=lambda timeout_seconds: _say_silent(uri, waiter.awaited_call, timeout_seconds),
         )
-        line.asked = "the login"
+        line.awaited_call = "the login"
         try:
             if login is None:
                 line.wire = wire
             elif isinstance(login, HttpRequest):
                 line.wire = HttpWire(wire, login, address.netloc)
             else:
-                with wire.waiting(settings.login_timeout_seconds):
+                with wire.answer_timeout(settings.login_timeout_seconds):
                     line.wire = SaslWire(wire, login, first)
         except BaseException:  # Ctrl-C as well: a connection with half a handshake takes no call
             wire.close()
@@ -299,7 +301,7 @@ class Connection:
         self._uris = [*self._uris[1:], self._uris[0]]  # in one step: other threads read it without the lock
 
 
-def _lost(what: str, table: str) -> LostResponseError:
+def _lost_response(what: str, table: str) -> LostResponseError:
     return LostResponseError(
         f"metastore at {what}; the change may or may not have been applied, read it back before doing anything else",
         table=table,

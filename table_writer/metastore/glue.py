@@ -172,7 +172,7 @@ class GlueMetastore:
         self._gate: ContextVar[Callable[[], None]] = ContextVar("before_send", default=protocol.nothing)
         self._counts: Counter[str] = Counter()
         self._locks = PerProcess(threading.Lock)
-        self._clients = PerProcess(lambda: self._watched(connect(settings)))
+        self._clients = PerProcess(lambda: self._with_hooks(connect(settings)))
         self._common = {"CatalogId": settings.catalog_id} if settings.catalog_id else {}
 
     def __repr__(self) -> str:
@@ -212,7 +212,7 @@ class GlueMetastore:
         self._change_once("create_table", scratch, {**of_database, "TableInput": made})
         try:
             scratch = protocol.require_there(name, self.get_table(name), self.uri)
-            self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])
+            self.add_partitions(scratch, [Partition(values=(value,), location=location) for value in values])
         finally:
             self._change_once("delete_table", scratch, {**of_database, "Name": name.name})
 
@@ -249,7 +249,7 @@ class GlueMetastore:
         return protocol.require_named(name, glue_objects.table_from(raw), self.uri, of)
 
     def get_databases(self) -> Sequence[str]:
-        return [one["Name"] for one in self._pages("get_databases", "DatabaseList", table="")]
+        return [database["Name"] for database in self._pages("get_databases", "DatabaseList", table="")]
 
     def get_tables(self, database: str) -> Iterator[Table]:
         pages = self._pages("get_tables", "TableList", table=f"{database}.*", DatabaseName=database)
@@ -261,7 +261,7 @@ class GlueMetastore:
             return [hive_objects.WHOLE_TABLE]
         named = {"DatabaseName": name.database, "TableName": name.name, "ExcludeColumnSchema": True}
         pages = self._pages("get_partitions", "Partitions", table=str(name), **named)
-        return [tuple(glue_objects.require_of(table, one)["Values"]) for one in pages]
+        return [tuple(glue_objects.require_of(table, entry)["Values"]) for entry in pages]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         protocol.validate_values(table, values)
@@ -272,8 +272,8 @@ class GlueMetastore:
             return {(): Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)}
         described = replace(table, native=glue_objects.thrift_table(glue_objects.raw_of(table)))
         found = {
-            tuple(one["Values"]): glue_objects.partition_from(glue_objects.require_of(table, one), table, described)
-            for one in self._partitions(table, values)
+            tuple(entry["Values"]): glue_objects.partition_from(glue_objects.require_of(table, entry), table, described)
+            for entry in self._partitions(table, values)
         }
         protocol.require_asked(table, values, found, self.uri)
         if not found:
@@ -291,15 +291,15 @@ class GlueMetastore:
         self._carry_out_all(
             table,
             "batch_create_partition",
-            {one.values: glue_objects.new_input(table, one) for one in partitions},
-            lambda some: {**_named(table), "PartitionInputList": list(some)},
+            {partition.values: glue_objects.new_input(table, partition) for partition in partitions},
+            lambda some: {**_table_arguments(table), "PartitionInputList": list(some)},
             before_send,
         )
         protocol.require_kept(self, table, partitions, partial(self._drop_added, table, before_send))
 
     def _drop_added(self, table: Table, before_send: Callable[[], None], values: Sequence[PartitionValues]) -> None:
-        for one in values:
-            self.drop_partition(table, one, before_send=before_send)
+        for partition in values:
+            self.drop_partition(table, partition, before_send=before_send)
 
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
@@ -310,10 +310,10 @@ class GlueMetastore:
             self._carry_out_all(
                 table,
                 "batch_update_partition",
-                {one.partition.values: glue_objects.changed_input(table, one) for one in changes},
+                {change.partition.values: glue_objects.changed_input(table, change) for change in changes},
                 lambda some: {
-                    **_named(table),
-                    "Entries": [{"PartitionValueList": one["Values"], "PartitionInput": one} for one in some],
+                    **_table_arguments(table),
+                    "Entries": [{"PartitionValueList": entry["Values"], "PartitionInput": entry} for entry in some],
                 },
                 before_send,
             )
@@ -321,7 +321,7 @@ class GlueMetastore:
             for change in changes:
                 self._alter_whole_table(table, change, before_send)
         if self._settings.column_statistics == "delete":
-            self._forget_statistics(table, [one.partition.values for one in changes], before_send)
+            self._forget_statistics(table, [change.partition.values for change in changes], before_send)
 
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
@@ -331,7 +331,7 @@ class GlueMetastore:
             operation="delete_partition",
             table=table,
             entries={values: {}},
-            arguments=lambda _: {**_named(table), "PartitionValues": list(values)},
+            arguments=lambda _: {**_table_arguments(table), "PartitionValues": list(values)},
         )
         try:
             self._carry_out(drop, before_send, Counter())
@@ -381,7 +381,7 @@ class GlueMetastore:
         self._carry_out(update, before_send, Counter())
 
     def _table_fields(self) -> frozenset[str]:
-        """Return what a table may be sent back with: an answer has more."""
+        """Return the fields of a table that may be sent back: an answer has more."""
         model = self._clients.get().changes.meta.service_model.operation_model("UpdateTable")
         return frozenset(model.input_shape.members["TableInput"].members)
 
@@ -455,15 +455,17 @@ class GlueMetastore:
                 protocol.require_there(change.table.name, None, self.uri)
             refused = dict.fromkeys(entries, said)
         except BotoCoreError as error:
-            raise _lost(f"{what} got no answer: {error}", change.table) from error
+            raise _lost_response(f"{what} got no answer: {error}", change.table) from error
         else:
-            refused = {_values_of(one): _detail(one) for one in answer.get("Errors", ())}
+            refused = {_values_of(error): _detail(error) for error in answer.get("Errors", ())}
         finally:
             self._gate.reset(gate)
         unclear = next((text for text in refused.values() if text[0] not in REFUSED), None)
         if unclear or not refused.keys() <= entries.keys():
             code, text = unclear or ("an error", f"of partitions that were not sent: {sorted(refused)[:3]}")
-            raise _lost(f"{what} was answered with {code}: {text}, which does not say what was changed", change.table)
+            raise _lost_response(
+                f"{what} was answered with {code}: {text}, which does not say what was changed", change.table
+            )
         return refused
 
     def _refusal(self, change: _Change, refused: Mapping[PartitionValues, tuple[str, str]]) -> MetastoreError:
@@ -487,8 +489,8 @@ class GlueMetastore:
         suffix = "partition" if table.partition_columns else "table"
         columns = [column.name for column in table.columns]
         try:
-            for one, first in itertools.product(values, range(0, len(columns), STATISTICS_BATCH)):
-                of = {**_named(table), **({"PartitionValues": list(one)} if one else {})}
+            for partition, first in itertools.product(values, range(0, len(columns), STATISTICS_BATCH)):
+                of = {**_table_arguments(table), **({"PartitionValues": list(partition)} if partition else {})}
                 asked = {**of, "ColumnNames": columns[first : first + STATISTICS_BATCH]}
                 known = self._read(f"get_column_statistics_for_{suffix}", table=str(table.name), **asked)
                 for found in (known or {}).get("ColumnStatisticsList", ()):
@@ -496,7 +498,7 @@ class GlueMetastore:
                     delete = _Change(
                         operation=f"delete_column_statistics_for_{suffix}",
                         table=table,
-                        entries={one: arguments},
+                        entries={partition: arguments},
                         arguments=lambda some: next(iter(some)),
                     )
                     self._carry_out(delete, before_send, Counter())
@@ -505,10 +507,12 @@ class GlueMetastore:
 
     def _partitions(self, table: Table, values: Sequence[PartitionValues]) -> Iterator[dict[str, Any]]:
         """Read partitions by value, 1,000 a call, and again those that an answer leaves out for its size."""
-        asked = [{"Values": list(one)} for one in values]
+        asked = [{"Values": list(partition)} for partition in values]
         while asked:
             keys, asked = asked[:READ_BATCH], asked[READ_BATCH:]
-            answer = self._read("batch_get_partition", table=str(table.name), **_named(table), PartitionsToGet=keys)
+            answer = self._read(
+                "batch_get_partition", table=str(table.name), **_table_arguments(table), PartitionsToGet=keys
+            )
             if answer is None:
                 protocol.require_there(table.name, None, self.uri)
                 return
@@ -550,7 +554,7 @@ class GlueMetastore:
             return answer
         raise MetastoreError(f"{operation} of {table or 'the catalog'} at {self.uri} failed: {said}", table=table)
 
-    def _watched(self, clients: Clients) -> Clients:
+    def _with_hooks(self, clients: Clients) -> Clients:
         """Count requests, and let ``before_send`` refuse one when credentials and signing are behind it."""
 
         def before_send(event_name: str, **_: object) -> None:
@@ -580,7 +584,7 @@ def _require_whole(client: Any, event_name: str, response_dict: Mapping[str, Any
         raise _CutShortError
 
 
-def _named(table: Table) -> dict[str, str]:
+def _table_arguments(table: Table) -> dict[str, str]:
     return {"DatabaseName": table.name.database, "TableName": table.name.name}
 
 
@@ -599,5 +603,5 @@ def _code_and_text(error: ClientError) -> tuple[str, str]:
     return said.get("Code", "an error without a code"), said.get("Message", "no message")
 
 
-def _lost(what: str, table: Table) -> LostResponseError:
+def _lost_response(what: str, table: Table) -> LostResponseError:
     return LostResponseError(f"{what}; whether it took effect is not known", table=str(table.name))

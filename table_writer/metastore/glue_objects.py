@@ -1,4 +1,4 @@
-"""How the model is spelled in AWS Glue's own objects; what is not known of one is sent back as it came."""
+"""Our nouns from and to AWS Glue's own objects; fields that are not known here are sent back as they came."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _thrift_storage(raw: Mapping[str, Any]) -> ttypes.StorageDescriptor:
 
 
 def _thrift_columns(raw: Iterable[Mapping[str, str]]) -> list[ttypes.FieldSchema]:
-    return [ttypes.FieldSchema(one["Name"], one.get("Type", ""), one.get("Comment")) for one in raw]
+    return [ttypes.FieldSchema(column["Name"], column.get("Type", ""), column.get("Comment")) for column in raw]
 
 
 def new_input(table: Table, partition: Partition) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def changed_input(table: Table, change: PartitionChange) -> dict[str, Any]:
 
 
 def moved_table(change: PartitionChange) -> dict[str, Any]:
-    """Return what was read of a table at the new location; where that is Spark's placeholder, only ``path`` moves."""
+    """Return the table's object at the new location; where that is Spark's placeholder, only ``path`` moves."""
     read = raw_of(change.partition)
     storage = dict(read["StorageDescriptor"])
     serde = dict(storage.get("SerdeInfo", {}))
@@ -102,7 +102,7 @@ def _parameters(change: PartitionChange, read: Mapping[str, Any]) -> dict[str, s
 
 
 def raw_of(noun: Table | Partition) -> dict[str, Any]:
-    """Return what a table or partition was read as."""
+    """Return Glue's object that a table or partition was read as."""
     if not isinstance(noun.native, dict):
         raise InvalidInputError(f"{noun!r} was not read from this catalog; read it first")
     return noun.native

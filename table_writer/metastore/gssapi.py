@@ -141,9 +141,9 @@ class Gssapi:
 
     def _choose_layer(self, challenge: bytes) -> bytes:
         """Answer the last challenge: a byte of layers and the most bytes that the server takes at once."""
-        offer, ours = self._unwrapped(challenge), 0
-        allowed = [one for one, bit in LAYERS.items() if len(offer) == 4 and offer[0] & bit]
-        layer = next((one for one in self._protections if one in allowed), "")
+        offer, ours = self._opened_message(challenge), 0
+        allowed = [layer for layer, bit in LAYERS.items() if len(offer) == 4 and offer[0] & bit]
+        layer = next((protection for protection in self._protections if protection in allowed), "")
         if not layer:
             raise LoginError(
                 f"Kerberos: the metastore allows {hadoops(allowed)}, this client wants {hadoops(self._protections)}:"
@@ -154,17 +154,17 @@ class Gssapi:
             taken = min(int.from_bytes(offer[1:], "big"), MAX_MESSAGE_BYTES)
             self._call("gss_wrap_size_limit", self._context, layer == "auth-conf", 0, taken, byref(most))
             self._message_bytes = max(1, most.value)
-        answer = self._wrapped(bytes([LAYERS[layer]]) + ours.to_bytes(3, "big"), seals=False)
+        answer = self._sealed_message(bytes([LAYERS[layer]]) + ours.to_bytes(3, "big"), seals=False)
         self._layer = layer
         return answer
 
     def wrap(self, data: bytes) -> bytes:
-        return data if self._layer == "auth" else self._wrapped(data, seals=self._layer == "auth-conf")
+        return data if self._layer == "auth" else self._sealed_message(data, seals=self._layer == "auth-conf")
 
     def unwrap(self, data: bytes) -> bytes:
-        return data if self._layer == "auth" else self._unwrapped(data, is_sealed=self._layer == "auth-conf")
+        return data if self._layer == "auth" else self._opened_message(data, is_sealed=self._layer == "auth-conf")
 
-    def _wrapped(self, data: bytes, *, seals: bool) -> bytes:
+    def _sealed_message(self, data: bytes, *, seals: bool) -> bytes:
         out, sealed = _Buffer(), c_int()
         self._call("gss_wrap", self._context, seals, 0, byref(_buffer(data)), byref(sealed), byref(out))
         wrapped = self._take(out)
@@ -174,7 +174,7 @@ class Gssapi:
             )
         return wrapped
 
-    def _unwrapped(self, data: bytes, *, is_sealed: bool = False) -> bytes:
+    def _opened_message(self, data: bytes, *, is_sealed: bool = False) -> bytes:
         out, sealed = _Buffer(), c_int()
         major = self._call("gss_unwrap", self._context, byref(_buffer(data)), byref(out), byref(sealed), None)
         message = self._take(out)
@@ -230,7 +230,7 @@ class Gssapi:
 
 def _buffer(data: bytes) -> _Buffer:
     buffer = _Buffer(len(data), ctypes.cast(c_char_p(data), c_void_p))
-    buffer.kept = data  # as long as the buffer points at it
+    buffer.data = data  # as long as the buffer points at it
     return buffer
 
 

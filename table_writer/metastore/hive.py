@@ -16,7 +16,12 @@ from thrift.Thrift import TApplicationException
 from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError, counted
 from table_writer.metastore import hive_objects, protocol
 from table_writer.metastore.connection import Connection, RefusedError
-from table_writer.metastore.hive_statistics import Described, described, described_object, statistics_object
+from table_writer.metastore.hive_statistics import (
+    ColumnDescription,
+    column_description,
+    column_descriptions,
+    statistics_object,
+)
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
@@ -134,7 +139,7 @@ class HiveMetastore:
         self._connection.change("create_table", made, table=str(name))
         try:
             scratch = protocol.require_there(name, self.get_table(name), self.uri)
-            self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])
+            self.add_partitions(scratch, [Partition(values=(value,), location=location) for value in values])
         finally:
             self._change("drop_table", name, False, before_send=protocol.nothing)
 
@@ -207,13 +212,13 @@ class HiveMetastore:
         if not table.partition_columns:
             now = protocol.require_same(table, self.get_table(table.name), self.uri)
             return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)}
-        names = [name_in(table, one) for one in values]
+        names = [name_in(table, partition) for partition in values]
         found: dict[PartitionValues, Partition] = {}
         for batch in _batches(names, self._settings.partition_batch):
             answer = self._connection.read(
                 "get_partitions_by_names", table.name.database, table.name.name, batch, table=str(table.name)
             )
-            partitions = (hive_objects.partition_from(one, table) for one in answer)
+            partitions = (hive_objects.partition_from(native, table) for native in answer)
             found |= {partition.values: partition for partition in partitions}
         protocol.require_asked(table, values, found, self.uri)
         if not found:
@@ -242,7 +247,7 @@ class HiveMetastore:
         except RefusedError as refused:
             if isinstance(refused.reason, ttypes.AlreadyExistsException):
                 raise PartitionExistsError(
-                    f"partition {_named(refused)} of {table.name} exists; nothing was added, plan again",
+                    f"partition {_refused_partition(refused)} of {table.name} exists; nothing was added, plan again",
                     table=str(table.name),
                 ) from refused.reason
             raise
@@ -275,7 +280,7 @@ class HiveMetastore:
     ) -> Sequence[PartitionValues]:
         protocol.validate_values(table, list(expected))
         found = self._statistics(table, list(expected))
-        wanted = {values: described(table, figures) for values, figures in expected.items()}
+        wanted = {values: column_descriptions(table, figures) for values, figures in expected.items()}
         return [values for values, there in found.items() if there and there != wanted.get(values)]
 
     def set_statistics(
@@ -296,10 +301,10 @@ class HiveMetastore:
                     partName=name_in(table, values) if values else None,
                     lastAnalyzed=int(time.time()),
                 ),
-                statsObj=[statistics_object(name, types[name], of_column) for name, of_column in of_one.items()],
+                statsObj=[statistics_object(name, types[name], description) for name, description in columns.items()],
             )
-            for values, one in figures.items()
-            if (of_one := described(table, one))
+            for values, partition_figures in figures.items()
+            if (columns := column_descriptions(table, partition_figures))
         ]
         if not all_statistics:
             return
@@ -313,10 +318,10 @@ class HiveMetastore:
         self, table: Table, values: Sequence[PartitionValues], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
         protocol.validate_values(table, values)
-        for one in values:
+        for partition in values:
             try:
-                if one:
-                    name = name_in(table, one)
+                if partition:
+                    name = name_in(table, partition)
                     call = "delete_partition_column_statistics"
                     self._change(call, table.name, name, ALL_COLUMNS, before_send=before_send)
                 else:
@@ -327,7 +332,7 @@ class HiveMetastore:
 
     def _statistics(
         self, table: Table, values: Sequence[PartitionValues]
-    ) -> dict[PartitionValues, dict[str, Described]]:
+    ) -> dict[PartitionValues, dict[str, ColumnDescription]]:
         """Read the column statistics of partitions, 250 a call."""
         columns = [column.name.lower() for column in table.columns]
         database, name, found = table.name.database, table.name.name, {}
@@ -337,17 +342,19 @@ class HiveMetastore:
                 self._connection.read("get_table_statistics_req", request, table=str(table.name)) if values else None
             )
             found = {hive_objects.WHOLE_TABLE: answer.tableStats} if answer is not None else {}
-        for batch in _batches([name_in(table, one) for one in values if one], self._settings.partition_batch):
+        for batch in _batches(
+            [name_in(table, partition) for partition in values if partition], self._settings.partition_batch
+        ):
             request = ttypes.PartitionsStatsRequest(database, name, columns, batch)
             answer = self._connection.read("get_partitions_statistics_req", request, table=str(table.name))
             found |= {partition_values(text): objects for text, objects in answer.partStats.items()}
         return {
-            one: {native.colName: described_object(native) for native in objects or ()}
-            for one, objects in found.items()
+            partition: {native.colName: column_description(native) for native in objects or ()}
+            for partition, objects in found.items()
         }
 
     def _drop_added(self, table: Table, before_send: Callable[[], None], values: Sequence[PartitionValues]) -> None:
-        names = ttypes.RequestPartsSpec(names=[name_in(table, one) for one in values])
+        names = ttypes.RequestPartsSpec(names=[name_in(table, partition) for partition in values])
         request = ttypes.DropPartitionsRequest(
             table.name.database, table.name.name, names, deleteData=False, ifExists=True, needResult=False
         )
@@ -365,7 +372,8 @@ class HiveMetastore:
         except RefusedError as refused:
             if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):
                 raise PartitionMissingError(
-                    f"partition {_named(refused)} of {table.name} does not exist; nothing was changed, plan again",
+                    f"partition {_refused_partition(refused)} of {table.name} does not exist; nothing was changed,"
+                    " plan again",
                     table=str(table.name),
                 ) from refused.reason
             raise
@@ -392,7 +400,7 @@ class HiveMetastore:
 _CAPABILITIES: Final = ttypes.ClientCapabilities([2])
 
 
-def _named(refused: RefusedError) -> str:
+def _refused_partition(refused: RefusedError) -> str:
     """Return the partition that the server complains of, as far as it says."""
     match = re.search(r"values[:=](\[.*?\])", str(getattr(refused.reason, "message", "")), flags=re.DOTALL)
     return match[1] if match else "(not named by the metastore)"

@@ -285,7 +285,7 @@ def hive_location(location: str, parameters: Mapping[str, str], serde_parameters
 
 
 def keeps_location(table: Table) -> bool:
-    """Whether only the SerDe parameter ``path`` of a table moves."""
+    """Return whether only the SerDe parameter ``path`` of a table moves."""
     storage = _thrift(table).sd
     return moved_location(storage.location, storage.serdeInfo.parameters or {}, "") != ""
 
@@ -316,7 +316,7 @@ def moved_serde_parameters(serde_parameters: Mapping[str, str], location: str) -
 
 
 def changed_parameters(change: PartitionChange) -> dict[str, str]:
-    """Return what was read with the change's parameters set and removed.
+    """Return the object that was read, with the change's parameters set and removed.
 
     ``transient_lastDdlTime`` is left out, as Hive's own client does: the server then sets its own clock's time.
     """
@@ -391,5 +391,5 @@ def table_was_changed(table: TableName, uri: str) -> MetastoreError:
 
 
 def _is_changed(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
-    """Whether a parameter has two values to tell apart: an absent one can be neither expected nor set."""
+    """Return whether a parameter has two values to tell apart: an absent one can be neither expected nor set."""
     return name in old and name in new and old[name] != new[name]

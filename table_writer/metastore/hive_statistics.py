@@ -11,7 +11,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Table
 
-Described = tuple[Any, ...]
+ColumnDescription = tuple[Any, ...]
 """Statistics of one column: the name of Hive's kind, then its fields in Hive's order."""
 
 KINDS: Final = {
@@ -47,7 +47,7 @@ def _read_what_newer_servers_send() -> None:
     for _, _, _, nested, _ in fields[1:]:
         cls, held = nested
         nested[1] = cls.thrift_spec = tuple(
-            (*one[:3], "BINARY", one[4]) if one is not None and one[2] == "bitVectors" else one for one in held
+            (*spec[:3], "BINARY", spec[4]) if spec is not None and spec[2] == "bitVectors" else spec for spec in held
         )
     number, kind, _, nested, default = fields[-1]
     fields = (*fields, (number + 1, kind, "timestampStats", nested, default))
@@ -59,55 +59,64 @@ def _read_what_newer_servers_send() -> None:
 _read_what_newer_servers_send()
 
 
-def described(table: Table, figures: Mapping[str, ColumnFigures]) -> dict[str, Described]:
-    """Return what a metastore is to know of the columns of some files, by the names of the table's columns.
+def column_descriptions(table: Table, figures: Mapping[str, ColumnFigures]) -> dict[str, ColumnDescription]:
+    """Return the statistics that a metastore is to keep of some files, by the names of the table's columns.
 
     Left out are columns whose type in the table is another than in the files, those whose number of distinct values is
     not known, since Hive has no way to say so, and those whose bounds it wants and nobody knows.
     """
-    known = {name.lower(): one for name, one in figures.items()}
-    found: dict[str, Described] = {}
+    known = {name.lower(): column_figures for name, column_figures in figures.items()}
+    found: dict[str, ColumnDescription] = {}
     for column in table.columns:
-        one = known.get(column.name.lower())
+        column_figures = known.get(column.name.lower())
         field, kind = KINDS.get(column.type.lower().partition("(")[0], ("", ""))
-        if one is not None and one.kind == kind and (fields := _fields(field, one)) is not None:
+        if (
+            column_figures is not None
+            and column_figures.kind == kind
+            and (fields := _fields(field, column_figures)) is not None
+        ):
             found[column.name.lower()] = (field, *fields)
     return found
 
 
-def _fields(field: str, one: ColumnFigures) -> tuple[Any, ...] | None:
+def _fields(field: str, figures: ColumnFigures) -> tuple[Any, ...] | None:
     if field == "booleanStats":
-        trues = 0 if not one.values else one.true_values
-        return None if trues is None else (trues, one.values - trues, one.nulls)
+        trues = 0 if not figures.values else figures.true_values
+        return None if trues is None else (trues, figures.values - trues, figures.nulls)
     if field in {"stringStats", "binaryStats"}:
-        if one.values and (one.total_bytes is None or one.longest_bytes is None):
+        if figures.values and (figures.total_bytes is None or figures.longest_bytes is None):
             return None
-        average = (one.total_bytes or 0) / max(1, one.values)
-        lengths = (one.longest_bytes or 0, average, one.nulls)
-        counted = _distinct(one)
+        average = (figures.total_bytes or 0) / max(1, figures.values)
+        lengths = (figures.longest_bytes or 0, average, figures.nulls)
+        counted = _distinct(figures)
         return lengths if field == "binaryStats" else None if counted is None else (*lengths, counted)
-    counted = _distinct(one)
-    if counted is None or (one.values and (one.low is None or one.high is None)):
+    counted = _distinct(figures)
+    if counted is None or (figures.values and (figures.low is None or figures.high is None)):
         return None  # while a server takes bounds for accurate, Hive would answer max() with null
-    return (_bound(one, one.low, is_low=True), _bound(one, one.high, is_low=False), one.nulls, counted)
+    return (
+        _bound(figures, figures.low, is_low=True),
+        _bound(figures, figures.high, is_low=False),
+        figures.nulls,
+        counted,
+    )
 
 
-def _distinct(one: ColumnFigures) -> int | None:
+def _distinct(figures: ColumnFigures) -> int | None:
     """Return a number of distinct values as Hive counts them: null is one."""
-    return None if one.distinct is None else one.distinct + (one.nulls > 0 and one.values > 0)
+    return None if figures.distinct is None else figures.distinct + (figures.nulls > 0 and figures.values > 0)
 
 
-def _bound(one: ColumnFigures, bound: Any, *, is_low: bool) -> Any:
+def _bound(figures: ColumnFigures, bound: Any, *, is_low: bool) -> Any:
     if bound is None:
         return None
-    if one.kind == "timestamp":
+    if figures.kind == "timestamp":
         return int(bound) // MICROS if is_low else -(-int(bound) // MICROS)
-    return Decimal(bound) if one.kind == "decimal" else float(bound) if one.kind == "float" else bound
+    return Decimal(bound) if figures.kind == "decimal" else float(bound) if figures.kind == "float" else bound
 
 
-def statistics_object(column: str, kind: str, one: Described) -> Any:
+def statistics_object(column: str, kind: str, description: ColumnDescription) -> Any:
     """Return Thrift's object of one column."""
-    field, *fields = one
+    field, *fields = description
     if field in {"dateStats", "decimalStats"}:
         make = ttypes.Date if field == "dateStats" else _thrift_decimal
         fields[:2] = [None if bound is None else make(bound) for bound in fields[:2]]
@@ -115,7 +124,7 @@ def statistics_object(column: str, kind: str, one: Described) -> Any:
     return ttypes.ColumnStatisticsObj(colName=column, colType=kind, statsData=data)
 
 
-def described_object(native: Any) -> Described:
+def column_description(native: Any) -> ColumnDescription:
     """Describe Thrift's object of one column; of what is not understood here only that it is there.
 
     Hive 4 takes those of a timestamp as of a number, and gives them as what they are.
@@ -126,10 +135,10 @@ def described_object(native: Any) -> Described:
         return ("unknown",)
 
 
-def _described_object(native: Any) -> Described:
+def _described_object(native: Any) -> ColumnDescription:
     moments = native.statsData.timestampStats
     if moments is not None:
-        bounds = (None if one is None else one.daysSinceEpoch for one in (moments.lowValue, moments.highValue))
+        bounds = (None if moment is None else moment.daysSinceEpoch for moment in (moments.lowValue, moments.highValue))
         return ("longStats", *bounds, moments.numNulls, moments.numDVs)
     for field, cls in DATA.items():
         data = getattr(native.statsData, field)

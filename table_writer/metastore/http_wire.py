@@ -13,7 +13,7 @@ from http.client import BadStatusLine, HTTPResponse, IncompleteRead, RemoteDisco
 from typing import Any, BinaryIO, Final, NoReturn
 
 from table_writer.errors import printable
-from table_writer.metastore.wire import Layer, Received, Wire, spoken_by
+from table_writer.metastore.wire import Layer, ReceivedBytes, Wire, protocol_hint
 
 DEFAULT_PATH: Final = "metastore"
 SHOWN_CHARACTERS: Final = 200
@@ -36,7 +36,7 @@ class TurnedAwayError(ConnectionError):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """Where calls go, and what each of them says of who calls; neither shown nor pickled."""
+    """The path of calls, and headers that say who calls; neither is shown or pickled."""
 
     path: str
     headers: Callable[[], Mapping[str, str]] = field(repr=False)  # asked for each call: a token may be renewed
@@ -58,7 +58,7 @@ class HttpWire(Layer):
 
     def makefile(self, _: str) -> BinaryIO:
         """Open the received bytes as a file, for ``http.client``."""
-        return io.BufferedReader(Received(self._wire))
+        return io.BufferedReader(ReceivedBytes(self._wire))
 
     def write(self, data: bytes) -> None:
         self._body.write(data)
@@ -78,7 +78,7 @@ class HttpWire(Layer):
         except RemoteDisconnected:
             raise
         except BadStatusLine as error:  # whose text is what was received
-            meant = spoken_by(self._wire.beginning)
+            meant = protocol_hint(self._wire.first_bytes)
             raise ConnectionError(f"the port does not speak HTTP{f': {meant}' if meant else ''}") from error
         except IncompleteRead as error:
             raise ConnectionResetError("the answer over HTTP ends too early") from error
@@ -94,7 +94,7 @@ class HttpWire(Layer):
         shown = f" ({printable(text[:SHOWN_CHARACTERS])})" if text else ""
         message = f"HTTP status {status}{shown}{f'; {ADVICE[status]}' if status in ADVICE else ''}"
         if status in TURNED_AWAY:
-            self._wire.sent = False
+            self._wire.has_sent = False
             raise TurnedAwayError(message)
         raise ConnectionError(message)
 

@@ -33,7 +33,7 @@ def nothing() -> None:
 
 
 class Metastore(Protocol):
-    """What table_writer asks of a metastore; nothing here retries a call that changes something.
+    """The calls that table_writer makes to a metastore; nothing here retries a call that changes something.
 
     Reads raise :class:`~table_writer.errors.MetastoreError`. A changing call has three outcomes:
 
@@ -88,7 +88,7 @@ class Metastore(Protocol):
         """Say why a table may have columns that it was read without; empty where nothing speaks for that. No call."""
 
     def switches_at_once(self, table: Table) -> bool:
-        """Whether one call moves all partitions of a table, or none; what may be relied on where it does not.
+        """Return whether one call moves all partitions of a table, or none; what may be relied on where it does not.
 
         ``True`` of every table in Hive, and of unpartitioned ones in AWS Glue. Else ``add_partitions`` and
         ``alter_partitions`` send several calls, and each applies some of its partitions or all. What was applied stays.
@@ -168,7 +168,7 @@ class Metastore(Protocol):
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
 
     def keeps_statistics(self, table: Table) -> bool:
-        """Whether :meth:`set_statistics` does anything."""
+        """Return whether :meth:`set_statistics` does anything."""
 
     def differing_statistics(
         self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
@@ -199,10 +199,10 @@ class Metastore(Protocol):
 
 def validate_values(table: Table, values: Sequence[PartitionValues]) -> None:
     """Refuse values that do not fit the table's partition columns."""
-    for one in values:
-        if len(one) != len(table.partition_columns):
+    for partition in values:
+        if len(partition) != len(table.partition_columns):
             names = ", ".join(column.name for column in table.partition_columns) or "none"
-            raise InvalidInputError(f"{one} does not fit the partition columns of {table.name}: {names}")
+            raise InvalidInputError(f"{partition} does not fit the partition columns of {table.name}: {names}")
 
 
 def validate_additions(table: Table, partitions: Sequence[Partition]) -> None:
@@ -233,7 +233,7 @@ def validate_drops(table: Table, values: Sequence[PartitionValues]) -> None:
 
 
 def _refuse_duplicates(table: Table, values: Sequence[PartitionValues]) -> None:
-    twice = next((one for one, count in Counter(values).items() if count > 1), None)
+    twice = next((partition for partition, count in Counter(values).items() if count > 1), None)
     if twice is not None:
         raise InvalidInputError(f"partition {twice} of {table.name} appears twice in one call")
 
@@ -255,8 +255,8 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     if still_there:
         raise MetastoreError(
             f"the metastore at {metastore.uri} lists {counted(len(still_there), 'partition')} of {table.name} that it"
-            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and"
-            " look into the metastore's log if it happens again.",
+            f" does not return: {_shown_names(table, still_there)}. Nothing is decided by such an answer; run it again,"
+            " and look into the metastore's log if it happens again.",
             table=str(table.name),
         )
     if table.partition_columns:  # else the answer was the table itself, and get_partitions has compared it
@@ -332,23 +332,25 @@ def require_asked(
 ) -> None:
     """Refuse partitions that were not asked for, since those that were are stored under other values; or elsewhere."""
     others = set(answered) - set(asked)
-    if misplaced := [values for values, one in answered.items() if _is_misplaced(table, values, one.location)]:
+    if misplaced := [
+        values for values, partition in answered.items() if _is_misplaced(table, values, partition.location)
+    ]:
         raise OtherValuesError(
-            f"the metastore at {uri} keeps the location of {_shown(table, misplaced)} of {table.name} with ? in it:"
-            f" {CAUSE}, or use other values.",
+            f"the metastore at {uri} keeps the location of {_shown_names(table, misplaced)} of {table.name} with ? in"
+            f" it: {CAUSE}, or use other values.",
             table=str(table.name),
         )
     if others:
         lacking = set(asked) - set(answered)
         raise OtherValuesError(
-            f"the metastore at {uri} was asked for {_shown(table, lacking)} of {table.name}, and answered"
-            f" {_shown(table, others)}: {CAUSE}, or use other values.",
+            f"the metastore at {uri} was asked for {_shown_names(table, lacking)} of {table.name}, and answered"
+            f" {_shown_names(table, others)}: {CAUSE}, or use other values.",
             table=str(table.name),
         )
 
 
 def _is_misplaced(table: Table, values: PartitionValues, location: str) -> bool:
-    """Whether a location has lost characters of its partition's values: no tool leaves a ? of its own there."""
+    """Return whether a location has lost characters of its partition's values: no tool leaves a ? of its own there."""
     return not "".join(values).isascii() and "?" in location.removeprefix(table.location)
 
 
@@ -363,7 +365,7 @@ def require_kept(
     ``MetastoreError``: one is stored under other values; nothing is changed, unless the message says that the drop
     failed as well. ``LostResponseError``: it could not be read back; all that was added is there.
     """
-    odd = [one.values for one in added if not all(text.isascii() for text in one.values)]
+    odd = [partition.values for partition in added if not all(text.isascii() for text in partition.values)]
     try:
         if metastore.get_partitions(table, odd).keys() >= set(odd):
             return
@@ -375,11 +377,11 @@ def require_kept(
         ) from error
     end = "They were dropped again: nothing was changed."
     try:
-        drop([one.values for one in added])
+        drop([partition.values for partition in added])
     except MetastoreError as error:
         end = f"They could not be dropped again ({error.message}): drop them there before anything else."
     raise MetastoreError(
-        f"the metastore at {metastore.uri} does not keep {_shown(table, odd)} of {table.name}: {CAUSE}, or"
+        f"the metastore at {metastore.uri} does not keep {_shown_names(table, odd)} of {table.name}: {CAUSE}, or"
         f" use other values. {end}",
         table=str(table.name),
     )
@@ -389,7 +391,7 @@ def _identity(table: Table) -> tuple[int, list[str]]:
     return table.created_at_seconds, [column.name for column in table.partition_columns]
 
 
-def _shown(table: Table, values: Collection[PartitionValues]) -> str:
-    names = sorted(shown_name(table, one) for one in values)
+def _shown_names(table: Table, values: Collection[PartitionValues]) -> str:
+    names = sorted(shown_name(table, partition) for partition in values)
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(map(repr, names[:SHOWN])) + more

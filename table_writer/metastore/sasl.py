@@ -20,7 +20,7 @@ from operator import xor
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from table_writer.metastore.http_wire import HttpRequest
-from table_writer.metastore.wire import Layer, LoginError, Wire, spoken_by
+from table_writer.metastore.wire import Layer, LoginError, Wire, protocol_hint
 
 START: Final = 1  # status bytes of Thrift's TSaslTransport
 OK: Final = 2
@@ -48,7 +48,7 @@ def hadoops(protections: Iterable[str]) -> str:
     >>> hadoops(["auth-conf", "auth"])
     'hadoop.rpc.protection=privacy,authentication'
     """
-    return f"hadoop.rpc.protection={','.join(PROTECTION.get(one, one) for one in protections)}"
+    return f"hadoop.rpc.protection={','.join(PROTECTION.get(protection, protection) for protection in protections)}"
 
 
 class Mechanism(Protocol):
@@ -58,11 +58,11 @@ class Mechanism(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether this side has all that it wants, the server's proof included."""
+        """Return whether this side has all that it wants, the server's proof included."""
 
     @property
     def message_bytes(self) -> int:
-        """How many bytes can be wrapped at once."""
+        """Return how many bytes can be wrapped at once."""
 
     def answer(self, challenge: bytes) -> bytes:
         """Answer the server; the first challenge is empty."""
@@ -175,7 +175,7 @@ class DigestMd5:
     @classmethod
     def of_token(cls, token: Token, protections: Sequence[str]) -> DigestMd5:
         """Spell a token as Hadoop does."""
-        user, password = (base64.b64encode(one).decode() for one in (token.identifier, token.password))
+        user, password = (base64.b64encode(part).decode() for part in (token.identifier, token.password))
         return cls(user, password, protections)
 
     @property
@@ -193,7 +193,7 @@ class DigestMd5:
         said = _directives(challenge)
         if "nonce" not in said:
             raise LoginError("the server's challenge has no nonce: it is no metastore that takes delegation tokens")
-        qop = self._chosen(said)
+        qop = self._chosen_protection(said)
         realm, nonce = said.get("realm", ""), said["nonce"]
         secret = _md5(_md5(self._user, realm, self._password).digest(), nonce, self._cnonce)
         body = "" if qop == "auth" else ":" + "0" * 32
@@ -210,14 +210,14 @@ class DigestMd5:
             )
         cipher = ",cipher=rc4" if qop == "auth-conf" else ""
         return (
-            f'charset=utf-8,username="{self._user}",realm={_quoted(realm)},nonce={_quoted(nonce)},nc=00000001,'
+            f'charset=utf-8,username="{self._user}",realm={_quoted_text(realm)},nonce={_quoted_text(nonce)},nc=00000001,'
             f'cnonce="{self._cnonce}",digest-uri="{self._uri}",maxbuf={MOST_BYTES_TO_US},'
             f"response={proof('AUTHENTICATE')},qop={qop}{cipher}"
         ).encode()
 
-    def _chosen(self, said: Mapping[str, str]) -> str:
-        offered = [one.strip() for one in said.get("qop", "auth").split(",")]
-        ciphers = [one.strip() for one in said.get("cipher", "").split(",")]
+    def _chosen_protection(self, said: Mapping[str, str]) -> str:
+        offered = [word.strip() for word in said.get("qop", "auth").split(",")]
+        ciphers = [word.strip() for word in said.get("cipher", "").split(",")]
         for qop in self._protections:
             if qop in offered and (qop != "auth-conf" or "rc4" in ciphers):
                 return qop
@@ -255,19 +255,19 @@ class _Signed:
 
         out, into = ("client", "server"), ("server", "client")
         self._keys = key(self.KEY, *out), key(self.KEY, *into)
-        self._sent = self._received = 0
+        self._sent_count = self._received_count = 0
         self._streams = (_rc4(key(self.SEAL, *out)), _rc4(key(self.SEAL, *into))) if seals else None
 
     def wrap(self, data: bytes) -> bytes:
-        number = LENGTH.pack(self._sent)
-        self._sent += 1
+        number = LENGTH.pack(self._sent_count)
+        self._sent_count += 1
         signed = data + _code(self._keys[0], number, data)
-        return (_mixed(signed, self._streams[0]) if self._streams else signed) + b"\0\1" + number
+        return (_with_key_stream(signed, self._streams[0]) if self._streams else signed) + b"\0\1" + number
 
     def unwrap(self, data: bytes) -> bytes:
-        body, tail, number = data[:-6], data[-6:], LENGTH.pack(self._received)
-        self._received += 1
-        plain = _mixed(body, self._streams[1]) if self._streams else body
+        body, tail, number = data[:-6], data[-6:], LENGTH.pack(self._received_count)
+        self._received_count += 1
+        plain = _with_key_stream(body, self._streams[1]) if self._streams else body
         message, code = plain[:-10], plain[-10:]
         if tail != b"\0\1" + number or not hmac.compare_digest(code, _code(self._keys[1], number, message)):
             raise ConnectionError("a message was changed on its way from the metastore, or repeated")
@@ -278,7 +278,7 @@ def _code(key: bytes, number: bytes, message: bytes) -> bytes:
     return hmac.new(key, number + message, MD5).digest()[:10]
 
 
-def _mixed(data: bytes, stream: Iterator[int]) -> bytes:
+def _with_key_stream(data: bytes, stream: Iterator[int]) -> bytes:
     return bytes(map(xor, data, stream))
 
 
@@ -309,21 +309,21 @@ def _directives(challenge: bytes) -> dict[str, str]:
     return {name: re.sub(r"\\(.)", r"\1", quoted) or word for name, quoted, word in found}
 
 
-def _quoted(text: str) -> str:
+def _quoted_text(text: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 class SaslWire(Layer):
     """A wire over which somebody has logged in; making one does the handshake.
 
-    ``first`` is the mechanism's first answer. ``sent`` is false afterwards: nothing of a handshake is a call.
+    ``first`` is the mechanism's first answer. ``has_sent`` is false afterwards: nothing of a handshake is a call.
     """
 
     def __init__(self, wire: Wire, mechanism: Mechanism, first: bytes) -> None:
         super().__init__(wire)
         self._mechanism = mechanism
         self._message = io.BytesIO()
-        self._left = 0
+        self._unread_bytes = 0
         try:
             self._shake_hands(first)
         except LoginError:
@@ -339,7 +339,7 @@ class SaslWire(Layer):
                 " why, if it wants SASL at all"
             ) from error
         finally:
-            wire.sent = False
+            wire.has_sent = False
 
     def _shake_hands(self, first: bytes) -> None:
         mechanism = self._mechanism
@@ -366,21 +366,21 @@ class SaslWire(Layer):
         header = self._wire.readAll(HEADER.size)
         status, size = HEADER.unpack(header)
         if status not in (OK, BAD, ERROR, COMPLETE) or size > MAX_HANDSHAKE_BYTES:
-            meant = spoken_by(header) or "it does not speak SASL"
+            meant = protocol_hint(header) or "it does not speak SASL"
             raise LoginError(f"its answer to the handshake of {self._mechanism.name} is none: {meant}")
         return status, self._wire.readAll(size)
 
     def is_quiet(self) -> bool:
-        return not self._left and super().is_quiet()
+        return not self._unread_bytes and super().is_quiet()
 
     def read(self, size: int) -> bytes:
         """Receive up to ``size`` bytes, at least one."""
-        while not self._left:  # an empty message is none
+        while not self._unread_bytes:  # an empty message is none
             (length,) = LENGTH.unpack(self._wire.readAll(LENGTH.size))
             message = self._mechanism.unwrap(self._wire.readAll(length))
-            self._message, self._left = io.BytesIO(message), len(message)
+            self._message, self._unread_bytes = io.BytesIO(message), len(message)
         data = self._message.read(size)
-        self._left -= len(data)
+        self._unread_bytes -= len(data)
         return data
 
     def write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Where the metastore is and how to talk to it: complete and valid at construction."""
+"""Settings of the metastore, its address and how to talk to it: complete and valid at construction."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Credentials:
-    """What Hadoop's settings do not hold of a login."""
+    """The parts of a login that Hadoop's settings do not hold."""
 
     token: Callable[[], Token] | None = field(default=None, repr=False)  # returns a valid one, for each connection
     password: str = field(default="", repr=False)
@@ -71,7 +71,7 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MetastoreSettings:
-    """How to reach a Hive metastore over Thrift.
+    """Settings to reach a Hive metastore over Thrift.
 
     Examples
     --------
@@ -186,12 +186,12 @@ def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
 
 
 def is_kerberized(conf: Mapping[str, str]) -> bool:
-    """Whether the metastore takes Kerberos tickets and delegation tokens, going by the settings."""
+    """Return whether the metastore takes Kerberos tickets and delegation tokens, going by the settings."""
     return _is_set(conf, SASL)
 
 
 def _protections(conf: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what may protect messages, the first choice first: any, cheapest first, if nobody has chosen."""
+    """Return the protections that messages may have, by choice: any, cheapest first, if nobody has chosen."""
     names = {hadoop: sasl for sasl, hadoop in PROTECTION.items()}
     chosen = [word for word in re.split(r"[,\s]+", conf.get(RPC_PROTECTION, "").lower()) if word]
     if unknown := [word for word in chosen if word not in names]:
@@ -246,7 +246,7 @@ def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GlueSettings:
-    """How to reach AWS Glue's Data Catalog. Credentials are those that the AWS SDK finds, or of ``profile``.
+    """Settings to reach AWS Glue's Data Catalog. Credentials are those that the AWS SDK finds, or of ``profile``.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ class GlueSettings:
 
     Examples
     --------
-    >>> GlueSettings().completed({"aws.region": "eu-west-1"}, "glue:///123456789012").uri
+    >>> GlueSettings().completed_from({"aws.region": "eu-west-1"}, "glue:///123456789012").uri
     'glue://eu-west-1/123456789012'
     """
 
@@ -295,12 +295,12 @@ class GlueSettings:
 
     @staticmethod
     def are_meant(conf: Mapping[str, str], uris: Sequence[str]) -> bool:
-        """Whether an address of Glue is named; without any address, whether the session's own client asks Glue."""
+        """Return whether an address of Glue is named; without one, whether the session's own client asks Glue."""
         if uris:
             return uris[0].startswith(GLUE_SCHEME)
         return any("glue" in conf.get(name, "").lower() for name in FACTORIES)
 
-    def completed(self, conf: Mapping[str, str], uri: str = GLUE_SCHEME) -> GlueSettings:
+    def completed_from(self, conf: Mapping[str, str], uri: str = GLUE_SCHEME) -> GlueSettings:
         """Return the settings with what the address says, and then Hadoop's settings, where they say nothing."""
         region, _, catalog_id = uri.removeprefix(GLUE_SCHEME).partition("/")
         if not uri.startswith(GLUE_SCHEME) or not re.fullmatch(r"[a-z0-9-]*", region) or "/" in catalog_id:

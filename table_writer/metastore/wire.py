@@ -33,10 +33,10 @@ class ClosedError(ConnectionResetError):
 
 
 class Stream(ABC):
-    """What Thrift's buffered and framed transports ask of the one below them."""
+    """The methods that Thrift's buffered and framed transports call on the transport below them."""
 
-    sent: bool
-    """Whether any byte of a call may have left since this was last set to false."""
+    has_sent: bool
+    """True once a byte of a call may have left; each call sets it to false first."""
 
     @abstractmethod
     def read(self, size: int) -> bytes:
@@ -63,7 +63,7 @@ class Stream(ABC):
 
     @abstractmethod
     def is_quiet(self) -> bool:
-        """Whether the connection is open with nothing to read: neither closed by the server nor out of step."""
+        """Return whether the connection is open with nothing to read: neither closed by the server nor out of step."""
 
     @abstractmethod
     def idle_seconds(self) -> float:
@@ -85,8 +85,8 @@ class Wire(Stream):
         self._socket = handle
         self._on_silence = on_silence
         self._used_at_seconds = time.monotonic()
-        self.beginning = b""  # of all that was received
-        self.sent = False
+        self.first_bytes = b""  # of all that was received
+        self.has_sent = False
 
     @classmethod
     def connect(
@@ -116,7 +116,7 @@ class Wire(Stream):
         return cls(handle, on_silence)
 
     @contextmanager
-    def waiting(self, seconds: float) -> Iterator[None]:
+    def answer_timeout(self, seconds: float) -> Iterator[None]:
         """Wait that long for each answer, for a while."""
         usual = self._socket.gettimeout()
         self._socket.settimeout(seconds)
@@ -125,12 +125,14 @@ class Wire(Stream):
 
     def hint(self) -> str:
         """Say, after a failure, what the server speaks instead, or might; empty if it has spoken Thrift."""
-        if not self.beginning:
+        if not self.first_bytes:
             return (
                 " and has answered nothing: if it does so each time, its port may want TLS (set"
                 " hive.metastore.use.SSL=true) or a login (set hive.metastore.sasl.enabled=true)"
             )
-        return "" if self.beginning[:2] == THRIFT else f"; {meant}" if (meant := spoken_by(self.beginning)) else ""
+        return (
+            "" if self.first_bytes[:2] == THRIFT else f"; {meant}" if (meant := protocol_hint(self.first_bytes)) else ""
+        )
 
     def is_quiet(self) -> bool:
         timeout = self._socket.gettimeout()
@@ -148,15 +150,15 @@ class Wire(Stream):
         return time.monotonic() - self._used_at_seconds
 
     def read(self, size: int) -> bytes:
-        data = self._received(min(size, 1 << 20))
+        data = self._receive(min(size, 1 << 20))
         if not data:
             raise ClosedError("the server closed the connection")
-        if len(self.beginning) < BEGINNING_BYTES:
-            self.beginning += data[:BEGINNING_BYTES]
+        if len(self.first_bytes) < BEGINNING_BYTES:
+            self.first_bytes += data[:BEGINNING_BYTES]
         self._used_at_seconds = time.monotonic()
         return data
 
-    def _received(self, size: int) -> bytes:
+    def _receive(self, size: int) -> bytes:
         """Wait as long as the timeout says, and tell of it after the first seconds of silence."""
         timeout = self._socket.gettimeout()
         if timeout is None or timeout <= SILENT_SECONDS:
@@ -173,7 +175,7 @@ class Wire(Stream):
 
     def write(self, data: bytes) -> None:
         """Send all bytes; the timeout is for each piece that the system takes."""
-        self.sent = True
+        self.has_sent = True
         left = memoryview(data)
         while left:
             left = left[self._socket.send(left) :]
@@ -190,12 +192,12 @@ class Layer(Stream):
         self._wire = wire
 
     @property
-    def sent(self) -> bool:
-        return self._wire.sent
+    def has_sent(self) -> bool:
+        return self._wire.has_sent
 
-    @sent.setter
-    def sent(self, value: bool) -> None:
-        self._wire.sent = value
+    @has_sent.setter
+    def has_sent(self, value: bool) -> None:
+        self._wire.has_sent = value
 
     def hint(self) -> str:
         return ""
@@ -210,7 +212,7 @@ class Layer(Stream):
         self._wire.close()
 
 
-class Received(io.RawIOBase):
+class ReceivedBytes(io.RawIOBase):
     """The bytes of a wire as a file, which ends where the server has ended the connection in order."""
 
     def __init__(self, wire: Wire) -> None:
@@ -229,12 +231,12 @@ class Received(io.RawIOBase):
         return len(data)
 
 
-def spoken_by(beginning: bytes) -> str:
+def protocol_hint(beginning: bytes) -> str:
     """Say what a server speaks and which setting it wants, going by how its answer begins; empty if nobody knows.
 
     Examples
     --------
-    >>> spoken_by(bytes([21, 3, 3, 0, 2]))
+    >>> protocol_hint(bytes([21, 3, 3, 0, 2]))
     'the port speaks TLS: set hive.metastore.use.SSL=true, and metastore_ca_file'
     """
     if beginning[:2] == b"\x15\x03":  # a TLS alert

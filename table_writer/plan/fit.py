@@ -41,8 +41,8 @@ from table_writer.spark.sql import (
     SPARK_ERRORS,
     all_types,
     analyzed_now,
-    garbled,
     literal,
+    misreading,
     quoted,
     rebuilt,
     spark_reason,
@@ -396,7 +396,7 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
 
 def require_spellable(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
     """Refuse comments that the session would change on the way into the table; names the setting in the way."""
-    if why := garbled(_columns(added), spark.conf.get):
+    if why := misreading(_columns(added), spark.conf.get):
         raise InvalidInputError(
             f"columns ({_columns(added)}) cannot be added to table {table.name}: {why}. Nothing was published.",
             table=str(table.name),

@@ -26,7 +26,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.model.table_kind import provider_of, why_not_read
 from table_writer.read.types import Default, arrow_schema, existing_defaults
-from table_writer.read.where import chosen
+from table_writer.read.where import conditions_by_partition
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
 
 FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
@@ -106,7 +106,7 @@ def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     format_name = _format_of(table)
     file_format = FORMATS[format_name]()
     schema = arrow_schema(table, has_instants=format_name == "parquet")
-    guarantees = _chosen(services, table, schema, where)
+    guarantees = _conditions_by_partition(services, table, schema, where)
     partitions = services.metastore.get_partitions(table, list(guarantees))
     listed = many(partial(_files_of, services, table), partitions.values())
     found: Found = {uri: file for files in listed for uri, file in files.items()}
@@ -119,7 +119,11 @@ def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
         uri, size_bytes, guarantee = file
         fragment = made(uri, partition_expression=guarantee, file_size=size_bytes)
         there = _require_readable(table, data, fragment)
-        known = [_known_of(table, field, defaults[field.name], uri) for field in data if _lacks(there, defaults, field)]
+        known = [
+            _known_of(table, field, defaults[field.name], uri)
+            for field in data
+            if _has_default_only(there, defaults, field)
+        ]
         if not known:
             return fragment
         return made(uri, partition_expression=reduce(and_, known, guarantee), file_size=size_bytes)
@@ -147,7 +151,7 @@ def _format_of(table: Table) -> str:
     return known
 
 
-def _chosen(services: Services, table: Table, schema: Any, where: Any) -> dict[PartitionValues, Any]:
+def _conditions_by_partition(services: Services, table: Table, schema: Any, where: Any) -> dict[PartitionValues, Any]:
     """Return the partitions for which ``where`` is true, each with what is known of its rows."""
     columns = list(schema)[len(schema) - len(table.partition_columns) :]
     if not columns:
@@ -157,13 +161,13 @@ def _chosen(services: Services, table: Table, schema: Any, where: Any) -> dict[P
                 table=str(table.name),
             )
         return {(): pc.scalar(True)}  # the whole table
-    return chosen(table, columns, list(services.metastore.get_partition_names(table.name)), where)
+    return conditions_by_partition(table, columns, list(services.metastore.get_partition_names(table.name)), where)
 
 
 def _files_of(services: Services, table: Table, partition: Partition) -> Found:
     location = Location.parse(partition.location)
     store = services.store_of(location)
-    files = [one for one in visible_files(store, location.key) if one.size_bytes]  # to Spark, too, it has no rows
+    files = [file for file in visible_files(store, location.key) if file.size_bytes]  # to Spark, too, it has no rows
     if deeper := next((info.key for info in files if "/" in info.key.removeprefix(location.key)), None):
         raise InvalidInputError(
             f"{shown_name(table, partition.values)} of {table.name} has files in directories of its own, such as"
@@ -174,12 +178,12 @@ def _files_of(services: Services, table: Table, partition: Partition) -> Found:
     return {f"{location.scheme}://{location.bucket}/{info.key}": (store, info) for info in files}
 
 
-def _lacks(there: Any, defaults: Mapping[str, Default], field: Any) -> bool:
+def _has_default_only(there: Any, defaults: Mapping[str, Default], field: Any) -> bool:
     return field.name in defaults and field.name not in there.names
 
 
 def _known_of(table: Table, field: Any, default: Default, uri: str) -> Any:
-    """Return what is true of all rows of a file that lacks a column: pyarrow fills the column with it."""
+    """Return the condition that all rows of a file without a column meet: pyarrow fills the column by it."""
     try:
         value = default.value(field.type)
     except (ValueError, ArithmeticError, pa.ArrowException) as error:

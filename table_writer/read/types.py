@@ -115,7 +115,7 @@ def arrow_schema(table: Table, *, has_instants: bool = True) -> Any:
 
 
 class Default(NamedTuple):
-    """What Spark reads of a column that a file lacks, since it was added later: a literal of SQL."""
+    """The value that Spark reads of a column which a file lacks, since it was added later: a literal of SQL."""
 
     sql: str
     char_length: int = 0  # of char(n), which is padded there, as everywhere
@@ -139,8 +139,8 @@ class Default(NamedTuple):
 
 
 def existing_defaults(table: Table) -> dict[str, Default]:
-    """Return what Spark reads of columns that a file lacks, by their names."""
-    described = _described(table.parameters)
+    """Return the values that Spark reads of columns which a file lacks, by their names."""
+    described = _sparks_schema(table.parameters)
     if described is None or not _is_sparks(table, list(_of_json(described))):
         return {}
     found = {}
@@ -153,7 +153,7 @@ def existing_defaults(table: Table) -> dict[str, Default]:
 
 
 def partition_value(text: str, kind: Any, hive_type: str) -> Any:
-    """Return what the text of a partition is for Spark, as a value of Python; ``None`` for null.
+    """Return the value that Spark makes of a partition's text, as Python has it; ``None`` for null.
 
     Raises ``InvalidInputError`` for one that Python cannot hold, such as a date of the year 10000.
     """
@@ -163,18 +163,18 @@ def partition_value(text: str, kind: Any, hive_type: str) -> Any:
         return None
     plain = found.removeprefix("decimal ").removeprefix("double ") if name else found
     try:
-        return _parsed(plain, kind)
+        return _parsed_value(plain, kind)
     except ValueError as error:
         raise InvalidInputError(f"the partition value {text!r} is no {kind} that Python can hold") from error
 
 
-def _parsed(text: str, kind: Any) -> Any:
+def _parsed_value(text: str, kind: Any) -> Any:
     parse = next((parse for is_one, parse in PARSERS if is_one(kind)), str)
     return parse(text)
 
 
 def _schema(table: Table) -> list[Any]:
-    described = _described(table.parameters)
+    described = _sparks_schema(table.parameters)
     stored = [] if described is None else list(_of_json(described))
     partition_names = [column.name.lower() for column in table.partition_columns]
     if described is None or not _is_sparks(table, stored):
@@ -185,7 +185,7 @@ def _schema(table: Table) -> list[Any]:
 
 
 def _is_sparks(table: Table, stored: list[Any]) -> bool:
-    """Whether the columns that Spark has stored count, and not Hive's."""
+    """Return whether the columns that Spark has stored count, and not Hive's."""
     return "spark.sql.sources.provider" in table.parameters or _are_alike(stored, _hives_fields(table))
 
 
@@ -193,7 +193,7 @@ def _hives_fields(table: Table) -> list[Any]:
     return [pa.field(column.name, _of_text(column.type)) for column in (*table.columns, *table.partition_columns)]
 
 
-def _described(parameters: Mapping[str, str]) -> Any:
+def _sparks_schema(parameters: Mapping[str, str]) -> Any:
     text = parameters.get("spark.sql.sources.schema")
     if text is None and "spark.sql.sources.schema.numParts" in parameters:
         count = int(parameters["spark.sql.sources.schema.numParts"])
@@ -202,7 +202,7 @@ def _described(parameters: Mapping[str, str]) -> Any:
 
 
 def _are_alike(stored: list[Any], hives: list[Any]) -> bool:
-    """Whether Hive's columns are still those that Spark has stored: another tool may have changed them since."""
+    """Return whether Hive's columns are still those that Spark has stored: another tool may have changed them since."""
 
     def plain(fields: list[Any]) -> dict[str, str]:
         return {field.name.lower(): str(field.type).lower() for field in fields}

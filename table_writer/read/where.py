@@ -1,4 +1,4 @@
-"""Which partitions a condition chooses: lists of filters as Spark decides them, expressions as pyarrow does."""
+"""The partitions that a condition chooses: lists of filters as Spark decides them, expressions as pyarrow does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Row = Sequence[Any]
 Test = Callable[[Row], bool]
 
 
-def chosen(
+def conditions_by_partition(
     table: Table, fields: Sequence[Any], names: Sequence[PartitionValues], where: Any
 ) -> dict[PartitionValues, Any]:
     """Return the partitions for which ``where`` is true, each with what is known of its rows.
@@ -56,7 +56,7 @@ def chosen(
     rows = [tuple(column.value(values[column.position]) for column in columns) for values in names]
     try:
         if isinstance(where, pc.Expression):
-            kept = _kept(fields, rows, where)
+            kept = _numbers_kept(fields, rows, where)
         else:
             is_true = _condition(columns, where)
             kept = [number for number, row in enumerate(rows) if is_true(row)]
@@ -67,14 +67,17 @@ def chosen(
             ' expression: pyarrow.dataset.field("dt") >= "2024-01-01". Filter rows on the dataset',
             table=str(table.name),
         ) from error
-    return {names[one]: reduce(and_, (_is(*known) for known in zip(fields, rows[one], strict=True))) for one in kept}
+    return {
+        names[number]: reduce(and_, (_is_value(*known) for known in zip(fields, rows[number], strict=True)))
+        for number in kept
+    }
 
 
-def _is(field: Any, value: Any) -> Any:
+def _is_value(field: Any, value: Any) -> Any:
     return pc.field(field.name).is_null() if value is None else pc.field(field.name) == pa.scalar(value, field.type)
 
 
-def _kept(fields: Sequence[Any], rows: Sequence[Row], where: Any) -> list[int]:
+def _numbers_kept(fields: Sequence[Any], rows: Sequence[Row], where: Any) -> list[int]:
     columns = [pa.array([row[position] for row in rows], field.type) for position, field in enumerate(fields)]
     numbered = pa.table([*columns, range(len(rows))], schema=pa.schema([*fields, pa.field("", pa.int64())]))
     kept: list[int] = numbered.filter(where)[""].to_pylist()
@@ -88,8 +91,8 @@ def _condition(columns: Sequence[_Column], where: Any) -> Test:
     if isinstance(where, str):
         raise TypeError("there is no Spark to read SQL")
     by_name = {column.name.lower(): column for column in columns}
-    one_list = all(isinstance(one, tuple) for one in where)
-    choices = [[_test(by_name, one) for one in group] for group in ([where] if one_list else where)]
+    one_list = all(isinstance(condition, tuple) for condition in where)
+    choices = [[_test(by_name, condition) for condition in group] for group in ([where] if one_list else where)]
     if not choices or not all(choices):
         raise ValueError("a list of filters is empty")
     return lambda row: any(all(test(row) for test in tests) for tests in choices)
@@ -103,12 +106,12 @@ def _test(by_name: Mapping[str, _Column], given: Any) -> Test:
         raise ValueError(f"{name!r} is no partition column")
     column = by_name[str(name).lower()]
     if operator in OPERATORS:
-        return column.compared(operator, value)
+        return column.comparison(operator, value)
     if operator not in ("in", "not in"):
         raise ValueError(f"{operator!r} is none of the operators {', '.join(OPERATORS)}, in, not in")
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise TypeError(f"{operator} asks for a list of values, not for {value!r}")
-    return column.among(list(value), inside=operator == "in")
+    return column.membership(list(value), inside=operator == "in")
 
 
 @dataclass(frozen=True)
@@ -121,10 +124,10 @@ class _Column:
     hive_type: str
 
     def value(self, text: str) -> Any:
-        """Return what a partition's text is."""
+        """Return the value that a partition's text stands for."""
         return partition_value(text, self.kind, self.hive_type)
 
-    def compared(self, operator: str, given: Any) -> Test:
+    def comparison(self, operator: str, given: Any) -> Test:
         """Return the test of a row against a value; comparisons with null are not true."""
         compare, value, position = OPERATORS[operator], self._literal(given), self.position
         if value is None:
@@ -133,17 +136,17 @@ class _Column:
         wanted = alike(value)
         return lambda row: row[position] is not None and compare(alike(row[position]), wanted)
 
-    def among(self, given: Sequence[Any], *, inside: bool) -> Test:
+    def membership(self, given: Sequence[Any], *, inside: bool) -> Test:
         """Return the test whether a row has one of these values, or another: of null, and beside null, it has none."""
-        members, position = [self._literal(one) for one in given], self.position
+        members, position = [self._literal(value) for value in given], self.position
         if not members:
             return lambda _: not inside
         if not inside and None in members:
             return lambda _: False
         sets: dict[Callable[[Any], Any], set[Any]] = {}
-        for one in members:
-            if one is not None:
-                sets.setdefault(self._alike(one), set()).add(self._alike(one)(one))
+        for member in members:
+            if member is not None:
+                sets.setdefault(self._alike(member), set()).add(self._alike(member)(member))
 
         def test(row: Row) -> bool:
             value = row[position]
@@ -152,14 +155,14 @@ class _Column:
         return test
 
     def _alike(self, value: Any) -> Callable[[Any], Any]:
-        """Return what makes values of this column such that Python compares them with this one as Spark does."""
+        """Return a function after which Python compares values of this column with this one as Spark does."""
         if isinstance(value, float) or pa.types.is_floating(self.kind):
             return _double
         if isinstance(value, datetime) or pa.types.is_timestamp(self.kind):
             return _moment
-        return self._padded if self.hive_type.lower().startswith("char(") else _same
+        return self._padded_text if self.hive_type.lower().startswith("char(") else _unchanged_value
 
-    def _padded(self, text: str) -> str:
+    def _padded_text(self, text: str) -> str:
         return text.rstrip(" ").ljust(int(self.hive_type[len("char(") : -1]))
 
     def _literal(self, given: Any) -> Any:
@@ -187,7 +190,7 @@ class _Column:
         return Decimal(text) if pa.types.is_integer(self.kind) or pa.types.is_decimal(self.kind) else found
 
 
-def _same(value: Any) -> Any:
+def _unchanged_value(value: Any) -> Any:
     return value
 
 

@@ -23,7 +23,7 @@ from table_writer.spark.gateway import SparkGateway
 
 
 def open_gateway(spark: SparkSession) -> SparkGateway:
-    """Return what answers for a session; it keeps nothing, so each call may open its own.
+    """Return a session's gateway; it keeps nothing, so each call may open its own.
 
     Of the two kinds only that is imported that is asked for: one needs a JVM, the other its packages for gRPC.
     """
@@ -37,5 +37,5 @@ def open_gateway(spark: SparkSession) -> SparkGateway:
 
 
 def is_connect(spark: object) -> bool:
-    """Whether a session is one of Spark Connect; nothing is imported to find out."""
+    """Return whether a session is one of Spark Connect; nothing is imported to find out."""
     return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)

@@ -37,7 +37,7 @@ from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import (
     FILE_PREFIXES,
     HADOOP_PREFIXES,
-    Analyzed,
+    Analysis,
     Answer,
     Counted,
     Item,
@@ -48,7 +48,13 @@ from table_writer.spark.gateway import (
 )
 from table_writer.spark.past import PastRows
 from table_writer.spark.reads import QueryReads, items, leaves, past_versions
-from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
+from table_writer.spark.sql import (
+    SPARK_ERRORS,
+    spark_errors_translated,
+    spark_reason,
+    without_logs_of,
+    without_query_log,
+)
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
@@ -63,7 +69,7 @@ OF_FETCHING: Final = {
 }
 PY4J_LOGGERS: Final = tuple(map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")))
 NO_TOKEN: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError, TypeError)
-"""What the search for a token may raise; in PySpark a class that is not there is no function: a TypeError."""
+"""Errors that the search for a token may raise; in PySpark a class that is not there is no function: a TypeError."""
 
 TOKEN_KIND: Final = "HIVE_DELEGATION_TOKEN"  # noqa: S105 - a name
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
@@ -97,7 +103,7 @@ class ClassicSpark:
         spark = self._spark
         hive_session_required(spark)
         hadoop = self._session.sessionState().newHadoopConf()
-        with unlogged(*PY4J_LOGGERS):
+        with without_logs_of(*PY4J_LOGGERS):
             found = as_hive_2({**_hadoop_settings(hadoop, self._java), **overrides})
             user = found.get(PLAIN_USER, "")
             password = hadoop.getPassword(user) if user else None  # as Hive's client
@@ -113,7 +119,7 @@ class ClassicSpark:
         )
 
     def hadoop_values(self, names: Iterable[str]) -> Mapping[str, str]:
-        with unlogged(*PY4J_LOGGERS):
+        with without_logs_of(*PY4J_LOGGERS):
             hadoop = self._session.sessionState().newHadoopConf()
             values = {name: hadoop.get(name) for name in names}
         return {name: value for name, value in values.items() if value}
@@ -123,7 +129,7 @@ class ClassicSpark:
 
     def file_settings(self) -> dict[str, str]:
         hadoop = self._session.sessionState().newHadoopConf()
-        with unlogged(*PY4J_LOGGERS):
+        with without_logs_of(*PY4J_LOGGERS):
             matching = hadoop.getValByRegex(f"^(?:{'|'.join(map(re.escape, FILE_PREFIXES))})")  # one call of Java
             return {entry.getKey(): entry.getValue() for entry in matching.entrySet()}
 
@@ -155,12 +161,12 @@ class ClassicSpark:
         )
         self._session.sessionState().catalog().alterTableStats(identifier, option.empty())
 
-    def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
+    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
         selected = frame.select(F.expr(sql))
         plan = _plan(selected)
         nodes = list(_inner_nodes(plan))
         steps = {str(node.nodeName()) for node in nodes}
-        return Analyzed(
+        return Analysis(
             kinds=tuple(field.dataType for field in selected.schema),
             names=frozenset(name for node in nodes for name in _names(node)),
             is_aggregate="Aggregate" in steps,
@@ -180,8 +186,8 @@ class ClassicSpark:
 
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         query = QueryReads(self._spark, opened)
-        rows, is_read = query.looking_again(rows)
-        return rows, (*query.of_rdds(rows), *(query.listed(rows) if is_read else ())) if listed else ()
+        rows, is_read = query.with_listed_anew(rows)
+        return rows, (*query.of_rdds(rows), *(query.table_reads(rows) if is_read else ())) if listed else ()
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
         return min(past_versions(rows, str(table.name)), default=None)
@@ -191,7 +197,7 @@ class ClassicSpark:
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
 
-    def pinned(self, rows: DataFrame) -> DataFrame:
+    def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         return rows  # analyzed when it was made
 
     def is_pattern(self, text: str) -> bool:
@@ -202,7 +208,7 @@ class ClassicSpark:
         return True
 
     def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
-        with translated(write_id):
+        with spark_errors_translated(write_id):
             return run_interruptibly(self._spark.sparkContext, work, tag=f"table_writer-{write_id}", counted=counted)
 
     @contextmanager
@@ -278,15 +284,15 @@ class SessionToken:
 
     def __call__(self) -> Token:
         """Return a token; ``LoginError`` says why there is none."""
-        with unlogged(*PY4J_LOGGERS):
-            return self._found()
+        with without_logs_of(*PY4J_LOGGERS):
+            return self._token()
 
-    def _found(self) -> Token:
+    def _token(self) -> Token:
         try:
             user = self._java.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
-            held = (one for one in user.getTokens().toArray() if str(one.getKind()) == TOKEN_KIND)
-            found = next((one for one in held if str(one.getService()) == self._signature), None)
-            token = self._fetched(user) if found is None else found
+            held = (token for token in user.getTokens().toArray() if str(token.getKind()) == TOKEN_KIND)
+            found = next((candidate for candidate in held if str(candidate.getService()) == self._signature), None)
+            token = self._fetched_token(user) if found is None else found
             return Token(bytes(token.getIdentifier()), bytes(token.getPassword()))
         except LoginError:
             raise
@@ -297,7 +303,7 @@ class SessionToken:
                 everywhere=True,  # Java has tried all addresses
             ) from error
 
-    def _fetched(self, user: Any) -> Any:
+    def _fetched_token(self, user: Any) -> Any:
         """Let Hive's own client log in by Kerberos and ask for a token of this user."""
         if not user.hasKerberosCredentials():
             raise LoginError(
@@ -327,7 +333,7 @@ def _plan(rows: DataFrame) -> Any:
 
 
 def _sources(leaf: Any) -> list[Source]:
-    """Return what a leaf of a plan reads, if that has a name: a table of any catalog, or directories of files."""
+    """Return the sources that a leaf of a plan reads, if they have names: a table of any catalog, or directories."""
     kind = str(leaf.getClass().getSimpleName())
     if kind == "HiveTableRelation":
         return [_catalog_table(leaf.tableMeta())]
@@ -430,7 +436,7 @@ class TaskCounter:
     over: dict[int, int] = field(default_factory=dict)  # jobs and the number of their tasks
 
     def __call__(self) -> tuple[int, int, str]:
-        """Return what is done and what there is to do, as far as Spark has planned it: further stages may come."""
+        """Return the progress, as far as Spark has planned the work: further stages may come."""
         done = total = 0
         for job in _jobs(self.context, self.tag, known=self.over):
             stages = _stages(self.context, job)

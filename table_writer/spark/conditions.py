@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, StructField
 
 from table_writer.errors import InvalidInputError
 from table_writer.spark import open_gateway
-from table_writer.spark.gateway import Analyzed
+from table_writer.spark.gateway import Analysis
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
 
 TEXTS: Final = re.compile(
@@ -51,7 +51,7 @@ def require_expression(frame: DataFrame, sql: str) -> None:
         ) from error
 
 
-def condition(frame: DataFrame, sql: str) -> Analyzed:
+def condition(frame: DataFrame, sql: str) -> Analysis:
     """Let Spark analyze a condition over a frame's columns; no job is run.
 
     Raises ``InvalidInputError``, which says why, for a text that is no single expression, is not of true and false by
@@ -59,7 +59,7 @@ def condition(frame: DataFrame, sql: str) -> Analyzed:
     """
     require_expression(frame, sql)
     try:
-        found = open_gateway(frame.sparkSession).analyzed(frame, sql)
+        found = open_gateway(frame.sparkSession).analysis(frame, sql)
     except SPARK_ERRORS as error:
         raise InvalidInputError(spark_reason(error)) from error
     if found.kinds != (BooleanType(),) or found.makes_rows:
@@ -70,7 +70,7 @@ def condition(frame: DataFrame, sql: str) -> Analyzed:
 
 
 def is_settled(frame: DataFrame, sql: str) -> bool:
-    """Whether a condition answers alike whatever values its columns have: Spark's optimizer leaves no question of it.
+    """Return whether a condition answers alike for all values of its columns: Spark's optimizer makes a constant of it.
 
     So are ``dt = dt``, ``dt = 'd1' OR true`` and ``dt = NULL``. Columns count as never null where the text does not
     speak of null.

@@ -35,7 +35,7 @@ from table_writer.spark.executors import as_sent, prepare_session
 from table_writer.spark.gateway import (
     FILE_PREFIXES,
     HADOOP_PREFIXES,
-    Analyzed,
+    Analysis,
     Answer,
     Counted,
     Item,
@@ -48,11 +48,11 @@ from table_writer.spark.gateway import (
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     analyzed_now,
-    balanced,
+    balanced_tree,
     quoted,
+    spark_errors_translated,
     spark_reason,
     spark_sentence,
-    translated,
     version_named,
     without_query_log,
 )
@@ -153,7 +153,7 @@ class ConnectSpark:
             notes.insert(0, old_rows_note(table))
         return tuple(notes)
 
-    def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
+    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
         """Ask Spark what it refuses, and where; each question is one call of the server's analyzer."""
         value = F.expr(sql)
         kinds = tuple(field.dataType for field in frame.select(value).schema)
@@ -164,7 +164,7 @@ class ConnectSpark:
         as_filter = _refusal(frame.where(value).select(F.lit(1))) if is_condition else ""
         other = self._spark.range(0).withColumnRenamed("id", OTHER)
         joined = frame.join(other, value.isNotNull(), "left_semi").select(F.lit(1))
-        return Analyzed(
+        return Analysis(
             kinds=kinds,
             names=self._names(frame, sql),
             is_aggregate=as_filter == AGGREGATE_IN_WHERE,
@@ -183,7 +183,7 @@ class ConnectSpark:
         return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(F.expr(sql))))
 
     def _has_star(self, frame: DataFrame, sql: str) -> bool:
-        """Whether a further column would change what the expression is, as its name spells it out."""
+        """Return whether a further column would change what the expression is, as its name spells it out."""
         more = frame.select(F.lit(1).alias(OTHER), *(F.col(quoted(name)) for name in frame.columns))
         nested = more.select(F.array(F.expr(sql)))  # a name that the expression gives itself does not hide it there
         return _refusal(nested) != "" or OTHER in nested.columns[0]
@@ -218,17 +218,17 @@ class ConnectSpark:
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
 
-    def pinned(self, rows: DataFrame) -> DataFrame:
+    def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         """Compare the types in the job itself: what a name stands for is looked up each time a query is run."""
 
-        def same(field: StructField) -> Column:
+        def with_same_type(field: StructField) -> Column:
             column, planned = F.col(quoted(field.name)), _type_of(F.lit(None).cast(field.dataType))
             said = F.lit(f"\ntable_writer.errors.SchemaMismatchError: column {field.name!r} was ")
             other = F.concat(said, planned, F.lit(" when the write was planned, and is "), _type_of(column))
             changed = F.raise_error(F.concat(other, F.lit(": run it again\n"))).cast(field.dataType)
             return F.when(_type_of(column) == planned, column).otherwise(changed).alias(field.name)
 
-        return rows.select(*map(same, rows.schema))
+        return rows.select(*map(with_same_type, rows.schema))
 
     def is_pattern(self, text: str) -> bool:
         try:
@@ -241,7 +241,7 @@ class ConnectSpark:
         return True
 
     def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
-        with translated(write_id), _server_lost(write_id):
+        with spark_errors_translated(write_id), _server_lost(write_id):
             return run_interruptibly(self._spark, work, tag=f"table_writer-{write_id}", counted=counted)
 
     def batches_of(self, row_count: int) -> nullcontext[None]:  # noqa: ARG002
@@ -258,7 +258,7 @@ class ConnectSpark:
         shares = [items[len(items) * n // task_count : len(items) * (n + 1) // task_count] for n in range(task_count)]
         packed = [(number, pickle.dumps(list(share))) for number, share in enumerate(shares) if share]
         frame = self._spark.createDataFrame(packed, f"number INT, {ANSWER} BINARY")
-        job = frame.repartition(max(1, len(packed))).mapInArrow(as_sent(_unpacked(work)), frame.schema)
+        job = frame.repartition(max(1, len(packed))).mapInArrow(as_sent(_unpacking_task(work)), frame.schema)
 
         def collect() -> list[Answer]:
             rows = sorted(job.collect(), key=itemgetter(0))
@@ -291,25 +291,30 @@ class ConnectSpark:
             raise MetastoreError(
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
-        frames = [self._past(table, schema, one, files_of(opened, one, subject), subject) for one in partitions]
-        return balanced(DataFrame.union, frames) if frames else self._spark.createDataFrame([], schema)
+        frames = [
+            self._past(table, schema, partition, files_of(opened, partition, subject), subject)
+            for partition in partitions
+        ]
+        return balanced_tree(DataFrame.union, frames) if frames else self._spark.createDataFrame([], schema)
 
     def _past(
-        self, table: Table, schema: StructType, one: PastPartition, files: Mapping[str, datetime], subject: str
+        self, table: Table, schema: StructType, partition: PastPartition, files: Mapping[str, datetime], subject: str
     ) -> DataFrame:
         data = StructType(schema.fields[: len(schema) - len(table.partition_columns)])
         reader = self._spark.read.schema(data).options(**{**native_options(table, "parquet"), **ALL_OR_NOTHING})
         rows = reader.parquet(*files) if files else self._spark.createDataFrame([], data)
         if files:
             latest = F.timestamp_millis(F.lit(int(max(files.values()).timestamp() * 1000) + 1))
-            said = F.raise_error(F.lit(f"{subject}: a file of {one.name} was written anew since it was looked up"))
+            said = F.raise_error(
+                F.lit(f"{subject}: a file of {partition.name} was written anew since it was looked up")
+            )
             is_as_listed = F.col("_metadata.file_modification_time") <= latest
             rows = rows.where(F.when(is_as_listed, F.lit(True)).otherwise(said.cast("boolean")))
         texts = {
             field.name: F.lit(None if text == NULL_PARTITION else text)
-            for text, field in zip(one.values, schema.fields[len(data) :], strict=True)
+            for text, field in zip(partition.values, schema.fields[len(data) :], strict=True)
         }
-        found: DataFrame = rows.select(*(_shown(field, texts.get(field.name)) for field in schema))
+        found: DataFrame = rows.select(*(_shown_column(field, texts.get(field.name)) for field in schema))
         return found
 
     def files(self, plan: WritePlan, schema: StructType) -> ConnectFiles:
@@ -324,7 +329,7 @@ class ConnectFiles:
         self._plan = plan
         self._names = [column.name for column in plan.table.partition_columns]
         data = schema.fields[: len(schema) - len(self._names)]
-        self._stored = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
+        self._stored_schema = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
         provider = native_provider(plan.table)
         if provider is None:
             raise _needs_classic(plan.table, "reads staged rows")
@@ -339,9 +344,9 @@ class ConnectFiles:
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:  # noqa: ARG002  # directories say it
         options = native_options(self._plan.table, self._provider)
-        reader = self._spark.read.format(self._provider).options(**options).schema(self._stored)
+        reader = self._spark.read.format(self._provider).options(**options).schema(self._stored_schema)
         frame: DataFrame = reader.load(str(self._plan.data_location))
-        return frame.select(*(F.col(quoted(name)) for name in self._stored.names))
+        return frame.select(*(F.col(quoted(name)) for name in self._stored_schema.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*(F.col(quoted(name)) for name in self._names)).agg(F.count(F.lit(1)))
@@ -371,14 +376,14 @@ def _type_of(column: Column) -> Column:
     return F.replace(F.typeof(column), F.lit(PLAIN_COLLATION), F.lit(""))
 
 
-def _shown(field: StructField, text: Column | None) -> Column:
+def _shown_column(field: StructField, text: Column | None) -> Column:
     """Return a column as queries of the table have it; a partition's value is the text of its directory."""
     column = F.col(quoted(field.name)) if text is None else text.try_cast(field.dataType)
     return column.alias(field.name, metadata=field.metadata)
 
 
 def native_options(table: Table, provider: str) -> dict[str, str]:
-    """Return what Spark reads a table's files with, as far as the table says it."""
+    """Return the options with which Spark reads a table's files, as far as the table names them."""
     said = {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")}
     return said | {name: value for name, value in table.serde_parameters.items() if name not in NOT_OPTIONS}
 
@@ -401,8 +406,8 @@ def _refusal(frame: DataFrame) -> str:
     return ""
 
 
-def _unpacked(work: Callable[[Iterable[Item]], Iterator[Answer]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return what a task does with its shares."""
+def _unpacking_task(work: Callable[[Iterable[Item]], Iterator[Answer]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function that a task calls with its shares."""
 
     def unpack(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415 - on the executor
@@ -431,8 +436,8 @@ def run_interruptibly(spark: Any, work: Callable[[], Answer], *, tag: str, count
         counter.thread_id = threading.get_ident()
         spark.registerProgressHandler(counter)
         try:
-            for one in tags:
-                spark.addTag(one)  # of this thread alone
+            for job_tag in tags:
+                spark.addTag(job_tag)  # of this thread alone
             with without_query_log():
                 outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
@@ -483,11 +488,11 @@ class TaskCounter:
         """Take what the server says of one query."""
         seen = list(stages or ())
         if threading.get_ident() == self.thread_id and seen:
-            counts = sum(one.num_completed_tasks for one in seen), sum(one.num_tasks for one in seen)
+            counts = sum(stage.num_completed_tasks for stage in seen), sum(stage.num_tasks for stage in seen)
             self._operations = {**self._operations, operation_id: counts}
 
     def now(self) -> tuple[int, int, str]:
-        """Return what is done and what there is to do, as far as Spark has planned it."""
+        """Return the progress, as far as Spark has planned the work."""
         counts = list(self._operations.values())
         return self._counted(sum(done for done, _ in counts), sum(total for _, total in counts))
 

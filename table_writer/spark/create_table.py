@@ -20,8 +20,8 @@ from table_writer.spark.conditions import require_expression
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     all_types,
-    garbled,
     literal,
+    misreading,
     quoted,
     rebuilt,
     spark_reason,
@@ -45,8 +45,8 @@ def create_table(
     wanted = _schema_of(schema, name)
     _require_defaults(spark, wanted, name)
     statement = create_table_statement(wanted, name, new, if_not_exists=if_not_exists)
-    if why := garbled(statement, spark.conf.get):
-        raise _refused(name, why)
+    if why := misreading(statement, spark.conf.get):
+        raise _refusal(name, why)
     try:
         with without_query_log():
             spark.sql(statement)
@@ -54,17 +54,17 @@ def create_table(
         said = str(error)
         if EXISTS.search(said) and if_not_exists:
             return  # someone else made it between Spark's look and its call
-        raise _translated(said, name) from error
+        raise _error_of_spark(said, name) from error
 
 
 def create_table_statement(schema: T.StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
     """Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error."""
     faults = tuple(_faults(schema, new))
     if faults:
-        raise _refused(name, "; ".join(faults))
+        raise _refusal(name, "; ".join(faults))
     spelled = {field.name.lower(): field.name for field in schema}
     partition_columns = ", ".join(quoted(spelled[column.lower()]) for column in new.partition_by)
-    columns = ", ".join(f"{quoted(one.name)} {_type(one.dataType)}{_constraints(one)}" for one in schema)
+    columns = ", ".join(f"{quoted(field.name)} {_type(field.dataType)}{_constraints(field)}" for field in schema)
     clauses = (
         f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{name.sql} ({columns})",
         f"USING {new.provider}",
@@ -81,15 +81,17 @@ def _schema_of(schema: DataFrame | T.StructType, name: TableName) -> T.StructTyp
     """Return the columns with the types they were declared with: ``char`` and ``varchar`` instead of ``string``."""
     # Null at every depth: what a DataFrame promises today is no promise of the table.
     columns = schema if isinstance(schema, T.StructType) else rebuilt(schema.schema, nullable=True)
-    return T.StructType([T.StructField(one.name, _declared(one, name), one.nullable, one.metadata) for one in columns])
+    return T.StructType(
+        [T.StructField(field.name, _declared_type(field, name), field.nullable, field.metadata) for field in columns]
+    )
 
 
-def _declared(column: T.StructField, name: TableName) -> T.DataType:
+def _declared_type(column: T.StructField, name: TableName) -> T.DataType:
     declared = column.metadata.get(CHAR_VARCHAR)
     try:
         return column.dataType if declared is None else type_of_ddl(declared)
     except PySparkException as error:
-        raise _refused(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
+        raise _refusal(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
 
 
 def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
@@ -105,7 +107,7 @@ def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
         yield f"partition_by names {unknown}, and the columns are {schema.names}{nearest(unknown[0], schema.names)}"
     elif schema.fields and set(chosen) == set(spelled):
         yield "every column is a partition column: at least one must be left for the files"
-    for column in (spelled[one] for one in chosen if one in spelled):
+    for column in (spelled[column_name] for column_name in chosen if column_name in spelled):
         if isinstance(column.dataType, T.StructType | T.ArrayType | T.MapType):
             yield f"partition column {column.name!r} is a {column.dataType.typeName()}, which has no directory name"
     for column in schema:
@@ -126,8 +128,8 @@ def _type_faults(column: T.StructField) -> Iterator[str]:
         )
     # Spark keeps such a type as unquoted text, makes the table, and can neither read nor drop it afterwards.
     if any(isinstance(part, T.CharType | T.VarcharType) for part in parts[1:]):
-        names = [one.name for part in parts if isinstance(part, T.StructType) for one in part]
-        if odd := [one for one in names if not re.fullmatch(r"\w+", one, re.ASCII)]:
+        names = [field.name for part in parts if isinstance(part, T.StructType) for field in part]
+        if odd := [name for name in names if not re.fullmatch(r"\w+", name, re.ASCII)]:
             yield f"column {column.name!r} has a nested char or varchar: Spark cannot read fields named {odd} beside it"
 
 
@@ -145,14 +147,14 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
             with without_query_log():
                 require_expression(spark.range(0), default)
         except InvalidInputError as error:
-            raise _refused(
+            raise _refusal(
                 name, f"the default of column {column.name!r} is no expression: {default!r}: {error.message}"
             ) from error
 
 
 def _type(data_type: T.DataType) -> str:
     if isinstance(data_type, T.StructType):
-        fields = (f"{quoted(one.name)}: {_type(one.dataType)}{_constraints(one)}" for one in data_type)
+        fields = (f"{quoted(field.name)}: {_type(field.dataType)}{_constraints(field)}" for field in data_type)
         return f"struct<{', '.join(fields)}>"
     if isinstance(data_type, T.ArrayType):
         return f"array<{_type(data_type.elementType)}>"
@@ -183,12 +185,12 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
     return [name for name in names if counts[name.lower()] > 1]
 
 
-def _refused(name: TableName, reason: str) -> InvalidInputError:
+def _refusal(name: TableName, reason: str) -> InvalidInputError:
     end = "" if reason.endswith(("?", ".")) else "."
     return InvalidInputError(f"table {name} cannot be made: {reason}{end} Nothing was made.", table=str(name))
 
 
-def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreError:
+def _error_of_spark(said: str, name: TableName) -> InvalidInputError | MetastoreError:
     """Return our error for what Spark said, by who is to act on it."""
     reason = spark_reason(said)
     if EXISTS.search(said):
@@ -202,4 +204,4 @@ def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreErro
             f" if_not_exists=True. Spark said: {reason}",
             table=str(name),
         )
-    return _refused(name, f"Spark said: {reason}")
+    return _refusal(name, f"Spark said: {reason}")

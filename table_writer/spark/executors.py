@@ -1,4 +1,4 @@
-"""What executors need before their first task, and requests to the store in such numbers that they send them."""
+"""Prepares executors before their first task, and lets them send requests that are too many for the driver."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def prepare_executors(context: SparkContext) -> None:
 
 
 def required_of_executors() -> tuple[tuple[str, int], ...]:
-    """Return what executors must import: what Azure needs only once this process has opened a store there."""
+    """Return the libraries that executors must import: Azure's only once this process has opened a store there."""
     return (*REQUIRED, REQUIRED_FOR_AZURE) if "table_writer.storage.azure" in sys.modules else REQUIRED
 
 
@@ -88,7 +88,7 @@ def prepare_session(spark: Any) -> None:
 
 
 def workers_are_like_us(context: SparkContext) -> bool:
-    """Whether Python workers run on this machine with this interpreter.
+    """Return whether Python workers run on this machine with this interpreter.
 
     Without ``PYSPARK_PYTHON`` Spark starts whatever ``python3`` is on the path, which need not be this environment's.
     """
@@ -114,13 +114,13 @@ def packed() -> Path | None:
     archive = directory / "table_writer_package.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(package.rglob("*.py")):
-            file.writestr(_undated(str(source.relative_to(package.parent))), source.read_bytes())
+            file.writestr(_undated_entry(str(source.relative_to(package.parent))), source.read_bytes())
         metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {__version__}\n"
-        file.writestr(_undated(f"table_writer-{__version__}.dist-info/METADATA"), metadata)
+        file.writestr(_undated_entry(f"table_writer-{__version__}.dist-info/METADATA"), metadata)
     return archive
 
 
-def _undated(name: str) -> zipfile.ZipInfo:
+def _undated_entry(name: str) -> zipfile.ZipInfo:
     """Return an entry without the time: a session that is sent the package twice refuses one with other bytes."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -131,7 +131,7 @@ def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...]
     """Run a task per core, at most 64; refuse executors that lack a library, or run another minor version of Python."""
     count = max(1, min(MAX_PROBES, context.defaultParallelism))
     try:
-        answers = context.parallelize(range(count), count).mapPartitions(_look(required)).collect()
+        answers = context.parallelize(range(count), count).mapPartitions(_library_probe(required)).collect()
     except SPARK_ERRORS as error:
         _refuse_another_python(error)
         raise
@@ -140,7 +140,7 @@ def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...]
 
 def probe_session(spark: Any, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:
     """Do the same over Spark Connect: Spark runs a task for each core that it knows of."""
-    look = _look(required)
+    look = _library_probe(required)
     probe = F.udf(lambda _: list(look(())), "array<string>", useArrow=False)  # Arrow may be what is missing
     try:
         rows = spark.range(MAX_PROBES).select(probe("id")).distinct().collect()
@@ -171,8 +171,8 @@ def _require_none(answers: Sequence[str]) -> None:
         )
 
 
-def _look(required: tuple[tuple[str, int], ...]) -> Callable[[Iterable[int]], Iterable[str]]:
-    """Return what each task does; it travels by value, so it needs nothing of this package on the executor."""
+def _library_probe(required: tuple[tuple[str, int], ...]) -> Callable[[Iterable[int]], Iterable[str]]:
+    """Return the function of each task; it travels by value, so it needs nothing of this package on the executor."""
 
     def look(_: Iterable[int]) -> Iterator[str]:
         import importlib  # noqa: PLC0415 - on the executor
@@ -265,7 +265,7 @@ class Executors:
         *,
         task_count: int,
     ) -> list[Answer]:
-        """Return what each task answered beside its requests.
+        """Return each task's answer without its requests.
 
         Raises what a task raised, and a ``StorageError`` for what Spark itself could not do, such as run the tasks to
         their end. Ctrl-C and any failure end the other tasks first.

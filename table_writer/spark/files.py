@@ -50,7 +50,7 @@ MAGIC: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Format:
-    """How Spark writes and reads the files of one table."""
+    """A table's file format, as Spark writes and reads it."""
 
     writer: Any  # Spark's FileFormat
     options: Mapping[str, str] = field(repr=False)
@@ -66,13 +66,13 @@ class ClassicFiles:
         self._names = [column.name for column in plan.table.partition_columns]
         data = schema.fields[: len(schema) - len(self._names)]
         # Directories are text, and named as the metastore spells its columns: that is where the publish looks.
-        self._stored = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
+        self._stored_schema = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark's only way to Spark's own commands
         self._session: Any = spark._jsparkSession  # noqa: SLF001
         _refuse(plan)
-        described = self._described()
+        described = self._table_metadata()
         with _refusals(plan, (PySparkException, Py4JError)):
-            self._catalog_table = self._moved(described)
+            self._catalog_table = self._metadata_of_write(described)
             provider = native_provider(plan.table)
             self._format = self._hive_format() if provider is None else self._native_format(provider)
 
@@ -86,7 +86,7 @@ class ClassicFiles:
         # Analyzed: a name in the plan stands for what it stood for when the DataFrame was made.
         moved = self._dataframe(rows._jdf.queryExecution().analyzed(), session)  # noqa: SLF001
         counted = moved.observe(observed, F.count(F.lit(1)).alias("rows"))
-        named = counted.toDF(*self._stored.names)
+        named = counted.toDF(*self._stored_schema.names)
         query = named._jdf.queryExecution().analyzed()  # noqa: SLF001
         command = self._package(SOURCES).InsertIntoHadoopFsRelationCommand(
             self._path(str(self._plan.data_location)),
@@ -100,15 +100,15 @@ class ClassicFiles:
             self._java.org.apache.spark.sql.SaveMode.Append,
             self._option(None),  # the catalog's table: Spark would add partitions to it
             self._option(None),
-            self._sequence(self._stored.names),
+            self._sequence(self._stored_schema.names),
         )
-        with _refusals(self._plan, (AnalysisException, UnsupportedOperationException)), _encrypting(self._plan):
+        with _refusals(self._plan, (AnalysisException, UnsupportedOperationException)), _encryption_errors(self._plan):
             self._dataframe(command, session)
         return int(observed.get["rows"])
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
         frame = self._format.read(partitions)
-        return frame.select(*map(quoted, self._stored.names))
+        return frame.select(*map(quoted, self._stored_schema.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
@@ -116,7 +116,7 @@ class ClassicFiles:
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
         }
 
-    def _described(self) -> Any:
+    def _table_metadata(self) -> Any:
         name = self._plan.table.name
         identifier = self._java.org.apache.spark.sql.catalyst.TableIdentifier(name.name, self._option(name.database))
         try:
@@ -128,10 +128,10 @@ class ClassicFiles:
                 write_id=self._plan.write_id,
             ) from error
 
-    def _moved(self, described: Any) -> Any:
+    def _metadata_of_write(self, described: Any) -> Any:
         """Return Spark's description of the table with this write's columns and location; the catalog keeps its own."""
         location = self._option(self._path(str(self._plan.data_location)).toUri())
-        schema = self._java.org.apache.spark.sql.types.DataType.fromJson(self._stored.json())
+        schema = self._java.org.apache.spark.sql.types.DataType.fromJson(self._stored_schema.json())
         names = self._sequence(self._names)
         return with_fields(
             described,
@@ -150,7 +150,7 @@ class ClassicFiles:
             options |= self._hive_buckets()
 
         def read(_: Collection[PartitionValues]) -> DataFrame:
-            reader = self._spark.read.format(provider).options(**options).schema(self._stored)
+            reader = self._spark.read.format(provider).options(**options).schema(self._stored_schema)
             return reader.load(str(self._plan.data_location))
 
         return _Format(writer=found, options=options, read=read)
@@ -198,7 +198,7 @@ class ClassicFiles:
         """
         serde = description.getDeserializer(conf)
         inspector = serde.getObjectInspector()
-        fields, columns = inspector.getAllStructFieldRefs().size(), len(self._stored) - len(self._names)
+        fields, columns = inspector.getAllStructFieldRefs().size(), len(self._stored_schema) - len(self._names)
         if fields != columns:
             raise _refusal(
                 self._plan,
@@ -258,7 +258,7 @@ def _refusals(plan: WritePlan, kinds: tuple[type[Exception], ...]) -> Iterator[N
 
 
 @contextmanager
-def _encrypting(plan: WritePlan) -> Iterator[None]:
+def _encryption_errors(plan: WritePlan) -> Iterator[None]:
     """Say what failed where it was the encryption of a file, which fails in the first task."""
     try:
         yield
@@ -294,7 +294,7 @@ def native_writer(spark: SparkSession, provider: str) -> Any:
 
 
 def native_options(table: Table, provider: str, described: Any) -> dict[str, str]:
-    """Return what Spark reads and writes a table's files with, as far as the table says it."""
+    """Return the options with which Spark reads and writes a table's files, as far as the table names them."""
     options = _dict(described.storage().properties())
     said = {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")}
     if provider_of(table) != "hive":  # whose properties Spark passes over; but not where they say what is secret

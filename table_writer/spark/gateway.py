@@ -1,4 +1,4 @@
-"""What this library asks of a Spark session that PySpark's public API does not answer, as one protocol.
+"""The questions that this library asks of a Spark session and PySpark's public API does not answer, as one protocol.
 
 A classic session is asked through its JVM (:mod:`table_writer.spark.classic`). A session without one, that of Spark
 Connect, is another class with the same methods (:mod:`table_writer.spark.connect`); nothing outside this folder knows.
@@ -25,7 +25,7 @@ from table_writer.model.write import WritePlan
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Counted = Callable[[int, int], tuple[int, int, str]]
-"""Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
+"""Turns the numbers of finished and of all tasks into progress: what is done, what there is to do, and its unit."""
 
 HADOOP_PREFIXES: Final = (
     *(
@@ -90,8 +90,8 @@ def tasks(done: int, total: int) -> tuple[int, int, str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Analyzed:
-    """What Spark's analyzer says of an expression."""
+class Analysis:
+    """Facts of an expression, as Spark's analyzer knows them."""
 
     kinds: tuple[DataType, ...]  # types of its values; several if it stands for several columns
     names: frozenset[str]  # the columns of the frame that it names, as the frame or the expression spells them
@@ -103,7 +103,7 @@ class Analyzed:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a row's values alone give the same answer each time."""
+        """Return whether a row's values alone give the same answer each time."""
         return self.is_deterministic and not self.has_subquery and not self.has_window
 
 
@@ -134,7 +134,7 @@ class SparkGateway(Protocol):
 
     @property
     def lacks_writer(self) -> str:
-        """Why Spark's own writer is not to be had, and what to do; empty where it is."""
+        """Say why Spark's own writer is not to be had, and what to do; empty where it is."""
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
         """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them.
@@ -143,13 +143,13 @@ class SparkGateway(Protocol):
         """
 
     def hadoop_values(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return what the session's Hadoop settings say now, as far as it shows them: somebody may renew its keys."""
+        """Return the session's Hadoop settings of this moment, as far as it shows them: keys may be renewed."""
 
     def spark_conf(self) -> dict[str, str]:
         """Return Spark's own settings, as far as the session shows them."""
 
     def file_settings(self) -> dict[str, str]:
-        """Return what the session says now of Parquet files, as Spark's own writer would be given it.
+        """Return the session's settings of Parquet files as they are now, as Spark's own writer would be given them.
 
         Also settings beginning ``spark.hadoop.``, which that writer is not given unless they are there without it. A
         value may be a key: never shown.
@@ -158,7 +158,7 @@ class SparkGateway(Protocol):
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""
 
-    def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
+    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
         """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...] | None:
@@ -188,16 +188,16 @@ class SparkGateway(Protocol):
         """Return :meth:`version_read` where :meth:`reads` does not tell more; else ``None``."""
 
     def runs_other_python(self, rows: DataFrame) -> bool:
-        """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+        """Return whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
 
         Such code gets its batches by the same two limits, and its rows may be of any width.
         """
 
-    def pinned(self, rows: DataFrame) -> DataFrame:
+    def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         """Return rows whose types are those that the query had when its schema was read first, or whose job fails."""
 
     def is_pattern(self, text: str) -> bool:
-        """Whether a text is a regular expression, as ``rlike`` takes it."""
+        """Return whether a text is a regular expression, as ``rlike`` takes it."""
 
     def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
         """Run what starts Spark jobs; if it fails or is interrupted, return only after its tasks have ended (or 15 s).
@@ -218,7 +218,7 @@ class SparkGateway(Protocol):
     def on_executors(
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
-        """Return what runs ``work`` on the items' shares, for :meth:`run`; it returns all answers."""
+        """Return a function for :meth:`run` that runs ``work`` on the items' shares, and returns all answers."""
 
     def past_rows(
         self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False

@@ -45,7 +45,7 @@ class PastRows:
         catalyst = self._package("org.apache.spark.sql.catalyst")
         identifier = catalyst.TableIdentifier(table.name.name, self._option(table.name.database))
         try:
-            self._described = self._session.sessionState().catalog().getTableMetadata(identifier)
+            self._table_metadata = self._session.sessionState().catalog().getTableMetadata(identifier)
         except SPARK_ERRORS as error:
             raise MetastoreError(
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
@@ -56,14 +56,16 @@ class PastRows:
 
         ``whole`` says that there were no other partitions then: one that comes later changes what the query would read.
         """
-        table, described = self._table, self._described
-        sizes = [one.bytes for one in partitions]
+        table, described = self._table, self._table_metadata
+        sizes = [partition.bytes for partition in partitions]
         usual = self._session.sessionState().conf().defaultSizeInBytes()  # Spark's own for what nobody knows
-        size = usual if None in sizes else sum(one for one in sizes if one is not None)
+        size = usual if None in sizes else sum(size_bytes for size_bytes in sizes if size_bytes is not None)
         provider = native_provider(table)
         try:
             thread = self._java.java.lang.Thread.currentThread()
-            classes = _compiled(self._gateway, thread.getContextClassLoader(), self._session.getClass().getName())
+            classes = _compiled_classes(
+                self._gateway, thread.getContextClassLoader(), self._session.getClass().getName()
+            )
             index = self._new(
                 classes.loadClass(FILES),
                 self._session,
@@ -90,25 +92,27 @@ class PastRows:
 
     def _with_nulls(self, rows: DataFrame) -> DataFrame:
         """Return null where Hive's reader says how the directory of null is named: partitions are chosen by null."""
-        names = {one.name.lower() for one in self._table.partition_columns}
+        names = {column.name.lower() for column in self._table.partition_columns}
 
-        def shown(one: StructField) -> Column | str:
-            if one.name.lower() not in names or not isinstance(one.dataType, StringType):
-                return quoted(one.name)
-            column = F.col(quoted(one.name))
-            return F.when(column != NULL_PARTITION, column).alias(one.name, metadata=one.metadata)  # a CHAR stays one
+        def with_nulls(field: StructField) -> Column | str:
+            if field.name.lower() not in names or not isinstance(field.dataType, StringType):
+                return quoted(field.name)
+            column = F.col(quoted(field.name))
+            return F.when(column != NULL_PARTITION, column).alias(
+                field.name, metadata=field.metadata
+            )  # a CHAR stays one
 
-        return rows.select(*map(shown, rows.schema))
+        return rows.select(*map(with_nulls, rows.schema))
 
     def _native(self, provider: str, index: Any) -> Any:
         file_format = native_writer(self._spark, provider)
         if file_format is None:
             raise InvalidInputError(f"{provider} does not keep files: {self._table.name} has no older rows to read")
-        options = {**native_options(self._table, provider, self._described), **ALL_OR_NOTHING}
+        options = {**native_options(self._table, provider, self._table_metadata), **ALL_OR_NOTHING}
         return self._package(SOURCES).HadoopFsRelation(
             index,
-            self._described.partitionSchema(),
-            self._described.dataSchema(),
+            self._table_metadata.partitionSchema(),
+            self._table_metadata.dataSchema(),
             self._option(None),  # buckets: their number is that of today
             file_format,
             self._java.PythonUtils.toScalaMap(options),
@@ -116,20 +120,20 @@ class PastRows:
         )
 
     def _as_json(self, partitions: Sequence[PastPartition]) -> str:
-        names = list(self._described.partitionSchema().fieldNames())
+        names = list(self._table_metadata.partitionSchema().fieldNames())
         return json.dumps(
             [
                 {
-                    "spec": dict(zip(names, one.values, strict=True)),
-                    "name": one.name,
-                    "location": one.location,
-                    "files": one.files,
-                    "bytes": one.bytes,
-                    "only": None if one.only is None else sorted(one.only),
-                    "without": sorted(one.without),
-                    "until": one.written_until and int(one.written_until.timestamp() * 1000),
+                    "spec": dict(zip(names, partition.values, strict=True)),
+                    "name": partition.name,
+                    "location": partition.location,
+                    "files": partition.files,
+                    "bytes": partition.bytes,
+                    "only": None if partition.only is None else sorted(partition.only),
+                    "without": sorted(partition.without),
+                    "until": partition.written_until and int(partition.written_until.timestamp() * 1000),
                 }
-                for one in partitions
+                for partition in partitions
             ]
         )
 
@@ -146,7 +150,7 @@ class PastRows:
 
     def _by_file(self) -> Any:
         """Return the relation that the table's SerDe reads, of which each file is a partition."""
-        described = self._described
+        described = self._table_metadata
         if not self._table.partition_columns:
             schema, names = described.schema().add(ONE_FILE, "string"), self._java.PythonUtils.toSeq([ONE_FILE])
             described = with_fields(described, schema=(3, schema), partitionColumnNames=(5, names))
@@ -166,7 +170,7 @@ class PastRows:
 
 
 @lru_cache(maxsize=1)  # compiling takes 0.4 s
-def _compiled(gateway: Any, parent: Any, session: str) -> Any:
+def _compiled_classes(gateway: Any, parent: Any, session: str) -> Any:
     """Return the class loader of the source, which is written for Spark 4 and Scala 2.13, for one JVM."""
     compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(parent)

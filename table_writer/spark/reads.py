@@ -1,4 +1,4 @@
-"""What a query of a classic session reads of one table, file by file: as Spark will list it, or has listed it before.
+"""The files of one table that a query of a classic session reads, as Spark will list them, or has listed them before.
 
 Spark remembers in many places: an unpartitioned table's frame has its files, a cached one its rows, a session lists of
 files. What a scan reads stands in the scan itself, ``selectedPartitions``, computed once; a cached frame keeps the
@@ -49,7 +49,7 @@ class QueryReads:
         self._name = (opened.table.name.database, opened.table.name.name)
         self._root = opened.layout.root
 
-    def looking_again(self, rows: DataFrame) -> tuple[DataFrame, bool]:
+    def with_listed_anew(self, rows: DataFrame) -> tuple[DataFrame, bool]:
         """Return the query with relations that list their files anew, and whether there is one of this table."""
         found = [leaf for leaf in leaves(rows) if self._is_read(leaf)]
         for leaf in found:
@@ -67,36 +67,36 @@ class QueryReads:
         running = self._session.sharedState().activeStreamingQueries()
         query = running.get(self._java.java.util.UUID.fromString(stream)) if stream else None
         if query is not None:
-            yield from self._listed(query.lastExecution().executedPlan())
+            yield from self._reads_of_plan(query.lastExecution().executedPlan())
 
-    def listed(self, rows: DataFrame) -> Iterator[TableRead]:
+    def table_reads(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
-        return self._listed(_execution(rows).executedPlan())
+        return self._reads_of_plan(_execution(rows).executedPlan())
 
-    def _listed(self, plan: Any) -> Iterator[TableRead]:
+    def _reads_of_plan(self, plan: Any) -> Iterator[TableRead]:
         for scan, cached in _scans(plan):
             kind = str(scan.getClass().getSimpleName())
             if kind == "FileSourceScanExec":
                 of = self._kind(scan)
                 if of is not None:
                     is_whole = of is ReadOf.TABLE or (of is ReadOf.VERSION and scan.relation().location().whole())
-                    covers = self._covering(scan.partitionFilters()) if is_whole else no_cover
-                    yield TableRead(of=of, files=self._selected(scan, of), covers=covers)
+                    covers = self._cover_of(scan.partitionFilters()) if is_whole else no_cover
+                    yield TableRead(of=of, files=self._files_of_scan(scan, of), covers=covers)
             elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
-                covers = self._covering(None) if scan.relation().whole() else no_cover
+                covers = self._cover_of(None) if scan.relation().whole() else no_cover
                 yield from self._of_rdd(scan.rdd(), ReadOf.VERSION, covers)
             elif kind == "BatchScanExec" and self._is_file_source(scan.scan(), "FileScan"):
                 yield from self._of_rdd(scan.inputRDD(), ReadOf.PATHS, no_cover)
             elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
-                covers = self._covering(scan.partitionPruningPred())
+                covers = self._cover_of(scan.partitionPruningPred())
                 if cached is None:
                     yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
                     continue
                 yield from self._of_rdd(cached.cachedColumnBuffers(), ReadOf.TABLE, covers)
 
-    def _selected(self, scan: Any, of: ReadOf) -> Mapping[Place, Files]:
+    def _files_of_scan(self, scan: Any, of: ReadOf) -> Mapping[Place, Files]:
         try:
-            return _selected(scan)
+            return _scanned_files(scan)
         except SPARK_ERRORS as error:
             if of is not ReadOf.VERSION:
                 raise
@@ -126,7 +126,7 @@ class QueryReads:
         return str(relation.getClass().getSimpleName()) == "HadoopFsRelation" and self._is_below(relation.location())
 
     def _is_elsewhere(self, leaf: Any) -> bool:
-        """Whether a relation is the unpartitioned table where it was before: its location moves with each write."""
+        """Return whether a relation is the unpartitioned table where it was before: each write moves its location."""
         if self._opened.table.partition_columns:
             return False
         kind = str(leaf.getClass().getSimpleName())
@@ -170,11 +170,11 @@ class QueryReads:
         return array
 
     def _is_file_source(self, source: Any, kind: str) -> bool:
-        """Whether a source of Spark's second API is one of files: which are, a session's settings say."""
+        """Return whether a source of Spark's second API is one of files: which are, a session's settings say."""
         return bool(is_instance_of(self._gateway, source, f"org.apache.spark.sql.execution.datasources.v2.{kind}"))
 
     def _is_below(self, index: Any) -> bool:
-        """Whether a relation that has no name reads below the table's root, or above it."""
+        """Return whether a relation that has no name reads below the table's root, or above it."""
         found = (Location.parse_any(path) for path in str(index.rootPaths().mkString("\n")).split("\n"))
         return any(place is not None and (self._root.contains(place) or place.contains(self._root)) for place in found)
 
@@ -236,8 +236,8 @@ class QueryReads:
         found = (Location.parse_any(str(text)) for text in firsts)
         return any(location is not None and self._root.contains(location) for location in found)
 
-    def _covering(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
-        """Return what chooses the partitions that filters on partition columns leave; ``None``: they are not known."""
+    def _cover_of(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
+        """Return a function that chooses the partitions which filters on their columns leave; ``None``: not known."""
         subquery = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
         known = (
             []
@@ -363,7 +363,7 @@ def _leaves_run(waiting: list[tuple[Any, Any]], began: list[tuple[Any, Any]]) ->
         waiting += [(child, cached) for child in (*below, *items(node.subqueries()))]
 
 
-def _selected(scan: Any) -> Mapping[Place, Files]:
+def _scanned_files(scan: Any) -> Mapping[Place, Files]:
     """Return the files of a scan, which it has listed before or lists now, and keeps."""
     listing = scan.selectedPartitions()
     directories = listing if isinstance(listing, JavaArray) else listing.partitionDirectories()  # before and in Spark 4

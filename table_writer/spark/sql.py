@@ -29,7 +29,7 @@ except ImportError:  # a PySpark of Spark Connect alone has no JVM that could ra
     SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
 else:
     SPARK_ERRORS = (PySparkException, Py4JError)
-"""What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
+"""Errors that a call of Spark raises; some errors of Java have no class of their own in PySpark."""
 
 
 def _query_loggers() -> tuple[logging.Logger, ...]:
@@ -57,7 +57,7 @@ OF_THE_DATA: Final = ("21", "22", "23", "38", "39", "P0")
 """Classes of SQLSTATE that are about values, and about a user's own functions."""
 
 RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
-"""How a Python traceback ends, in the text of Spark's exception."""
+"""The end of a Python traceback, in the text of Spark's exception."""
 
 STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
@@ -76,7 +76,7 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
+def misreading(statement: str, setting: Callable[[str], str | None]) -> str:
     """Say why a session would read a statement of quoted names and texts differently from what is meant; else empty."""
     for name, text, effect in TRAPS:
         if text in statement and str(setting(name)).lower() == "true":
@@ -101,14 +101,14 @@ def analyzed_now(query: DataFrame) -> DataFrame:
     return query
 
 
-def balanced(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Part:
+def balanced_tree(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Part:
     """Combine one part or more, in their order, to a tree of the least depth.
 
     Spark walks through a query by recursion: a chain of some hundred parts overflows the stack of its threads.
 
     Examples
     --------
-    >>> balanced("({}+{})".format, "abcde")
+    >>> balanced_tree("({}+{})".format, "abcde")
     '(((a+b)+(c+d))+e)'
     """
     level = list(parts)
@@ -174,11 +174,11 @@ def all_types(kind: DataType) -> Iterator[DataType]:
         yield from all_types(inner)
 
 
-def rebuilt(kind: DataType, leaf: Callable[[DataType], DataType] = lambda one: one, *, nullable: bool = False) -> Any:
+def rebuilt(kind: DataType, leaf: Callable[[DataType], DataType] = lambda kind: kind, *, nullable: bool = False) -> Any:
     """Return a type with others in place of its leaves; with ``nullable`` all that is inside may be null."""
 
-    def inner(one: DataType) -> DataType:
-        return rebuilt(one, leaf, nullable=nullable)  # type: ignore[no-any-return]
+    def inner(part: DataType) -> DataType:
+        return rebuilt(part, leaf, nullable=nullable)  # type: ignore[no-any-return]
 
     if isinstance(kind, StructType):
         fields = (StructField(f.name, inner(f.dataType), nullable or f.nullable, f.metadata) for f in kind)
@@ -197,14 +197,14 @@ def type_of_ddl(ddl: str) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class DataError:
-    """What an expression made of some row's value."""
+    """An error that an expression met in some row's value."""
 
     kind: str  # ``[CAST_INVALID_INPUT]``, ``ValueError``: without any value, so that it may be stored
     text: str  # all that was said in one line, in which values of the row may stand
 
 
 def error_in_data(error: Exception) -> DataError | None:
-    """Return what an expression made of some row's value; ``None`` where the query failed for another reason.
+    """Return the error that an expression met in some row's value; ``None`` where the query failed for another reason.
 
     Spark wraps what a task raised. It is the data's fault unless something in the chain of causes is about reading
     (also each error of a file system), memory or cancelling, or nothing but Spark's own "job aborted" is known.
@@ -237,29 +237,29 @@ def _of_a_server(error: PySparkException) -> DataError | None:
 
 
 @contextmanager
-def unlogged(*loggers: logging.Logger) -> Iterator[None]:
+def without_logs_of(*loggers: logging.Logger) -> Iterator[None]:
     """Keep what this thread does out of some loggers of PySpark: secrets that it is told, errors that it asks for."""
     here = threading.get_ident()
 
     def is_other(record: logging.LogRecord) -> bool:
         return record.thread != here
 
-    for one in loggers:
-        one.addFilter(is_other)
+    for logger in loggers:
+        logger.addFilter(is_other)
     try:
         yield
     finally:
-        for one in loggers:
-            one.removeFilter(is_other)
+        for logger in loggers:
+            logger.removeFilter(is_other)
 
 
 def without_query_log() -> AbstractContextManager[None]:
     """Keep this thread's failing queries out of PySpark's log: each error is raised, and says as much."""
-    return unlogged(*QUERY_LOGGERS)
+    return without_logs_of(*QUERY_LOGGERS)
 
 
 @contextmanager
-def translated(write_id: str) -> Iterator[None]:
+def spark_errors_translated(write_id: str) -> Iterator[None]:
     """Turn Spark's exception into the error that a task raised; let failures of the user's own code pass."""
     try:
         yield

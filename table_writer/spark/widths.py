@@ -1,4 +1,4 @@
-"""How many bytes rows take in Arrow: by their types alone, or as an expression that Spark computes for each row."""
+"""The bytes that rows take in Arrow: by their types alone, or as an expression that Spark computes for each row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
-from table_writer.spark.sql import all_types, balanced, quoted
+from table_writer.spark.sql import all_types, balanced_tree, quoted
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     kind: width
@@ -45,7 +45,7 @@ def fixed_row_bytes(schema: T.StructType) -> int | None:
 
 
 def is_measurable(schema: T.StructType) -> bool:
-    """Whether Spark can compute how wide a row is, and sooner than it weighs its batches; not of a variant."""
+    """Return whether Spark can compute how wide a row is, and sooner than it weighs its batches; not of a variant."""
     return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and _is_measurable(schema)
 
 
@@ -105,4 +105,4 @@ def _all_widths(values: Column, kind: T.DataType) -> Iterator[Column | int]:
 def _sum(widths: Iterable[Column | int]) -> Column:
     parts = list(widths)
     fixed = sum(part for part in parts if isinstance(part, int))
-    return balanced(add, [*(part for part in parts if not isinstance(part, int)), F.lit(fixed)])
+    return balanced_tree(add, [*(part for part in parts if not isinstance(part, int)), F.lit(fixed)])

@@ -1,4 +1,4 @@
-"""What a store's answer says: a header or a field that is absent, doubled or garbled is never a raw error."""
+"""Reads a store's answer: a header or a field that is absent, doubled or garbled is never a raw error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ HEADERS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "Content-Length": _first(NUMBER),
     "ETag": _first(ETAG),
 }
-"""How the headers are read that this library needs."""
+"""Readers of the headers that this library needs."""
 
 
 def tidy_headers(headers: MutableMapping[str, str]) -> None:

@@ -38,8 +38,8 @@ from table_writer.storage.azure_client import (
     error_code,
     http_status,
     make_client,
+    sdk_errors_translated,
     storage_error,
-    translated,
 )
 from table_writer.storage.object_store import (
     PAGE_KEYS,
@@ -75,7 +75,7 @@ UNCOMMITTED: Final[Any] = SimpleNamespace(
     value="uncommitted"
 )  # the SDK compares with this, and its own constants differ
 NO_BLOCKS: Final = ("InvalidBlockList", "BlobNotFound", "InvalidBlockId", "InvalidBlobOrBlock")
-"""What Azure says of blocks that are committed by now, or were given up."""
+"""Azure's error codes for blocks that are committed by now, or were given up."""
 
 
 class AzureStore:
@@ -132,7 +132,9 @@ class AzureStore:
             self._pause(attempt)
             dates: list[str] = []
             try:
-                answer = blob.download_blob(raw_response_hook=lambda one, dates=dates: dates.append(_date_of(one)))
+                answer = blob.download_blob(
+                    raw_response_hook=lambda response, dates=dates: dates.append(_date_of(response))
+                )
                 require_gettable(self._where(key), answer.size)
                 body = answer.readall()
             except ResourceNotFoundError as error:
@@ -282,7 +284,7 @@ class AzureStore:
 
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
         for page in self._pages(prefix, ["metadata", "uncommittedblobs"]):
-            candidates = [one for one in page if not one.size and DIRECTORY not in (one.metadata or {})]
+            candidates = [blob for blob in page if not blob.size and DIRECTORY not in (blob.metadata or {})]
             yield from chain.from_iterable(many(self._uploads_of, candidates))
 
     def _uploads_of(self, blob: BlobProperties) -> Sequence[UploadInfo]:
@@ -296,7 +298,10 @@ class AzureStore:
         except AzureError as error:
             raise storage_error(error, self._where(blob.name)) from error
         ids = {match[1] if (match := BLOCK.fullmatch(block.id or "")) else "" for block in uncommitted}
-        return [UploadInfo(key=blob.name, upload_id=one, initiated_at=_begun_at(one)) for one in sorted(ids)]
+        return [
+            UploadInfo(key=blob.name, upload_id=upload_id, initiated_at=_begun_at(upload_id))
+            for upload_id in sorted(ids)
+        ]
 
     def _after(self, prefix: str, start_after: bytes) -> Iterator[ObjectInfo]:
         """Yield what follows a key below a prefix, in the order of bytes, whatever Azure's is."""
@@ -305,14 +310,14 @@ class AzureStore:
         if len(page) < LISTED_KEYS and next(pages, None) is None:  # a page may be short, and others follow
             yield from (info for info in self._objects(page) if info.key.encode() > start_after)
             return
-        for one in sorted(self._level(prefix), key=_name):
-            if not isinstance(one, str):
-                yield from [one] if _name(one) > start_after else []
-            elif _name(one) > start_after or start_after.startswith(_name(one)):
-                yield from self._after(one, start_after)
+        for item in sorted(self._level(prefix), key=_name):
+            if not isinstance(item, str):
+                yield from [item] if _name(item) > start_after else []
+            elif _name(item) > start_after or start_after.startswith(_name(item)):
+                yield from self._after(item, start_after)
 
     def _objects(self, page: Iterable[BlobProperties]) -> Sequence[ObjectInfo]:
-        objects = (_info(one.name, one) for one in page if not _is_no_object(one) and not one.name.endswith("/"))
+        objects = (_info(blob.name, blob) for blob in page if not _is_no_object(blob) and not blob.name.endswith("/"))
         return sorted(objects, key=_name)
 
     def _pages(self, prefix: str, include: Sequence[str]) -> Iterator[Sequence[BlobProperties]]:
@@ -321,20 +326,20 @@ class AzureStore:
         while True:
             with self._errors(prefix):
                 page = next(pages, None)
-                found = [] if page is None else [one for one in page if one.name.startswith(prefix)]
+                found = [] if page is None else [blob for blob in page if blob.name.startswith(prefix)]
             if page is None:
                 return
             yield found
 
     def _level(self, prefix: str) -> Sequence[ObjectInfo | str]:
-        """Return what begins with a prefix up to the next ``/``: objects, and directories as text that ends in it."""
+        """Return the level below a prefix, up to the next ``/``: objects, and directories as text that ends in it."""
         with self._errors(prefix):
             items = list(self.client.walk_blobs(name_starts_with=prefix, include=["metadata"], delimiter="/"))
-        within = [one for one in items if one.name.startswith(prefix)]
+        within = [item for item in items if item.name.startswith(prefix)]
         return [
-            one.name if isinstance(one, BlobPrefix) else _info(one.name, one)
-            for one in within
-            if isinstance(one, BlobPrefix) or not (_is_no_object(one) or one.name.endswith("/"))
+            item.name if isinstance(item, BlobPrefix) else _info(item.name, item)
+            for item in within
+            if isinstance(item, BlobPrefix) or not (_is_no_object(item) or item.name.endswith("/"))
         ]
 
     def _delete(self, item: str | ObjectInfo) -> tuple[str, str] | None:
@@ -428,7 +433,7 @@ class AzureStore:
         return self.client.get_blob_client(key)
 
     def _errors(self, key: str) -> AbstractContextManager[None]:
-        return translated(self._where(key))
+        return sdk_errors_translated(self._where(key))
 
     def _where(self, key: str) -> str:
         return f"abfss://{self._settings.container}@{self._settings.account}/{key}"

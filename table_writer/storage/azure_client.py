@@ -236,7 +236,7 @@ def http_status(error: AzureError) -> int:
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
+def sdk_errors_translated(where: str) -> Iterator[None]:
     """Turn what the SDK raises inside into :class:`StorageError`, chained."""
     try:
         yield
@@ -255,7 +255,7 @@ def storage_error(error: AzureError, where: str) -> StorageError:
             setattr(error, name, None)
     reason = without_signatures(str(error.message)).partition("\n")[0].rstrip(".") or type(error).__name__
     if status:
-        meaning, advice = _meaning(code, status)
+        meaning, advice = _meaning_and_advice(code, status)
         return StorageError(f"{meaning}: {where}: {code or 'no code'} (HTTP {status}): {reason}. {advice}")
     if isinstance(error, ClientAuthenticationError):
         return StorageError(f"no token for {where}: {reason}. Check the fs.azure.account.oauth2 settings, and the role")
@@ -264,7 +264,7 @@ def storage_error(error: AzureError, where: str) -> StorageError:
     return StorageError(f"Azure failed for {where}: {reason}. Retry")
 
 
-def _meaning(code: str, status: int) -> tuple[str, str]:
+def _meaning_and_advice(code: str, status: int) -> tuple[str, str]:
     if code in ADVICE:
         return ADVICE[code]
     if status in {401, 403}:

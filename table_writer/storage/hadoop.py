@@ -73,7 +73,7 @@ BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3Overrides:
-    """What the writer's own config says of S3; ``None`` leaves it to Hadoop's settings."""
+    """Settings of S3 from the writer's own config; ``None`` leaves it to Hadoop's settings."""
 
     endpoint_url: str | None = None
     region: str | None = None
@@ -349,7 +349,7 @@ def with_environment(hadoop: Mapping[str, str], overrides: Mapping[str, str]) ->
     if access_key and secret_key:
         return {**merged, **found, f"{PREFIX}{PROVIDER}": DEFAULT_PROVIDERS[0 if session_token else 1]}
     named = _class_names(hadoop.get(f"{PREFIX}{PROVIDER}", ""))
-    if any(MAPPED.get(one) not in {_simple, _temporary} for one in named):
+    if any(MAPPED.get(class_name) not in {_simple, _temporary} for class_name in named):
         return merged
     return {**merged, f"{PREFIX}{PROVIDER}": f"{SDK2}DefaultCredentialsProvider"}
 
@@ -406,7 +406,7 @@ class HadoopValues:
 
 
 def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
-    """Return what holds for one bucket: ``fs.s3a.bucket.NAME.*`` over ``fs.s3a.*``, old names of keys included.
+    """Return the settings that hold for one bucket: ``fs.s3a.bucket.NAME.*`` over ``fs.s3a.*``, also by old names.
 
     Examples
     --------

@@ -48,9 +48,9 @@ class AzureValues:
     def text(self, name: str, default: str = "") -> str:
         """Return a value, trimmed."""
         names = (f"{PREFIX}{name}{suffix}" for suffix in self._suffixes)
-        return next((found for one in names if (found := (self._hadoop.get(one) or "").strip())), default)
+        return next((found for key in names if (found := (self._hadoop.get(key) or "").strip())), default)
 
-    def required(self, *names: str) -> list[str]:
+    def required_values(self, *names: str) -> list[str]:
         """Return the values of all these; the error names the first that is missing."""
         values = [self.text(name) for name in names]
         if not all(values):
@@ -154,7 +154,7 @@ def _oauth(values: AzureValues) -> AzureCredential:
 
 def _client_credentials(values: AzureValues) -> AzureCredential:
     names = (f"{OAUTH2}client.{name}" for name in ("endpoint", "id", "secret"))
-    endpoint, client_id, secret = values.required(*names)
+    endpoint, client_id, secret = values.required_values(*names)
     parts = urlsplit(endpoint)
     tenant = parts.path.strip("/").partition("/")[0]
     if parts.scheme != "https" or not parts.hostname or not tenant:
@@ -170,7 +170,7 @@ def _managed_identity(values: AzureValues) -> AzureCredential:
 
 def _workload_identity(values: AzureValues) -> AzureCredential:
     names = (f"{OAUTH2}{name}" for name in ("msi.tenant", "client.id", "token.file"))
-    tenant, client_id, token_file = values.required(*names)
+    tenant, client_id, token_file = values.required_values(*names)
     authority = urlsplit(values.text(f"{OAUTH2}msi.authority", PUBLIC_LOGIN)).hostname or ""
     return ServicePrincipal(tenant=tenant, client_id=client_id, token_file=token_file, authority=authority)
 

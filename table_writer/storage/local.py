@@ -115,7 +115,7 @@ class LocalStore:
             return StoredObject(info=_info(key, status), body=body, age_seconds=age_seconds)
 
     def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
-        with self._call("GetObject", source.key), _unchanged(source) as file:
+        with self._call("GetObject", source.key), _open_unchanged(source) as file:
             file.seek(start)
             body = file.read(size)
             _require_unchanged(file, source)  # somebody may have written into it meanwhile
@@ -136,11 +136,11 @@ class LocalStore:
 
     def list_files(self, directory: str) -> Sequence[str]:
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
-            return sorted(one.path[1:] for one in _entries(path) if one.is_file() and not _is_crc(one.name))
+            return sorted(entry.path[1:] for entry in _entries(path) if entry.is_file() and not _is_crc(entry.name))
 
     def list_directories(self, directory: str) -> Sequence[str]:
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
-            found = (one.name for one in _entries(path) if one.is_dir(follow_symlinks=False))
+            found = (entry.name for entry in _entries(path) if entry.is_dir(follow_symlinks=False))
             return sorted(name for name in found if name != UPLOADS)
 
     def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
@@ -166,7 +166,7 @@ class LocalStore:
         Never a hard link: tools that overwrite a file in place (Hadoop's local file system, pandas) would change the
         copy with it, and the copy would be as old as its source, where ages decide what a vacuum deletes.
         """
-        with self._call("CopyObject", key) as path, _unchanged(source) as file:
+        with self._call("CopyObject", key) as path, _open_unchanged(source) as file:
 
             def fill(target: BinaryIO) -> None:
                 copy_contents(file, target, copy_range=self._copy_range)
@@ -268,7 +268,7 @@ def _require_listed(item: str | ObjectInfo, path: Path) -> None:
 
 
 @contextmanager
-def _unchanged(source: ObjectInfo) -> Iterator[BinaryIO]:
+def _open_unchanged(source: ObjectInfo) -> Iterator[BinaryIO]:
     """Open the file that ``source`` shows; once it is open, replacing or deleting it does not matter."""
     try:
         file = _path(source.key).open("rb")
@@ -286,7 +286,7 @@ def _require_unchanged(file: BinaryIO, source: ObjectInfo) -> None:
 
 
 def _entries(directory: Path | str) -> Sequence[os.DirEntry[str]]:
-    """Return what is directly in a directory; nothing if it is gone."""
+    """Return the entries of a directory; none if it is gone."""
     try:
         with os.scandir(directory) as entries:
             return list(entries)

@@ -95,7 +95,7 @@ class ObjectStore(Protocol):
         """
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what a listing would show of one key, ``None`` when there is none."""
+        """Return an object as a listing would show it, ``None`` when there is none."""
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix in key order (bytes of UTF-8), and whether more follow.
@@ -232,7 +232,7 @@ def replaced_message(where: str) -> str:
 
 
 class RequestCounter:
-    """How many requests of each kind were sent; a forked process counts on from what there was."""
+    """Numbers of requests that were sent, by kind; a forked process counts on from what there was."""
 
     def __init__(self) -> None:
         self._lock = PerProcess(threading.Lock)

@@ -59,7 +59,7 @@ class Probe:
         self.store.put(key, body)
         return key
 
-    def listed(self, name: str = "") -> set[str]:
+    def listed_names(self, name: str = "") -> set[str]:
         """Return the names below the directory that a listing shows."""
         found = self.store.list(f"{self.directory}{name}")
         return {info.key.removeprefix(self.directory) for info in found}
@@ -80,8 +80,8 @@ class Probe:
         with contextlib.suppress(TableWriterError):
             self.store.delete(sorted(self.keys))
 
-    def left(self) -> Sequence[str]:
-        """Return what is there still."""
+    def remaining_keys(self) -> Sequence[str]:
+        """Return the keys that are there still."""
         try:
             return [info.key for info in self.store.list(self.directory)]
         except TableWriterError:
@@ -119,7 +119,7 @@ def fresh_listings(probe: Probe) -> str:
     for number in range(FEW_KEYS):
         name = f"fresh/{number}/f"  # alone in its directory: whatever the order is
         key = probe.put(name, b"new")
-        if name not in probe.listed(f"fresh/{number}/"):
+        if name not in probe.listed_names(f"fresh/{number}/"):
             raise RefutedError("a listing does not show what was put just before")
         if probe.store.get(key) is None:
             raise RefutedError("an object is not there just after it was put")
@@ -152,7 +152,7 @@ def start_after(probe: Probe) -> str:
 
 def pages(probe: Probe) -> str:
     """List more keys than a page holds."""
-    count = len(probe.listed("page/"))
+    count = len(probe.listed_names("page/"))
     if count != LISTED_KEYS:
         raise RefutedError(f"of {LISTED_KEYS:,} keys all pages together show {count:,}")
     return f"{LISTED_KEYS:,} keys are all shown, page by page"
@@ -162,7 +162,7 @@ def odd_keys(probe: Probe) -> str:
     """Put a key that a careless store or proxy decodes or escapes once more."""
     key = probe.put(f"odd/{ODD_NAME}", b"odd")
     stored = probe.store.get(key)
-    if stored is None or stored.body != b"odd" or f"odd/{ODD_NAME}" not in probe.listed("odd/"):
+    if stored is None or stored.body != b"odd" or f"odd/{ODD_NAME}" not in probe.listed_names("odd/"):
         raise RefutedError(f"the key {ODD_NAME!r} is not found again as it was put")
     return "keys with spaces, percent signs and characters beyond ASCII stay as they are"
 
@@ -171,7 +171,7 @@ def hidden_uploads(probe: Probe) -> str:
     """Look for an upload that is pending."""
     key = probe.key("hidden/f")
     probe.store.upload_part(key, probe.create_upload(key), 1, b"part")
-    if "hidden/f" in probe.listed("hidden/") or probe.store.get(key) is not None:
+    if "hidden/f" in probe.listed_names("hidden/") or probe.store.get(key) is not None:
         raise RefutedError("an upload that nobody has completed is seen")
     return "an upload is not seen before it is completed"
 
@@ -251,7 +251,7 @@ def batch_deletes(probe: Probe) -> str:
     """Delete some of several objects, and one that is not there."""
     keys = [probe.put(f"deleted/{number}") for number in range(FEW_KEYS)]
     probe.store.delete([*keys[1:], probe.key("deleted/never-there")])
-    if probe.listed("deleted/") != {"deleted/0"} or probe.store.get(keys[1]) is not None:
+    if probe.listed_names("deleted/") != {"deleted/0"} or probe.store.get(keys[1]) is not None:
         raise RefutedError("a batch delete says that it was done, and leaves objects, or takes others")
     return "a batch delete takes exactly what it names, and a missing key is no error"
 
@@ -390,7 +390,7 @@ Answer = Literal["yes", "no", "failed", "not tried"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """How one trial ended."""
+    """The outcome of one trial."""
 
     name: str
     answer: Answer

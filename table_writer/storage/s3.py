@@ -48,8 +48,8 @@ from table_writer.storage.s3_advice import (
     http_status,
     is_of_checksums,
     is_transient,
+    sdk_errors_translated,
     storage_error,
-    translated,
 )
 from table_writer.storage.s3_client import make_client, write_arguments
 from table_writer.storage.settings import S3Settings
@@ -232,7 +232,7 @@ class S3Store:
 
     def list_directories(self, directory: str) -> Sequence[str]:
         prefixes = [item["Prefix"] for page in self._level(directory) for item in page.get("CommonPrefixes", [])]
-        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
+        return sorted({path.removeprefix(directory)[:-1] for path in prefixes if path.startswith(directory)})
 
     def _level(self, directory: str) -> Iterator[ListObjectsV2OutputTypeDef]:
         """List what is directly in a directory: one request for 1,000 files and directories."""
@@ -284,7 +284,7 @@ class S3Store:
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
         try:
             self.client.complete_multipart_upload(
-                **self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": [_completed(p) for p in parts]}
+                **self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": [*map(_completed_part, parts)]}
             )
         except (BotoCoreError, ClientError) as error:
             if error_code(error) != "NoSuchUpload":
@@ -347,7 +347,7 @@ class S3Store:
             _logger.warning("the copy to %s failed, and its upload was not aborted: %s", key, error)
 
     def _errors(self, key: str) -> AbstractContextManager[None]:
-        return translated(self._settings.bucket, key)
+        return sdk_errors_translated(self._settings.bucket, key)
 
     def _where(self, key: str) -> str:
         return f"s3://{self._settings.bucket}/{key}"
@@ -373,7 +373,7 @@ def _require_end(answer: Mapping[str, Any], where: str) -> None:
 
 
 def _is_of(answer: Mapping[str, Any], body: bytes) -> bool:
-    """Whether the answer to a put is that to this one: no portal's, and none that came twice.
+    """Return whether the answer to a put is that to this one: no portal's, and none that came twice.
 
     An ETag is no digest of the bytes where they are encrypted; then, and without checksums, the object is read.
     """
@@ -393,7 +393,7 @@ def _info(where: str, key: str, size_bytes: int, answer: Mapping[str, Any]) -> O
     return ObjectInfo(key=key, size_bytes=size_bytes, etag=etag, modified_at=modified_at)
 
 
-def _completed(part: UploadedPart) -> CompletedPartTypeDef:
+def _completed_part(part: UploadedPart) -> CompletedPartTypeDef:
     completed: CompletedPartTypeDef = {"PartNumber": part.number, "ETag": part.etag}
     if part.checksum:
         completed["ChecksumCRC32"] = part.checksum
@@ -415,7 +415,7 @@ def delete_objects(
 
     AWS and Ceph look at the ETag of each key of a batch; versitygw and moto pass over it.
     """
-    etags = {key_of(one): one.etag if isinstance(one, ObjectInfo) else "" for one in objects}
+    etags = {key_of(item): item.etag if isinstance(item, ObjectInfo) else "" for item in objects}
     batched = [key for key in etags if not NOT_IN_XML.search(key)]
     refused: dict[str, str] = {}
     for start in range(0, len(batched), PAGE_KEYS):

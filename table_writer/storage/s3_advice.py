@@ -1,4 +1,4 @@
-"""What went wrong at S3, or on the way to it, and which setting mends it: one table of causes."""
+"""Causes of failures at S3, or on the way to it, each with the setting that mends it: one table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class UnreadableAnswerError(BotoCoreError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """What is known of a request that failed; the status is 0 where there was no answer."""
+    """A request that failed; the status is 0 where there was no answer."""
 
     code: str = ""
     status: int = 0
@@ -122,13 +122,13 @@ class Failure:
 
     @property
     def is_late(self) -> bool:
-        """Whether this machine's clock is too far from the store's."""
+        """Return whether this machine's clock is too far from the store's."""
         moment = time_in(self.headers.get("date", ""))
         return moment is not None and abs((datetime.now(UTC) - moment).total_seconds()) > MOST_SKEW_SECONDS
 
     @property
     def is_of_a_proxy(self) -> bool:
-        """Whether something on the way has answered, and not the store."""
+        """Return whether something on the way has answered, and not the store."""
         signs = {"via", "proxy-agent", "proxy-connection", "proxy-authenticate", "x-squid-error", "x-cache-lookup"}
         is_of_s3 = any(name.startswith("x-amz-") for name in self.headers) or not (self.code.isdigit() or not self.code)
         has_page = "html" in self.headers.get("content-type", "")
@@ -157,7 +157,7 @@ class Cause:
     also: Callable[[Failure], bool] = lambda _: True
 
     def fits(self, failure: Failure) -> bool:
-        """Whether this is the cause."""
+        """Return whether this is the cause."""
         is_named = (
             failure.code in self.codes or failure.status in self.statuses or isinstance(failure.error, self.kinds)
         )
@@ -364,12 +364,12 @@ CAUSES: Final = (  # the first that fits
 
 
 def is_throttled(code: str) -> bool:
-    """Whether a code says that there were too many requests, at the store or at KMS behind it."""
+    """Return whether a code says that there were too many requests, at the store or at KMS behind it."""
     return code in THROTTLED or "throttl" in code.lower() or "toomanyrequests" in code.lower()
 
 
 def is_transient(code: str, status: int = 0) -> bool:
-    """Whether the same request may succeed in a moment."""
+    """Return whether the same request may succeed in a moment."""
     return is_throttled(code) or code in PASSING or status == 429 or status >= 500
 
 
@@ -377,7 +377,7 @@ PASSING: Final = frozenset({"InternalError", "OperationAborted", "RequestTimeout
 
 
 @contextmanager
-def translated(bucket: str, key: str) -> Iterator[None]:
+def sdk_errors_translated(bucket: str, key: str) -> Iterator[None]:
     """Turn what botocore raises inside into :class:`StorageError`, chained."""
     try:
         yield
@@ -398,7 +398,7 @@ def http_status(error: BotoCoreError | ClientError) -> int:
 
 
 def is_of_checksums(error: BotoCoreError | ClientError) -> bool:
-    """Whether a store complains of the headers of checksums."""
+    """Return whether a store complains of the headers of checksums."""
     return re.search(CHECKSUM_HEADERS, Failure.of(error).message, re.IGNORECASE) is not None
 
 

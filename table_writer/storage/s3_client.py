@@ -87,7 +87,7 @@ def make_client(settings: S3Settings) -> S3Client:
 
 
 def write_arguments(settings: S3Settings) -> dict[str, Any]:
-    """Return what both ways of creating an object take: encryption, ACL, storage class."""
+    """Return the arguments that both ways of creating an object take: encryption, ACL, storage class."""
     arguments = {
         "ServerSideEncryption": settings.encryption,
         "SSEKMSKeyId": settings.kms_key_id,

@@ -48,11 +48,11 @@ class RotatedCredentials(Credentials):
         super().__init__(frozen.access_key or "", frozen.secret_key or "", frozen.token, method=current.method)
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        """Return what requests are signed with now."""
+        """Return the keys that requests are signed with now."""
         return self._current.get_frozen_credentials()
 
     def are_others(self, code: str) -> bool:
-        """Whether there are other credentials now than those that the store refused with this error code."""
+        """Return whether there are other credentials now than those that the store refused with this error code."""
         if code not in EXPIRED | REFUSED_KEYS | MAY_BE_EXPIRED:
             return False
         with self._lock:
@@ -123,7 +123,7 @@ def _load(source: CredentialSource, *, bucket: str, region: str) -> Credentials 
 
 
 def _name(source: CredentialSource) -> str:
-    """Return what a message calls it: ``InstanceMetadata``, ``Profile``."""
+    """Return a provider's name in messages: ``InstanceMetadata``, ``Profile``."""
     return source.name.title().replace("_", "") if isinstance(source, Provider) else type(source).__name__
 
 

@@ -1,4 +1,4 @@
-"""What it takes to open a store: frozen, picklable, checked when made, without secrets in ``repr``."""
+"""Settings to open a store: frozen, picklable, checked when made, without secrets in ``repr``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StaticKeys:
 
 
 class Provider(Enum):
-    """Where credentials are looked for when the store is opened; values are what botocore calls its providers."""
+    """Sources of credentials that are tried when the store is opened; values are botocore's names of its providers."""
 
     ENVIRONMENT = "env"  # AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the process
     CONTAINER = "container-role"  # of an ECS task or EKS pod identity
@@ -91,7 +91,7 @@ CredentialSource: TypeAlias = StaticKeys | Profile | AssumedRole | Provider
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3Settings:
-    """How to reach one bucket."""
+    """Settings to reach one bucket."""
 
     bucket: str  # name of the bucket, or the ARN of an access point
     endpoint_url: str = ""  # for stores other than AWS, with ``http://`` or ``https://``; a login in it is left out
@@ -237,7 +237,7 @@ AzureCredential: TypeAlias = AccountKey | SasToken | ServicePrincipal | ManagedI
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AzureSettings:
-    """How to reach one container of a storage account, through the Blob service."""
+    """Settings to reach one container of a storage account, through the Blob service."""
 
     account: str  # name of the account, without its host
     container: str

@@ -1,4 +1,4 @@
-"""Requests to the store that a Spark task sends: imported on executors, which have boto3 and none of our own."""
+"""Requests to the store that a Spark task sends. Executors import this file; it needs boto3 and no Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_one_task(
 
 
 def completer(settings: Any) -> Callable[[Iterable[bytes]], Iterator[tuple[Mapping[str, int], None]]]:
-    """Return what one task does."""
+    """Return the function of one task."""
 
     def complete_one(store: ObjectStore, upload: PendingUpload) -> None:
         store.complete_upload(upload.key, upload.upload_id, upload.parts)
@@ -58,7 +58,7 @@ def completer(settings: Any) -> Callable[[Iterable[bytes]], Iterator[tuple[Mappi
 
 
 def copier(settings: Any) -> Callable[[Iterable[tuple[str, ObjectInfo]]], Iterator[tuple[Mapping[str, int], str]]]:
-    """Return what one task does; it answers with its requests, and with a message if a source has changed."""
+    """Return the function of one task; it answers with its requests, and with a message if a source has changed."""
 
     def copy_one(store: ObjectStore, copy: tuple[str, ObjectInfo]) -> str:
         key, source = copy

@@ -83,7 +83,7 @@ class _HiveRelease:
     """A metastore's own jars; Hadoop's client, S3A and Derby are those that pyspark carries."""
 
     coordinates: tuple[str, ...]
-    alone: tuple[str, ...] = ()  # without what they depend on
+    own_jars: tuple[str, ...] = ()  # without what they depend on
     java: int = MIN_JAVA_VERSION
 
 
@@ -96,7 +96,7 @@ _HIVE_RELEASES: Final = {
     ),
     "4.0.1": _HiveRelease(
         coordinates=("org.apache.hive:hive-standalone-metastore-server:4.0.1",),
-        alone=("org.apache.hadoop:hadoop-hdfs:3.3.6",),  # for one class
+        own_jars=("org.apache.hadoop:hadoop-hdfs:3.3.6",),  # for one class
     ),
     "4.2.0": _HiveRelease(
         coordinates=(
@@ -112,7 +112,7 @@ _HIVE_RELEASES: Final = {
             "commons-collections:commons-collections:3.2.2",
             "commons-beanutils:commons-beanutils:1.9.4",  # for SHOW TABLES
         ),
-        alone=("org.apache.hive:hive-exec:4.2.0", "org.apache.hadoop:hadoop-hdfs:3.4.1"),
+        own_jars=("org.apache.hive:hive-exec:4.2.0", "org.apache.hadoop:hadoop-hdfs:3.4.1"),
         java=21,
     ),
 }
@@ -192,7 +192,7 @@ def committer_jars() -> tuple[Path, ...]:
 
 
 def metastore_class_path(hive: HiveVersion) -> tuple[str, ...]:
-    """Return what a metastore of that version has on its class path, downloading its jars at the first call."""
+    """Return the class path of a metastore of that version; the first call downloads its jars."""
     spark = spark_home() / "jars"
     if hive == BUILT_IN_HIVE:
         return (str(spark / "*"),)
@@ -225,7 +225,7 @@ def _hive_jars(hive: HiveVersion) -> tuple[Path, ...]:
 
 
 def _jars_alone(hive: HiveVersion) -> tuple[Path, ...]:
-    alone = _HIVE_RELEASES[hive].alone
+    alone = _HIVE_RELEASES[hive].own_jars
     return resolve_jars(f"hive-{hive}-alone", alone, transitive=False) if alone else ()
 
 
@@ -287,7 +287,7 @@ def _resolve(module: str, first: str, directory: Path, *, with_poms: bool) -> No
         command += ["-confs", "default", "-types", "jar", "bundle", "zip", "-warn"]
         command += ["-retrieve", str(work / "jars" / "[organisation]_[artifact]-[revision].[ext]")]
         current().begin(f"downloading the {name} jars")
-        with current().asking(lambda: _downloaded(work / "cache", name)):
+        with current().asking(lambda: _download_progress(work / "cache", name)):
             run = subprocess.run(
                 command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
             )
@@ -301,12 +301,12 @@ def _resolve(module: str, first: str, directory: Path, *, with_poms: bool) -> No
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _downloaded(cache: Path, name: str) -> tuple[int, int, str]:
+def _download_progress(cache: Path, name: str) -> tuple[int, int, str]:
     """Return how many megabytes of jars are there, how many are expected, and their unit."""
     size = 0
-    for one in cache.rglob("*.jar*"):  # those that are on their way end in .part
+    for file in cache.rglob("*.jar*"):  # those that are on their way end in .part
         with suppress(FileNotFoundError):  # it has its own name meanwhile
-            size += one.stat().st_size
+            size += file.stat().st_size
     return round(size / MEGABYTE), MEGABYTES.get(name, 0), "MB"
 
 
@@ -315,8 +315,8 @@ def _ivy_module(coordinates: Sequence[str], excludes: Sequence[str] | None) -> s
     lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="jars"/><dependencies>']
     tree = 'transitive="false" ' if excludes is None else ""
     for coordinate in coordinates:
-        organisation, name, revision, *kind = map(quoteattr, coordinate.split(":"))
-        files = [f"<artifact name={name} type={one} ext={one}/>" for one in kind]
+        organisation, name, revision, *kinds = map(quoteattr, coordinate.split(":"))
+        files = [f"<artifact name={name} type={kind} ext={kind}/>" for kind in kinds]
         lines.append(f'<dependency org={organisation} name={name} rev={revision} {tree}conf="*->default">')
         lines += [*files, "</dependency>"]
     for exclude in excludes or ():

@@ -20,13 +20,13 @@ def one_at_a_time(application: Application) -> Application:
     """Answer requests on a condition one after the other."""
     lock = threading.Lock()
 
-    def answered(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def locked_application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if not any(name in environ for name in CONDITIONS):
             return application(environ, start_response)
         with lock:
             return application(environ, start_response)
 
-    return answered
+    return locked_application
 
 
 def run(host: str, port: int, application: Application, **options: Any) -> None:

@@ -86,7 +86,7 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process was launched and has not ended."""
+        """Return whether the process was launched and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -183,7 +183,7 @@ class ServerProcess(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the process was started and has not ended."""
+        """Return whether the process was started and has not ended."""
         return self._process is not None and self._process.running
 
     @property
@@ -287,7 +287,7 @@ class _Spawner:
     def __init__(self) -> None:
         self._owner_pid = os.getpid()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._started: list[_Process] = []
+        self._processes: list[_Process] = []
         threading.Thread(target=self._run, name="table_writer-spawner", daemon=True).start()
 
     def spawn(self, command: Sequence[str], directory: Path, environment: dict[str, str], log_path: Path) -> _Process:
@@ -310,13 +310,13 @@ class _Spawner:
         except OSError as error:
             future.set_exception(error)
         else:
-            self._started.append(process)
+            self._processes.append(process)
             atexit.register(self._kill_all)  # each time, so that it runs before what was registered until now
             future.set_result(process)
 
     def _kill_all(self) -> None:
         if os.getpid() == self._owner_pid:  # a fork leaves them alone
-            for process in self._started:
+            for process in self._processes:
                 _kill(process)
 
 

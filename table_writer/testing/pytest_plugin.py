@@ -42,8 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"lakehouse_{what}", f"{text}: {', '.join(choices)}", default=choices[0])
 
 
-def chosen(config: pytest.Config, what: str) -> Any:
-    """Return what the option says, else the ini file, else the default."""
+def chosen_option(config: pytest.Config, what: str) -> Any:
+    """Return the option's value, else that of the ini file, else the default."""
     choice = config.getoption(f"--lakehouse-{what}") or config.getini(f"lakehouse_{what}")
     if choice not in CHOICES[what]:
         raise pytest.UsageError(
@@ -55,8 +55,8 @@ def chosen(config: pytest.Config, what: str) -> Any:
 @pytest.fixture(scope="session", name="lakehouse")
 def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
     """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run."""
-    s3, hive = chosen(request.config, "s3"), chosen(request.config, "hive")
-    conf = {"spark.api.mode": chosen(request.config, "spark")}
+    s3, hive = chosen_option(request.config, "s3"), chosen_option(request.config, "hive")
+    conf = {"spark.api.mode": chosen_option(request.config, "spark")}
     where: dict[str, Any] = {"storage": "file"} if s3 == "none" else {"s3_server": s3}
     with start_lakehouse(**where, hive=hive, spark_conf=conf) as lake:
         yield lake

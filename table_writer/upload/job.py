@@ -23,7 +23,7 @@ from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
-from table_writer.spark.sql import balanced, quoted
+from table_writer.spark.sql import balanced_tree, quoted
 from table_writer.spark.widths import refusing_wide
 from table_writer.storage.hadoop import why_renamed
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
@@ -47,7 +47,7 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
     spark.prepare_executors()
-    rows = spark.pinned(rows)
+    rows = spark.with_pinned_types(rows)
     if not all(map(PLAIN_NAME.fullmatch, rows.columns)):
         rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
     if not spec.max_row_bytes:
@@ -162,7 +162,9 @@ def refuse_existing(rows: DataFrame, existing: Collection[PartitionValues], colu
     shown = F.concat_ws("/", *values)
     message = F.concat(F.lit("\ntable_writer.errors.PartitionExistsError: partition "), shown, F.lit(f" {advice}\n"))
     found = F.when(F.col(FOUND), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
-    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), balanced(and_, same), "left").where(found)
+    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), balanced_tree(and_, same), "left").where(
+        found
+    )
     return joined.drop(*names, FOUND)
 
 

@@ -157,7 +157,7 @@ def audit_of(spark: SparkSession, opened: OpenTable, files: WrittenFiles) -> Aud
         statistics=files.statistics,
         dataframe=partial(staged_frame, spark, opened, files),
         replaced_rows=partial(_replaced_rows, spark, opened, files),
-        replaced=partial(_replaced_partitions, opened, files),
+        replaced_partitions=partial(_replaced_partitions, opened, files),
         examples=opened.config.check_examples,
     )
 

@@ -61,8 +61,11 @@ def test_a_table_that_refers_to_itself_counts_the_rows_of_the_write_and_not_thos
     check = references("parent", f"{others}.tree", "id")
     assert staged(rows, "id INT, parent INT, dt STRING", **tree).one(check).failed_rows == 1
     gone = [("1",), ("__HIVE_DEFAULT_PARTITION__",)]
-    assert staged(rows, "id INT, parent INT, dt STRING", replaced=lambda: gone, **tree).one(check).failed_rows == 2
-    assert staged(rows, "id INT, parent INT, dt STRING", replaced=list, **tree).one(check).failed_rows == 1
+    assert (
+        staged(rows, "id INT, parent INT, dt STRING", replaced_partitions=lambda: gone, **tree).one(check).failed_rows
+        == 2
+    )
+    assert staged(rows, "id INT, parent INT, dt STRING", replaced_partitions=list, **tree).one(check).failed_rows == 1
 
 
 def test_a_column_that_the_table_is_yet_to_get_is_looked_up_in_the_write(staged: Staged, others: str) -> None:

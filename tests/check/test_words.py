@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from table_writer.check.check import check_name, listed
+from table_writer.check.check import check_name, enumeration
 from table_writer.check.run import failure_text
 from table_writer.check.writes import function_name
 from table_writer.model.check_result import CheckResult
 
 
 def test_the_first_of_many_are_listed() -> None:
-    assert listed("abcdefg") == "a, b, c, d, e and 2 more"
-    assert listed("abc") == "a, b, c"
+    assert enumeration("abcdefg") == "a, b, c, d, e and 2 more"
+    assert enumeration("abc") == "a, b, c"
 
 
 def test_a_check_is_named_as_it_was_called() -> None:

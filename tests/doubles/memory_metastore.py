@@ -22,7 +22,7 @@ from table_writer.metastore.hive_objects import (
     true_location,
     whole_table_parameters,
 )
-from table_writer.metastore.hive_statistics import Described, described
+from table_writer.metastore.hive_statistics import ColumnDescription, column_descriptions
 from table_writer.metastore.protocol import (
     nothing,
     read_all,
@@ -82,7 +82,7 @@ class MemoryMetastore:
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
-        self._statistics: dict[TableName, dict[PartitionValues, dict[str, Described]]] = {}
+        self._statistics: dict[TableName, dict[PartitionValues, dict[str, ColumnDescription]]] = {}
         self._lost: dict[TableName, set[PartitionValues]] = {}  # their names have a ? as no name that is asked for has
 
     def create_table(self, table: Table) -> Table:
@@ -239,11 +239,11 @@ class MemoryMetastore:
     def keeps_statistics(self, table: Table) -> bool:
         return True
 
-    def statistics(self, name: TableName) -> dict[PartitionValues, dict[str, Described]]:
+    def statistics(self, name: TableName) -> dict[PartitionValues, dict[str, ColumnDescription]]:
         """What is kept now, without a call."""
         return {values: dict(one) for values, one in self._statistics.get(name, {}).items() if one}
 
-    def put_statistics(self, name: TableName, values: PartitionValues, one: Mapping[str, Described]) -> None:
+    def put_statistics(self, name: TableName, values: PartitionValues, one: Mapping[str, ColumnDescription]) -> None:
         """Set the statistics of a partition as another tool would; a server marks them as accurate."""
         with self._lock.get():
             self._statistics.setdefault(name, {}).setdefault(values, {}).update(one)
@@ -260,7 +260,7 @@ class MemoryMetastore:
         validate_values(table, list(expected))
         calls = -(-len(expected) // PARTITION_BATCH)
         with self._call("differing_statistics", "get_partitions_statistics_req", calls=calls):
-            wanted = {values: described(table, figures) for values, figures in expected.items()}
+            wanted = {values: column_descriptions(table, figures) for values, figures in expected.items()}
             found = self.statistics(table.name)
             return [values for values, one in found.items() if values in wanted and one != wanted[values]]
 
@@ -278,7 +278,7 @@ class MemoryMetastore:
             for values, one in figures.items():
                 if values not in there:
                     raise MetastoreError(f"partition {values} of {table.name} does not exist: NoSuchObjectException")
-                if of_one := described(table, one):
+                if of_one := column_descriptions(table, one):
                     self.put_statistics(table.name, values, of_one)
 
     @may_come_late

@@ -193,11 +193,11 @@ def test_a_view_that_comes_to_mean_other_types_fails_the_job(spark: SparkSession
 
     mean("'a'")
     planned = analyzed_now(spark.table("changing"))
-    pinned = open_gateway(spark).pinned(planned)
+    pinned = open_gateway(spark).with_pinned_types(planned)
     assert [tuple(row) for row in pinned.collect()] == [(1, "a")]
     mean("7")
     with pytest.raises(PySparkException, match="column 'note' was string when the write was planned, and is int"):
-        open_gateway(spark).pinned(planned).collect()
+        open_gateway(spark).with_pinned_types(planned).collect()
 
 
 def test_errors_of_the_data_are_the_failure_of_one_check(writer: TableWriter, orders: str, rows: Rows) -> None:

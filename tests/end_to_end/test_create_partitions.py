@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
-from table_writer.spark.classic import translated
+from table_writer.spark.classic import spark_errors_translated
 from table_writer.testing import Lakehouse
 from table_writer.upload.job import refuse_existing
 
@@ -143,6 +143,6 @@ def test_spark_s_own_writer_meets_a_partition_in_every_spelling_of_its_value(
 ) -> None:
     columns = StructType.fromDDL(f"key {kind}")
     rows = spark.sql(f"SELECT 1 AS id, CAST(CAST({value} AS {kind}) AS STRING) AS `k.ey`")
-    with pytest.raises(PartitionExistsError, match=f"key={spelled} exists"), translated("w1"):
+    with pytest.raises(PartitionExistsError, match=f"key={spelled} exists"), spark_errors_translated("w1"):
         refuse_existing(rows, [("7",), (spelled,)], columns).collect()
     assert refuse_existing(rows, [("7",)], columns).collect() == rows.collect()

@@ -19,7 +19,7 @@ from table_writer.check.check import Target
 from table_writer.plan.planner import Where
 from table_writer.spark.files import for_magic, missing_jar
 from table_writer.testing import Lakehouse
-from table_writer.testing.pytest_plugin import chosen
+from table_writer.testing.pytest_plugin import chosen_option
 from tests.metastore.conftest import require_version
 
 pytestmark = pytest.mark.smaller_run
@@ -98,7 +98,7 @@ def test_a_session_that_sets_nothing_has_sparks_own_defaults(
 
 
 def test_the_metastore_is_the_one_that_was_asked_for(lakehouse: Lakehouse, request: pytest.FixtureRequest) -> None:
-    require_version(lakehouse.metastore_uri, chosen(request.config, "hive"))
+    require_version(lakehouse.metastore_uri, chosen_option(request.config, "hive"))
 
 
 def test_a_session_is_copied_with_its_settings_and_hears_nothing_of_the_copys(spark: SparkSession) -> None:

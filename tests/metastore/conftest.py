@@ -22,7 +22,7 @@ from table_writer.metastore.settings import GlueSettings, MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
 from table_writer.testing.jars import HiveVersion
-from table_writer.testing.pytest_plugin import chosen
+from table_writer.testing.pytest_plugin import chosen_option
 from tests.doubles.glue import GlueDouble, table_input
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.databases import DATABASES, Database
@@ -193,7 +193,7 @@ def metastore_server(request: pytest.FixtureRequest, hive_version: Any) -> Itera
 @pytest.fixture(scope="session")
 def hive_version(request: pytest.FixtureRequest) -> str:
     """Return which Hive the real metastore is of: ``--lakehouse-hive``."""
-    return str(chosen(request.config, "hive"))
+    return str(chosen_option(request.config, "hive"))
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def backdoor(metastore_server: MetastoreServer) -> Connection:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what does not hold of Glue, or of moto's, and of older Hives what only Hive 4 has."""
-    is_hive_4 = str(chosen(config, "hive")).startswith("4.")
+    is_hive_4 = str(chosen_option(config, "hive")).startswith("4.")
     out = [one for one in items if _differs(one) or (not is_hive_4 and _name(one) in HIVE_4_HAS)]
     config.hook.pytest_deselected(items=out)
     items[:] = [one for one in items if one not in out]

@@ -12,7 +12,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.errors import MetastoreError
-from table_writer.metastore.hive_statistics import described, described_object
+from table_writer.metastore.hive_statistics import column_description, column_descriptions
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Column, PartitionChange, PartitionValues, Table, TableName
 from tests.doubles.memory_metastore import MemoryMetastore
@@ -64,12 +64,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 def test_what_hive_has_no_statistics_for_has_none() -> None:
     for kind, one in NONE.values():
         table = replace(EMPTY, columns=(Column("x", kind),))
-        assert described(table, {"x": one}) == {}
+        assert column_descriptions(table, {"x": one}) == {}
 
 
 def test_bounds_of_a_timestamp_are_whole_seconds_around_it() -> None:
     table = replace(EMPTY, columns=(Column("at", "timestamp"),))
-    assert described(table, {"At": TYPES["at"][1]}) == {"at": ("longStats", -1, 2, 0, 2)}
+    assert column_descriptions(table, {"At": TYPES["at"][1]}) == {"at": ("longStats", -1, 2, 0, 2)}
 
 
 @pytest.mark.parametrize("values", [(), *((one,) for one in HOSTILE)], ids=str)
@@ -126,5 +126,5 @@ def test_bit_vectors_of_other_tools_are_no_text_and_stop_nobody() -> None:
     sent, read = TMemoryBuffer(), ttypes.ColumnStatisticsObj()
     ttypes.ColumnStatisticsObj("x", "int", data).write(TBinaryProtocolAccelerated(sent))
     read.read(TBinaryProtocolAccelerated(TMemoryBuffer(sent.getvalue())))
-    assert described_object(read) == ("longStats", 1, 2, 0, 2)
-    assert described_object(ttypes.ColumnStatisticsObj("x", "int", None)) == ("unknown",)
+    assert column_description(read) == ("longStats", 1, 2, 0, 2)
+    assert column_description(ttypes.ColumnStatisticsObj("x", "int", None)) == ("unknown",)

@@ -84,7 +84,10 @@ def test_every_call_of_maintenance_is_a_command_of_the_same_name() -> None:
 def test_every_parameter_is_an_option_of_the_same_name(command: Command) -> None:
     calls = [command.name, *(name for name, other in ON_SEVERAL.items() if other == command.name)]
     wanted = {name for call in calls for name in inspect.signature(getattr(Maintenance, call)).parameters} - {"self"}
-    words = {name.lstrip("-").replace("-", "_") for name in {**command.options, **command.either}} | {"table", "tables"}
+    words = {name.lstrip("-").replace("-", "_") for name in {**command.options, **command.exclusive_options}} | {
+        "table",
+        "tables",
+    }
     repeated = {f"{name}s" for name, option in command.options.items() if option.get("action") == "append"}
     given = words | {name.lstrip("-") for name in repeated}
     assert wanted <= given

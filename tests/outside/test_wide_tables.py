@@ -21,7 +21,7 @@ from table_writer import InvalidInputError, TableWriter
 from table_writer.check import not_null
 from table_writer.check.check import Target
 from table_writer.plan.distribution import batch_limits
-from table_writer.spark.sql import balanced, in_partitions, translated, type_of_ddl
+from table_writer.spark.sql import balanced_tree, in_partitions, spark_errors_translated, type_of_ddl
 
 PACKAGE = Path(table_writer.__file__).parent
 COLUMNS = 320
@@ -35,11 +35,11 @@ def depth(tree: Any) -> int:
 
 @pytest.mark.parametrize(("parts", "levels"), [(1, 0), (2, 1), (3, 2), (5_000, 13), (10_000, 14)])
 def test_what_is_combined_is_as_deep_as_the_logarithm_of_its_parts(parts: int, levels: int) -> None:
-    assert depth(balanced(lambda one, other: (one, other), range(parts))) == levels
+    assert depth(balanced_tree(lambda one, other: (one, other), range(parts))) == levels
 
 
 def test_parts_stay_in_their_order() -> None:
-    assert balanced(str.__add__, map(str, range(11))) == "012345678910"
+    assert balanced_tree(str.__add__, map(str, range(11))) == "012345678910"
 
 
 def test_no_query_is_built_as_a_chain() -> None:
@@ -95,7 +95,10 @@ def test_ten_thousand_partitions_are_one_set_in_a_predicate(spark: SparkSession)
 
 
 def test_a_query_that_is_too_deep_for_spark_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(InvalidInputError, match=r"too deep .* Nothing was published.* checkpoint"), translated("w1"):
+    with (
+        pytest.raises(InvalidInputError, match=r"too deep .* Nothing was published.* checkpoint"),
+        spark_errors_translated("w1"),
+    ):
         raise PySparkException("An error occurred while calling o1.collect.\n: java.lang.StackOverflowError\n\tat x")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
-from table_writer.metastore.hive_statistics import Described
+from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
 from table_writer.publish.append import CarriedFiles
@@ -24,7 +24,7 @@ from tests.publish.world import ROOT, DeathError, Fault, World
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
 NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
-ANALYZED: Described = ("longStats", -5, 5, 0, 9)  # by another tool
+ANALYZED: ColumnDescription = ("longStats", -5, 5, 0, 9)  # by another tool
 ACCURATE = "COLUMN_STATS_ACCURATE"
 FAULTS = {"refused": MetastoreError, "lost": LostResponseError, "dies": DeathError}
 
@@ -56,11 +56,11 @@ def started() -> World:
     return world
 
 
-def right(world: World) -> dict[str, Described]:
+def right(world: World) -> dict[str, ColumnDescription]:
     return {value: ("longStats", min(ids), max(ids), 0, len(ids)) for value, ids in world.rows().items()}
 
 
-def kept(world: World) -> dict[str, Described]:
+def kept(world: World) -> dict[str, ColumnDescription]:
     return {"".join(values): one["id"] for values, one in world.metastore.statistics(world.name).items()}
 
 

@@ -18,7 +18,7 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, Table
 from table_writer.read.types import arrow_schema
-from table_writer.read.where import chosen
+from table_writer.read.where import conditions_by_partition
 
 from .test_dataset import NAME, PARQUET, columns_of
 
@@ -43,7 +43,9 @@ def kept(kind: str, names: list[str], where: Any) -> list[int]:
         serde=PARQUET,
     )
     fields = list(arrow_schema(table))[1:]
-    return [names.index(values[0]) for values in chosen(table, fields, [(name,) for name in names], where)]
+    return [
+        names.index(values[0]) for values in conditions_by_partition(table, fields, [(name,) for name in names], where)
+    ]
 
 
 AS_SPARK: list[tuple[tuple[str, list[str]], str, Any, list[int]]] = [

@@ -20,7 +20,7 @@ from table_writer import TableWriterConfig, read_arrow
 from table_writer.log.open_table import Services
 from table_writer.model.table import NULL_PARTITION, TableName
 from table_writer.read.types import arrow_schema, partition_value
-from table_writer.read.where import chosen
+from table_writer.read.where import conditions_by_partition
 from table_writer.testing import Lakehouse
 
 from .hive import rows_of, value_of
@@ -147,7 +147,7 @@ def test_filters_choose_the_partitions_that_sparks_own_comparisons_choose(
                     sparks.setdefault((operator, repr(row.q)), []).extend([repr(row.p)] if row[operator] else [])
             for (operator, shown), expected in sparks.items():
                 value = [given[shown]] if "in" in operator else given[shown]
-                found = chosen(table, [field], names, [("p", operator, value)])
+                found = conditions_by_partition(table, [field], names, [("p", operator, value)])
                 ours = [repr(partition_value(text, field.type, declared.type)) for (text,) in found]
                 assert sorted(ours) == sorted(expected), (name, operator, shown)
 

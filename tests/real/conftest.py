@@ -11,7 +11,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
-from table_writer.testing.pytest_plugin import chosen
+from table_writer.testing.pytest_plugin import chosen_option
 from tests.metastore.conftest import require_version
 from tests.real.real_world import DATABASE, Address, RealWorld
 
@@ -29,7 +29,7 @@ def metastore_server(
     request: pytest.FixtureRequest, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MetastoreServer]:
     directory: Path = tmp_path_factory.mktemp("derby") / "database"
-    settings, hive = s3_server.hadoop_settings(), chosen(request.config, "hive")
+    settings, hive = s3_server.hadoop_settings(), chosen_option(request.config, "hive")
     with MetastoreServer(hive=hive, directory=directory, settings=settings, jars=s3a_jars()) as server:
         require_version(server.uri, hive)
         yield server

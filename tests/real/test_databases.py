@@ -19,7 +19,7 @@ from table_writer.model.write import WriteMode
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.processes import ServerProcess
-from table_writer.testing.pytest_plugin import chosen
+from table_writer.testing.pytest_plugin import chosen_option
 from tests.maintenance.operations import OPERATIONS
 from tests.metastore.conftest import metastore_on
 from tests.metastore.databases import DATABASES, Database, MariaDb
@@ -41,7 +41,7 @@ class Servers(NamedTuple):
 
 
 def start(database: Database, s3_server: S3Server, request: pytest.FixtureRequest) -> Iterator[Servers]:
-    hive, settings = chosen(request.config, "hive"), s3_server.hadoop_settings()
+    hive, settings = chosen_option(request.config, "hive"), s3_server.hadoop_settings()
     with metastore_on(database, hive=hive, settings=settings, jars=s3a_jars()) as metastore:
         for new_world in worlds(address_of(s3_server, metastore)):
             yield Servers(database, metastore, new_world)

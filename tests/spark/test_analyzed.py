@@ -35,7 +35,7 @@ OTHERS = {
 @pytest.mark.connect
 @pytest.mark.parametrize("sql", REPEATABLE)
 def test_a_condition_names_columns_and_judges_a_row_by_itself(spark: SparkSession, sql: str) -> None:
-    found = open_gateway(spark).analyzed(spark.createDataFrame([], SCHEMA), sql)
+    found = open_gateway(spark).analysis(spark.createDataFrame([], SCHEMA), sql)
     assert [kind.simpleString() for kind in found.kinds] == ["boolean"]
     assert {name.lower() for name in found.names} == REPEATABLE[sql]
     assert found.is_repeatable
@@ -46,13 +46,13 @@ def test_a_condition_names_columns_and_judges_a_row_by_itself(spark: SparkSessio
 @pytest.mark.connect
 @pytest.mark.parametrize("sql", ["xxhash64(*) % 2 = 0", "xxhash64(p, *) = 0 AS named"])
 def test_a_star_names_all_columns(spark: SparkSession, sql: str) -> None:
-    assert open_gateway(spark).analyzed(spark.createDataFrame([], SCHEMA), sql).names == ALL
+    assert open_gateway(spark).analysis(spark.createDataFrame([], SCHEMA), sql).names == ALL
 
 
 @pytest.mark.connect
 @pytest.mark.parametrize("sql", OTHERS)
 def test_what_asks_more_than_a_row_is_told_apart(spark: SparkSession, sql: str) -> None:
-    found = open_gateway(spark).analyzed(spark.createDataFrame([], SCHEMA), sql)
+    found = open_gateway(spark).analysis(spark.createDataFrame([], SCHEMA), sql)
     flags = ("has_subquery", "has_window", "is_aggregate", "makes_rows")
     expected = OTHERS[sql]
     assert [flag for flag in flags if getattr(found, flag)] == ([expected] if expected in flags else [])
@@ -66,7 +66,7 @@ def test_what_asks_more_than_a_row_is_told_apart(spark: SparkSession, sql: str) 
 @pytest.mark.parametrize("sql", ["id >", "nothing > 3", "id + info"])
 def test_what_is_no_expression_over_the_columns_raises(spark: SparkSession, sql: str) -> None:
     with pytest.raises(PySparkException):
-        open_gateway(spark).analyzed(spark.createDataFrame([], SCHEMA), sql)
+        open_gateway(spark).analysis(spark.createDataFrame([], SCHEMA), sql)
 
 
 @pytest.mark.connect

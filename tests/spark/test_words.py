@@ -10,7 +10,15 @@ from table_writer import NewTable, StorageError
 from table_writer.model.table import TableName
 from table_writer.spark.create_table import create_table_statement
 from table_writer.spark.files import jar_for
-from table_writer.spark.sql import DataError, error_in_data, garbled, literal, quoted, spark_reason, translated
+from table_writer.spark.sql import (
+    DataError,
+    error_in_data,
+    literal,
+    misreading,
+    quoted,
+    spark_errors_translated,
+    spark_reason,
+)
 
 
 def test_a_name_is_quoted_whatever_is_in_it() -> None:
@@ -23,9 +31,9 @@ def test_a_text_is_quoted_and_holds_no_variable() -> None:
 
 def test_a_session_that_would_not_undo_the_quoting_is_told_which_setting_to_change() -> None:
     session = {"spark.sql.parser.escapedStringLiterals": "true"}
-    assert garbled("COMMENT 'plain'", session.get) == ""
+    assert misreading("COMMENT 'plain'", session.get) == ""
     advice = "set spark.sql.parser.escapedStringLiterals=false in this session, or choose other texts"
-    assert garbled("COMMENT " + literal("it's"), session.get).endswith(f": {advice}")
+    assert misreading("COMMENT " + literal("it's"), session.get).endswith(f": {advice}")
 
 
 def test_the_first_line_that_says_something_is_the_reason() -> None:
@@ -81,6 +89,6 @@ def test_an_error_of_this_library_is_found_in_what_a_server_says_of_a_task() -> 
     said = PythonException(
         "Traceback:\n  File x\ntable_writer.errors.StorageError: no room on the disk\n SQLSTATE: 38000"
     )
-    with pytest.raises(StorageError, match="no room on the disk") as caught, translated("w1"):
+    with pytest.raises(StorageError, match="no room on the disk") as caught, spark_errors_translated("w1"):
         raise said
     assert caught.value.write_id == "w1"

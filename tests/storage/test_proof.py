@@ -31,7 +31,7 @@ def test_each_store_does_all_that_is_tried_and_nothing_is_left(place: Place, mon
     verdicts = try_store(probe)
     expected = dict.fromkeys(proof.TRIALS, "yes") | UNFIT.get(place.kind, {})
     assert {verdict.name: verdict.answer for verdict in verdicts} == expected, verdicts
-    assert probe.left() == []
+    assert probe.remaining_keys() == []
     assert list(place.store.list_uploads(f"{place.directory}probe/")) == []
 
 

@@ -12,7 +12,7 @@ from pyspark.errors import PythonException
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, UploadedPart
-from table_writer.spark.classic import translated
+from table_writer.spark.classic import spark_errors_translated
 from table_writer.upload.job import check_messages
 
 PREFIX = "mart/orders/_table_writer/data/w1/"
@@ -120,7 +120,7 @@ def traceback_of(text: str) -> PythonException:
 
 def test_an_error_of_ours_is_itself_again():
     original = traceback_of('  File "x.py"\ntable_writer.errors.InvalidInputError: the key is long: 1030 bytes')
-    with pytest.raises(InvalidInputError) as caught, translated("w1"):
+    with pytest.raises(InvalidInputError) as caught, spark_errors_translated("w1"):
         raise original
     assert caught.value.message == "the key is long: 1030 bytes"
     assert caught.value.write_id == "w1"
@@ -129,13 +129,13 @@ def test_an_error_of_ours_is_itself_again():
 
 def test_the_last_of_chained_errors_is_the_one():
     text = "table_writer.errors.InvalidInputError: first\n\nDuring handling\n\ntable_writer.errors.StorageError: second"
-    with pytest.raises(StorageError, match="second"), translated("w1"):
+    with pytest.raises(StorageError, match="second"), spark_errors_translated("w1"):
         raise traceback_of(text)
 
 
 @pytest.mark.parametrize("text", ["ZeroDivisionError: division by zero", "ValueError: not table_writer.errors at all"])
 def test_failures_of_the_users_code_pass_unchanged(text):
     original = traceback_of(text)
-    with pytest.raises(PythonException) as caught, translated("w1"):
+    with pytest.raises(PythonException) as caught, spark_errors_translated("w1"):
         raise original
     assert caught.value is original

@@ -13,7 +13,7 @@ from table_writer.errors import InvalidInputError, PartitionExistsError
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.spark.classic import translated
+from table_writer.spark.classic import spark_errors_translated
 from table_writer.upload.partitioning import PartitionIds
 
 MIB = 1024 * 1024
@@ -146,7 +146,7 @@ def test_partitions_beside_existing_ones_are_written(store, spec, upload):
 def test_the_error_is_the_same_on_the_driver():
     from pyspark.errors import PythonException
 
-    with pytest.raises(PartitionExistsError, match="partition dt=d1 exists") as caught, translated("w1"):
+    with pytest.raises(PartitionExistsError, match="partition dt=d1 exists") as caught, spark_errors_translated("w1"):
         raise PythonException(
             "Traceback\ntable_writer.errors.PartitionExistsError: partition dt=d1 exists; use append\n"
         )
