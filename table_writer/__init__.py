@@ -75,6 +75,8 @@ __all__ = [
     "read_arrow",
 ]
 
+__path__.append(f"{__path__[0]}/integrations/former_paths")  # where table_writer.airflow and table_writer.dbt are found
+
 # Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
 _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",

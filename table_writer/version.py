@@ -16,8 +16,18 @@ from typing import Final
 __all__ = ["CODE", "__version__", "code_of_tasks", "is_replaced"]
 
 DISTRIBUTION: Final = "table-writer"
-FOLDERS_OF_TASKS: Final = ("model", "storage", "upload")
-"""Whose modules run in Spark's tasks, or define what is sent to them and what they send back."""
+MODULES_OF_TASKS: Final = {
+    "": "__init__ checked errors version",
+    "model/": "__init__ column_figures column_statistics location message process table upload_spec",
+    "storage/": (
+        "__init__ answers azure azure_client local object_store s3 s3_advice s3_client s3_credentials settings worker"
+    ),
+    "upload/": "__init__ figures files parquet partitioning parts task",
+}
+FILES_OF_TASKS: Final = tuple(
+    f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()
+)
+"""The files that Spark's tasks import: executors are sent these, and have to have them as the driver has."""
 
 
 def installed_version() -> str:
@@ -28,24 +38,23 @@ def installed_version() -> str:
         return "0+unknown"
 
 
-def _sources() -> Iterator[Traversable]:
-    folders = (files("table_writer").joinpath(folder) for folder in FOLDERS_OF_TASKS)
-    for folder in (folder for folder in folders if folder.is_dir()):  # none where a tool has frozen the package
-        inside = [source for source in folder.iterdir() if source.name.endswith(".py")]
-        yield from sorted(inside, key=lambda source: source.name)
+def _sources() -> Iterator[tuple[str, Traversable]]:
+    package = files("table_writer")
+    sources = ((name, package.joinpath(name)) for name in FILES_OF_TASKS)
+    return ((name, source) for name, source in sources if source.is_file())  # none where a tool has frozen the package
 
 
 def code_of_tasks() -> int:
     """Return a checksum of the sources that tasks depend on, wherever this package was imported from."""
     checksum = 0
-    for source in _sources():
-        checksum = zlib.crc32(source.read_bytes(), zlib.crc32(source.name.encode(), checksum))
+    for name, source in _sources():
+        checksum = zlib.crc32(source.read_bytes(), zlib.crc32(name.encode(), checksum))
     return checksum
 
 
 def _stamps() -> list[tuple[int, int, int]]:
     """Return what changes when a file is replaced; nothing of a package in a zip, which nobody installs over."""
-    stats = [source.stat() for source in _sources() if isinstance(source, Path)]
+    stats = [source.stat() for _, source in _sources() if isinstance(source, Path)]
     return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
 

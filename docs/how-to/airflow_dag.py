@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from airflow.sdk import DAG, task
 
-from table_writer.airflow import PartitionSensor, PublishOperator, VacuumOperator, failing_for_good
+from table_writer.integrations.airflow import PartitionSensor, PublishOperator, VacuumOperator, failing_for_good
 
 ORDERS = "mart.orders"
 usual = {"conn_id": "lake", "retries": 2, "retry_delay": timedelta(minutes=5)}

@@ -1,11 +1,11 @@
 """Events: listeners are told of each call once it is over.
 
-=================  ====================================================================================
-``event``          the event, a plain frozen object
-``listeners``      the protocol of listeners, how they are told, and the listener that logs JSON
-``openlineage``    the listener that sends lineage, an extra: ``pip install 'table-writer[openlineage]'``
-``opentelemetry``  the listener that makes traces and metrics, an extra: ``table-writer[opentelemetry]``
-=================  ====================================================================================
+=============  ==============================================================================
+``event``      the event, a plain frozen object
+``listeners``  the protocol of listeners, how they are told, and the listener that logs JSON
+=============  ==============================================================================
+
+The listeners for OpenLineage and OpenTelemetry are in ``integrations/``.
 
 Listeners are given as ``TableWriterConfig(listeners=[...])``. Steps note what they do on an announcement
 (``write/announcing.py``), and nobody is told before the call is over.
@@ -13,7 +13,9 @@ Listeners are given as ``TableWriterConfig(listeners=[...])``. Steps note what t
 
 from __future__ import annotations
 
+import table_writer
 from table_writer.events.event import EventError, EventPartition, Source, StepTime, TableEvent
 from table_writer.events.listeners import EventListener, JsonListener
 
 __all__ = ["EventError", "EventListener", "EventPartition", "JsonListener", "Source", "StepTime", "TableEvent"]
+__path__.append(f"{table_writer.__path__[-1]}/events")  # where table_writer.events.openlineage is found, as it was

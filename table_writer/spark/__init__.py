@@ -8,6 +8,7 @@
 ``past``          the rows of an older version: files that no table points at any more
 ``reads``         what a query reads of one table, file by file, as Spark has listed it
 ``executors``     executors, prepared once, and the requests that only they can send in time
+``shipping``      the parts of this package that executors and streams are sent
 ``sql``           SQL for Spark, and what Spark says of a query that failed
 ``conditions``    the one rule for texts that are to be a condition
 ``widths``        how many bytes rows take in Arrow

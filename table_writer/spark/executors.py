@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import atexit
 import pickle
 import shutil
 import sys
-import tempfile
 import threading
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-import table_writer
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import batches
 from table_writer.model.message import PendingUpload
 from table_writer.model.process import PerProcess
 from table_writer.progress import current
 from table_writer.spark.gateway import Answer, Item, SparkGateway
+from table_writer.spark.shipping import is_in_a_zip, package_of_tasks
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
-from table_writer.version import CODE, DISTRIBUTION, __version__, installed_version, is_replaced
+from table_writer.version import CODE, __version__, installed_version, is_replaced
 
 if TYPE_CHECKING:
     from pyspark import SparkContext  # which a PySpark of Spark Connect alone does not have
@@ -54,7 +50,7 @@ def refuse_replaced() -> None:
 
 
 def prepare_executors(context: SparkContext) -> None:
-    """Send this package to the executors and look whether they can run it; does nothing the second time.
+    """Send the executors what tasks import, and look whether they can run it; does nothing the second time.
 
     In local mode with this very interpreter the workers are children of this process: nothing to send or to look for.
     """
@@ -64,9 +60,11 @@ def prepare_executors(context: SparkContext) -> None:
         required = required_of_executors()
         if (context.applicationId, len(required)) in _prepared:
             return
-        archive = packed()
-        if archive is not None:
-            context.addPyFile(str(archive))
+        if not is_in_a_zip():  # which came with --py-files, as theirs does
+            paths = list(sys.path)
+            context.addPyFile(str(package_of_tasks()))
+            # Spark puts it on the driver's path as well, where a child process would import this part of the package.
+            sys.path[:] = [path for path in sys.path if path in paths]
         probe_executors(context, required)
         _prepared.add((context.applicationId, len(required)))
 
@@ -82,7 +80,7 @@ def prepare_session(spark: Any) -> None:
         required = required_of_executors()
         if (spark.session_id, len(required)) in _prepared:
             return
-        spark.addArtifacts(str(packed() or _own_zip()), pyfile=True)
+        spark.addArtifacts(str(package_of_tasks()), pyfile=True)
         probe_session(spark, required)
         _prepared.add((spark.session_id, len(required)))
 
@@ -94,37 +92,6 @@ def workers_are_like_us(context: SparkContext) -> bool:
     """
     worker = shutil.which(context.pythonExec)
     return (context.master or "").split("[")[0] == "local" and worker == sys.executable
-
-
-def _own_zip() -> Path:
-    """Return the zip that this package was imported from, as in a stream's process beside the server."""
-    return Path(table_writer.__file__).parent.parent
-
-
-def packed() -> Path | None:
-    """Pack this package; ``None`` where it was imported from a zip: it came with --py-files, as theirs does.
-
-    The version goes along as an installation would tell it: a stream's process beside a server writes log entries.
-    """
-    package = Path(table_writer.__file__).parent
-    if not package.is_dir():
-        return None
-    directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that join later fetch it from here
-    archive = directory / "table_writer_package.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for source in sorted(package.rglob("*.py")):
-            file.writestr(_undated_entry(str(source.relative_to(package.parent))), source.read_bytes())
-        metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {__version__}\n"
-        file.writestr(_undated_entry(f"table_writer-{__version__}.dist-info/METADATA"), metadata)
-    return archive
-
-
-def _undated_entry(name: str) -> zipfile.ZipInfo:
-    """Return an entry without the time: a session that is sent the package twice refuses one with other bytes."""
-    entry = zipfile.ZipInfo(name)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
 
 
 def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:

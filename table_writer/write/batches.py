@@ -21,7 +21,7 @@ from table_writer.display.write_result import WriteResult
 from table_writer.errors import InvalidInputError
 from table_writer.log.rules import QUERY_TAG
 from table_writer.spark import open_gateway
-from table_writer.spark.executors import packed
+from table_writer.spark.shipping import package_of_streams
 from table_writer.write.session_services import SessionServices
 from table_writer.write.steps import Call, Steps
 
@@ -85,12 +85,11 @@ class TravellingBatchWriter:
             logger.warning("listeners stay in this process: batches are written beside the server, which tells nobody")
         dumps: Any = cloudpickle.dumps  # cloudpickle has no annotations
         state = dumps((replace(config, hadoop=settings, progress=progress, listeners=()), self.call))
-        archive = packed()  # none if this package came from a zip: the server has that, too
-        return _loader(), (archive.read_bytes() if archive else b"", state)
+        return _loader(), (package_of_streams(), state)
 
 
 def _loader() -> Callable[[bytes, bytes], WriteBatch]:
-    """Return the function that unpacks a copy; it is sent by value, so it needs nothing of this package there."""
+    """Return the function that unpacks a copy; it travels by value, so it needs nothing of this package there."""
 
     def load(package: bytes, state: bytes) -> Any:
         import atexit  # noqa: PLC0415 - beside the server
@@ -99,12 +98,11 @@ def _loader() -> Callable[[bytes, bytes], WriteBatch]:
         import tempfile  # noqa: PLC0415
         from pathlib import Path  # noqa: PLC0415
 
-        if package:
-            directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
-            atexit.register(shutil.rmtree, directory, ignore_errors=True)
-            archive = directory / "table_writer_package.zip"
-            archive.write_bytes(package)
-            sys.path.insert(0, str(archive))
+        directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        archive = directory / "table_writer_package.zip"
+        archive.write_bytes(package)
+        sys.path.insert(0, str(archive))
         from table_writer.write.batches import unpack_batch_writer  # noqa: PLC0415
 
         return unpack_batch_writer(state)

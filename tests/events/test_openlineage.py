@@ -21,7 +21,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, OutcomeUnknownError, TableWriterError
 from table_writer.events import EventError, EventPartition, Source, TableEvent
-from table_writer.events.openlineage import OpenLineageListener, place_name, table_name
+from table_writer.integrations.openlineage import OpenLineageListener, place_name, table_name
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
 from tests.events.lineage import read_by_client, require_as_published
@@ -303,8 +303,8 @@ def test_tables_of_glue_are_named_by_region_and_account() -> None:
 @pytest.mark.parametrize(
     ("package", "module"),
     [
-        ("openlineage.client", "table_writer.events.openlineage"),
-        ("opentelemetry.trace", "table_writer.events.opentelemetry"),
+        ("openlineage.client", "table_writer.integrations.openlineage"),
+        ("opentelemetry.trace", "table_writer.integrations.opentelemetry"),
     ],
 )
 def test_what_is_not_installed_is_named_with_how_to_install_it(

@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY, generate_latest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, OutcomeUnknownError
 from table_writer.events import TableEvent
-from table_writer.events.opentelemetry import OpenTelemetryListener
+from table_writer.integrations.opentelemetry import OpenTelemetryListener
 from tests.publish.world import TABLE, Fault, World
 
 T = str(TABLE)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer import CheckFailedError, SchemaMismatchError, TableWriter, TableWriterConfig
 from table_writer.check import in_range, not_null
 from table_writer.events import Source, TableEvent
-from table_writer.events.openlineage import OpenLineageListener
+from table_writer.integrations.openlineage import OpenLineageListener
 from table_writer.testing import Lakehouse
 from tests.events.lineage import read_by_client
 

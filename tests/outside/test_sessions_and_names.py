@@ -34,7 +34,7 @@ NAMED_BY_THE_USER = {
     "check/keys.py target.spark.table(table)",
     "check/keys.py catalog.getTable(table)",
     "check/keys.py facts.audit.spark.table(self.table)",
-    "dbt/__init__.py spark.sql(json.loads(query))",
+    "integrations/dbt/__init__.py spark.sql(json.loads(query))",
 }
 """What means what the session says: a temporary view, a table of another catalog, a query."""
 

@@ -21,7 +21,6 @@ import table_writer
 from table_writer import InvalidInputError, NewTable, TableWriter
 from table_writer.spark import executors
 from table_writer.spark.executors import as_sent
-from table_writer.version import FOLDERS_OF_TASKS
 
 PACKAGE = Path(table_writer.__file__).parent
 REPLACED_AT_LAST = """
@@ -51,13 +50,6 @@ def test_a_process_notices_that_its_files_are_of_another_version(tmp_path: Path)
     copytree(PACKAGE, tmp_path / "table_writer")
     seen = in_a_process(REPLACED_AT_LAST, str(tmp_path), path=tmp_path)
     assert seen == "[False, False, True, True]\n"
-
-
-def test_every_module_of_a_task_is_looked_at() -> None:
-    code = "import sys, table_writer.upload.task, table_writer.storage.worker; print(*sys.modules)"
-    loaded = {name for name in in_a_process(code, path=PACKAGE.parent).split() if name.startswith("table_writer.")}
-    others = {"checked", "errors", "version"}  # of which nothing is sent
-    assert {name.split(".")[1] for name in loaded} == {*FOLDERS_OF_TASKS, *others}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ MADE_BY_THE_BUILD = ("PKG-INFO", "table_writer.egg-info/")
 OF_EXTRAS = (  # modules that say which extra they need, or are imported by what needs it
     "table_writer.airflow",
     "table_writer.dbt",
-    "table_writer.events.openlineage",
-    "table_writer.events.opentelemetry",
+    "table_writer.events.open",
+    "table_writer.integrations",
     "table_writer.storage.azure",
     "table_writer.testing.moto_server",
     "table_writer.testing.pytest_plugin",

@@ -44,7 +44,7 @@ class Project:
     def run(self, *words: str) -> tuple[int, str]:
         """Run dbt; returns its exit code, and what it said."""
         done = subprocess.run(
-            [sys.executable, "-m", "table_writer.dbt", *words],
+            [sys.executable, "-m", "table_writer.integrations.dbt", *words],
             cwd=self.folder,
             env=self._environment,
             capture_output=True,

@@ -22,7 +22,7 @@ from table_writer import (
     StorageError,
     TableWriterError,
 )
-from table_writer.airflow import (
+from table_writer.integrations.airflow import (
     PublishOperator,
     RecoverOperator,
     RollbackOperator,
@@ -31,7 +31,7 @@ from table_writer.airflow import (
     failing_for_good,
     operators,
 )
-from table_writer.airflow.operators import TableWriterOperator
+from table_writer.integrations.airflow.operators import TableWriterOperator
 from tests.publish.world import DeathError, Fault
 from tests.real.real_world import Address, RealWorld
 

@@ -15,8 +15,8 @@ from airflow.sdk.module_loading import import_string
 from airflow.sdk.serde import deserialize, serialize
 from airflow.triggers.base import TriggerEvent
 
-from table_writer.airflow import PartitionSensor, PartitionTrigger
-from table_writer.airflow.sensor import NEWEST_VERSIONS
+from table_writer.integrations.airflow import PartitionSensor, PartitionTrigger
+from table_writer.integrations.airflow.sensor import NEWEST_VERSIONS
 from table_writer.maintenance import Maintenance
 from table_writer.model.write import WriteMode
 from tests.real.real_world import RealWorld

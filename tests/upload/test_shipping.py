@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import site
 import subprocess
 import sys
 import time
+import zlib
 from importlib.metadata import requires
+from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from zipfile import ZipFile
 
+import grimp
 import pytest
 
-from table_writer.spark import executors
+from table_writer.spark import executors, shipping
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
+from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
+from table_writer.version import FILES_OF_TASKS
 
 ROOT = Path(__file__).parents[2]
 PROBE = """
@@ -33,6 +43,20 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import table_writer.storage.worker, table_writer.upload.task
+"""
+
+ENTRIES = ("table_writer.upload.task", "table_writer.storage.worker")  # what tasks unpack names these modules
+LIBRARIES_OF_WORKERS = (
+    *("pyspark", "py4j", "pyarrow", "boto3"),
+    *("botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3"),  # of boto3
+)
+MOST_BYTES_OF_TASKS = 350_000
+LOADED = """
+import json, sys
+sys.path[:0] = {paths}
+{code}
+modules = [(name, module) for name, module in sys.modules.items() if name.partition(".")[0] == "table_writer"]
+print(json.dumps({{name: module.__file__ for name, module in modules}}))
 """
 
 
@@ -92,19 +116,102 @@ def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None
     assert said.splitlines() == ["['pyarrow', 'boto3']", "['pyarrow', 'boto3', 'azure.storage.blob']"]
 
 
+def files_behind(*entries: str) -> set[str]:
+    """Return the files of this package that modules import, in a function or not, directly or through others."""
+    graph = grimp.build_graph("table_writer", exclude_type_checking_imports=True, cache_dir=None)
+    modules: set[str] = set()
+    found = {*entries}
+    while found:
+        module = found.pop()
+        modules.add(module)
+        packages = {module.rpartition(".")[0]} - {""}  # Python imports them first
+        found |= (packages | graph.find_modules_directly_imported_by(module)) - modules
+    paths = (module.replace(".", "/") for module in modules)
+    files = (f"{path}/__init__.py" if (ROOT / path).is_dir() else f"{path}.py" for path in paths)
+    return {file.removeprefix("table_writer/") for file in files}
+
+
+def files_in(package: BytesIO | Path) -> set[str]:
+    names = ZipFile(package).namelist()
+    return {name.removeprefix("table_writer/") for name in names if name.startswith("table_writer/")}
+
+
+def modules_loaded(package: Path, code: str, *places: str) -> dict[str, str]:
+    """Run code where only a package and these places are to be had; return this package's modules with their files."""
+    script = LOADED.format(paths=[str(package), *places], code=code)
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    modules: dict[str, str] = json.loads(ran.stdout)
+    return modules
+
+
+def test_executors_are_sent_what_tasks_import_and_nothing_else() -> None:
+    package = package_of_tasks()
+    assert files_in(package) == set(FILES_OF_TASKS) == files_behind(*ENTRIES)
+    assert package.stat().st_size < MOST_BYTES_OF_TASKS
+
+
+def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_boto3(tmp_path: Path) -> None:
+    for name in LIBRARIES_OF_WORKERS:
+        spec = find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        origin = Path(spec.origin)
+        place = origin.parent if origin.name == "__init__.py" else origin
+        (tmp_path / place.name).symlink_to(place)
+    package = package_of_tasks()
+    loaded = modules_loaded(package, f"import {', '.join(ENTRIES)}", str(tmp_path))
+    found = {path.partition("table_writer_package.zip/table_writer/")[2] for path in loaded.values()}
+    assert found == {name for name in FILES_OF_TASKS if "azure" not in name}
+
+
+def test_a_stream_is_sent_what_a_write_imports(tmp_path: Path) -> None:
+    package = tmp_path / "sent.zip"
+    package.write_bytes(package_of_streams())
+    names = files_in(package)
+    assert files_behind("table_writer.write.batches") <= names
+    assert {name for name in names if name.split("/")[0] in NOT_OF_WRITES} == set()
+    loaded = modules_loaded(package, "import table_writer.write.batches", *site.getsitepackages())
+    assert {module for module, path in loaded.items() if not path.startswith(str(package))} == set()
+
+
+def test_a_stream_sends_executors_the_same_bytes_as_its_session_did(tmp_path: Path) -> None:
+    package = tmp_path / "sent.zip"
+    package.write_bytes(package_of_streams())
+    code = (
+        "from zlib import crc32\nfrom table_writer.spark.shipping import package_of_tasks\n"
+        f"assert crc32(package_of_tasks().read_bytes()) == {zlib.crc32(package_of_tasks().read_bytes())}"
+    )
+    modules_loaded(package, code, *site.getsitepackages())
+
+
+def test_the_driver_imports_nothing_from_what_executors_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def add(path: str) -> None:
+        sent.append(path)
+        sys.path.insert(1, path)  # as Spark does
+
+    context: Any = SimpleNamespace(applicationId="app", master="spark://host:7077", pythonExec="", addPyFile=add)
+    monkeypatch.setattr(executors, "probe_executors", lambda *_: None)
+    monkeypatch.setattr(executors, "_prepared", set())
+    before = list(sys.path)
+    executors.prepare_executors(context)
+    executors.prepare_executors(context)
+    assert ([Path(path).name for path in sent], sys.path) == (["table_writer_package.zip"], before)
+
+
 def test_the_version_is_known_where_the_package_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "__version__", "1.2.3.dev4+g0a1b2c3")
-    sent = f"import sys; sys.path.insert(0, {str(executors.packed())!r})"
+    monkeypatch.setattr(shipping, "__version__", "1.2.3.dev4+g0a1b2c3")
+    sent = f"import sys; sys.path.insert(0, {str(package_of_tasks())!r})"
     alone = [sys.executable, "-I", "-S", "-c", f"{sent}; import table_writer; print(table_writer.__version__)"]
     done = subprocess.run(alone, capture_output=True, text=True, check=True)
     assert done.stdout == "1.2.3.dev4+g0a1b2c3\n"
 
 
 def test_a_session_that_is_sent_the_package_twice_gets_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = executors.packed()
+    first = package_of_tasks()
     monkeypatch.setattr(time, "localtime", lambda *_: time.gmtime(2_000_000_000))
-    second = executors.packed()
-    assert first is not None
-    assert second is not None
+    second = package_of_tasks()
     assert first != second
     assert first.read_bytes() == second.read_bytes()

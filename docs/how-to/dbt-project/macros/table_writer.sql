@@ -6,7 +6,7 @@
   {%- endset -%}
   {{ run_hooks(pre_hooks) }}
   {%- call statement('main', language='python') -%}
-from table_writer.dbt import publish, publish_sql
+from table_writer.integrations.dbt import publish, publish_sql
 {% if model['language'] == 'sql' -%}
 publish_sql(spark, {{ compiled_code | tojson | tojson }}, {{ target | string | tojson }}, {{ how }})
 {%- else -%}

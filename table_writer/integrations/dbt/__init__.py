@@ -1,7 +1,8 @@
 """dbt on Spark (the extra ``dbt``): models, in SQL or Python, that readers see whole, published by a ``TableWriter``.
 
-dbt-spark sends Python models to Databricks and nowhere else. ``python -m table_writer.dbt`` is the command ``dbt`` with
-one more way: in the Spark session of dbt's own process, with which ``method: session`` runs SQL models already.
+dbt-spark sends Python models to Databricks and nowhere else. ``python -m table_writer.integrations.dbt`` is the command
+``dbt`` with one more way: in the Spark session of dbt's own process, with which ``method: session`` runs SQL models
+already.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
 from table_writer.writer import TableWriter
 
-with needs_extra("dbt", "table_writer.dbt"):
+with needs_extra("dbt", "table_writer.integrations.dbt"):
     from dbt.adapters import spark as dbt_spark
     from dbt.adapters.base import PythonJobHelper
     from dbt.cli.main import dbtRunner

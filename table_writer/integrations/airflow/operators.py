@@ -8,12 +8,18 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed_value, shortened_facts
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
 from table_writer.display.report import Report
 from table_writer.display.reports import RollbackReport
 from table_writer.errors import ConflictError, InvalidInputError, TableWriterError, few
+from table_writer.integrations.airflow.connection import (
+    as_declared,
+    failure,
+    open_keeper,
+    parsed_value,
+    shortened_facts,
+)
 from table_writer.log.present import PUBLISHED
 from table_writer.maintenance import Maintenance
 

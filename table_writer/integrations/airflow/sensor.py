@@ -14,10 +14,10 @@ from airflow.sdk.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed_value
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
 from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, parsed_value
 from table_writer.log.present import PUBLISHED
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import WHOLE_TABLE
@@ -193,7 +193,7 @@ class PartitionSensor(TableWriterSensor):
     deferrable
         Wait in the triggerer, without a worker's slot. Default: ``operators.default_deferrable`` of Airflow's settings.
     conn_id, settings
-        As of :class:`~table_writer.airflow.operators.TableWriterOperator`.
+        As of :class:`~table_writer.integrations.airflow.operators.TableWriterOperator`.
     **kwargs
         Of every sensor: ``poke_interval``, ``timeout``, ``mode="reschedule"``, ``soft_fail``, …
 
@@ -281,7 +281,7 @@ class PartitionTrigger(BaseTrigger):
         while True:
             try:
                 # not asyncio.to_thread: Airflow's connections are asked for in the loop that asgiref goes back to
-                found = await sync_to_async(self._look, thread_sensitive=False)()
+                found = await sync_to_async(self._rows_found, thread_sensitive=False)()
             except TableWriterError as error:
                 yield TriggerEvent({"exit_code": int(exit_code_of(error)), "message": str(error)})
                 return

@@ -6,10 +6,15 @@ Nothing here needs Spark. A task that writes is yours: it stages or publishes wi
 
 from table_writer.errors import needs_extra
 
-with needs_extra("airflow", "table_writer.airflow"):
-    from table_writer.airflow.connection import failing_for_good
-    from table_writer.airflow.operators import PublishOperator, RecoverOperator, RollbackOperator, VacuumOperator
-    from table_writer.airflow.sensor import PartitionSensor, PartitionTrigger
+with needs_extra("airflow", "table_writer.integrations.airflow"):
+    from table_writer.integrations.airflow.connection import failing_for_good
+    from table_writer.integrations.airflow.operators import (
+        PublishOperator,
+        RecoverOperator,
+        RollbackOperator,
+        VacuumOperator,
+    )
+    from table_writer.integrations.airflow.sensor import PartitionSensor, PartitionTrigger
 
 __all__ = [
     "PartitionSensor",

@@ -1,0 +1,1 @@
+"""Submodules of ``table_writer.events`` under their former names."""
