@@ -36,6 +36,7 @@ ROWS = [(1, "de", -0.0), (2, "de", math.nan), (9, None, 5.0), (None, "fr", None)
 KEYS = "customer INT, country STRING, x DOUBLE"
 
 
+@pytest.mark.slow
 def test_keys_that_are_nowhere_are_found_together_with_all_else_in_one_query(staged: Staged, others: str) -> None:
     world, table = staged(ROWS, KEYS), f"{others}.customers"
     expected: dict[Any, set[str]] = {

@@ -92,6 +92,7 @@ def test_what_others_insert_and_append_meanwhile_is_kept(
     assert listed(spark, orders) == sorted(OLD + NEW + more)
 
 
+@pytest.mark.slow
 def test_counts_of_readers_only_ever_grow(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:
     writer.append(rows(*OLD), orders)
     session, counts, ended = spark.newSession(), [], threading.Event()

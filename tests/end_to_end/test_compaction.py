@@ -64,6 +64,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(spark: SparkSession, writer:
     assert writer.maintenance.history(orders).versions == ()
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_large_files_stay_and_a_partition_may_become_several(
     spark: SparkSession, writer: TableWriter, orders: str
@@ -156,6 +157,7 @@ def test_an_unpartitioned_table(spark: SparkSession, writer: TableWriter, make_t
     assert len(listed(spark, table)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_reader_sees_all_rows_all_the_time_and_an_append_comes_along(
     spark: SparkSession,

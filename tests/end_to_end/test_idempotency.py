@@ -61,6 +61,7 @@ def test_a_rollback_makes_a_key_void_and_rolling_it_back_makes_it_count_again(
     assert writer.append(rows((3, "c", "d1")), orders, idempotency_key="k").version == 2
 
 
+@pytest.mark.slow
 def test_the_key_of_a_write_that_failed_is_void(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Stopped
 ) -> None:

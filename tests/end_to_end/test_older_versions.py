@@ -205,6 +205,7 @@ def test_what_a_vacuum_has_deleted_names_the_versions_whose_files_are_there(
         writer.read(orders, version=99)
 
 
+@pytest.mark.slow
 def test_partitions_of_other_tools_are_read_only_as_they_were(
     writer: TableWriter, orders: str, spark: SparkSession, rows: Rows, lakehouse: Lakehouse
 ) -> None:

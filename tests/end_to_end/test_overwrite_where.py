@@ -62,6 +62,7 @@ def visit(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
     return made.selectExpr("id", "CAST(dt AS DATE) AS dt", "hour", "country").coalesce(1)
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_exactly_what_the_predicate_selects_is_dropped(
     spark: SparkSession, writer: TableWriter, keeper: Maintenance, visits: str, look: Look

@@ -216,6 +216,7 @@ def test_checks_of_the_call_and_of_the_staged_write_are_kept_with_the_version(
     assert [one.name for one in keeper.history(orders).versions[0].checks] == [one.name for one in published.checks]
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_check_that_fails_leaves_nothing_of_a_write_and_blocks_a_staged_one(
     writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look, keeper: Maintenance
@@ -286,6 +287,7 @@ def test_other_formats_are_staged_too(
     assert spark.table(table).count() == 2
 
 
+@pytest.mark.slow
 def test_sparks_own_writer_stages_csv(
     spark: SparkSession, writer: TableWriter, make_table: MakeTable, rows: Rows, keeper: Maintenance
 ) -> None:
@@ -311,6 +313,7 @@ def test_an_unpartitioned_table_is_staged_too(
     assert sorted(row[0] for row in spark.table(table).collect()) == [2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_predicate_is_kept_and_a_partition_it_never_saw_takes_spark(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, keeper: Maintenance
@@ -400,6 +403,7 @@ def test_checks_that_metadata_answers_cost_no_request_and_no_job(
     assert checked == without
 
 
+@pytest.mark.slow
 def test_staging_and_publishing_cost_what_a_write_does_and_two_puts(
     writer: TableWriter, orders: str, rows: Rows
 ) -> None:

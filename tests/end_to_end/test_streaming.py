@@ -74,6 +74,7 @@ def test_each_batch_is_one_version_and_a_replayed_one_is_recognised(
     assert [one.version for one in keeper.history(orders).versions] == [4, 3, 2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_batch_without_rows_writes_nothing(
     run: Callable[[], None], spark: SparkSession, keeper: Maintenance, orders: str, source: Path

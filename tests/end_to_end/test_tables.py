@@ -93,6 +93,7 @@ def test_partitions_that_spark_wrote_are_replaced_and_their_files_scheduled(
     assert {o.key.split("/orders/")[1] for o in entry.replaced[0].objects} == sparks_files
 
 
+@pytest.mark.slow
 def test_spark_can_go_on_writing_a_partition_of_ours(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Any, content: Content
 ) -> None:
@@ -103,6 +104,7 @@ def test_spark_can_go_on_writing_a_partition_of_ours(
     assert content(orders) == {(4, "d", "d1"), (2, "b", "d2")}
 
 
+@pytest.mark.slow
 def test_a_partition_in_another_bucket_is_replaced_and_left_alone(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Any, content: Content, lakehouse: Lakehouse
 ) -> None:
@@ -151,6 +153,7 @@ def test_a_number_that_another_tool_spelled_with_zeros_is_the_same_partition(
     assert set(services.metastore.get_partition_names(services.table.name)) == {("01",), ("2",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["USING parquet PARTITIONED BY (Dt, Hour)", "PARTITIONED BY (Dt, Hour) STORED AS PARQUET"]
 )

@@ -112,6 +112,7 @@ def test_hive_s_own_reader_follows_the_location(
         spark.conf.unset("spark.sql.hive.convertMetastoreParquet")
 
 
+@pytest.mark.slow
 def test_spark_goes_on_writing_and_an_append_brings_its_rows_along(
     spark: SparkSession, writer: TableWriter, codes: str, batch: Callable[..., DataFrame]
 ) -> None:
@@ -124,6 +125,7 @@ def test_spark_goes_on_writing_and_an_append_brings_its_rows_along(
     assert spark.sql(f"SELECT count(*) FROM {codes}").first()[0] == 4
 
 
+@pytest.mark.slow
 def test_versions_come_back_and_a_vacuum_takes_what_was_replaced(
     spark: SparkSession,
     writer: TableWriter,
@@ -161,6 +163,7 @@ def test_it_is_emptied_only_when_that_is_said_and_can_be_filled_again(
     assert ids(spark, codes) == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [STAGED, BEFORE_CLAIM], ids=["staged", "before the claim"])
 def test_the_second_of_two_overwriters_is_a_conflict(
     moment: Moment,
@@ -179,6 +182,7 @@ def test_the_second_of_two_overwriters_is_a_conflict(
     assert look(codes).uploads == frozenset()
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 @pytest.mark.parametrize("moment", [STAGED, BEFORE_CLAIM], ids=["staged", "before the claim"])
 def test_both_of_two_appenders_succeed(

@@ -86,6 +86,7 @@ def test_a_write_is_told_as_its_result_says(writer: TableWriter, told: Told, ord
     assert (told.last.outcome, told.last.version) == ("nothing", None)
 
 
+@pytest.mark.slow
 def test_sources_are_the_tables_and_files_that_the_plan_reads(
     spark: SparkSession,
     lakehouse: Lakehouse,
@@ -144,6 +145,7 @@ def test_a_write_that_is_refused_is_told_with_its_checks_and_no_rows(
     assert (told.last.error.code, [step.name for step in told.last.steps]) == ("schema_mismatch", ["plan"])
 
 
+@pytest.mark.slow
 def test_staging_publishing_and_compacting_are_told_each_by_itself(
     writer: TableWriter, told: Told, orders: str, rows: DataFrame
 ) -> None:

@@ -109,6 +109,7 @@ def content(spark: SparkSession, writer: TableWriter) -> Callable[[str], set[tup
     return read
 
 
+@pytest.mark.slow
 def test_every_mode_writes_partitions_through_glue(
     writer: TableWriter, make: Callable[..., str], rows: Rows, content: Callable[[str], set[Any]]
 ) -> None:
@@ -128,6 +129,7 @@ def test_every_mode_writes_partitions_through_glue(
     assert content(table) == {(7, "d")}
 
 
+@pytest.mark.slow
 def test_names_with_hyphens_are_written_in_backquotes_or_without(
     writer: TableWriter,
     make: Callable[..., str],
@@ -156,6 +158,7 @@ def test_an_unpartitioned_table_is_overwritten_appended_to_and_rolled_back(
     assert content(table) == {(1, "a")}
 
 
+@pytest.mark.slow
 def test_a_staged_and_checked_write_is_published_rolled_back_restored_and_vacuumed(
     writer: TableWriter, known_to_spark: str, rows: Rows, content: Callable[[str], set[Any]], config: TableWriterConfig
 ) -> None:

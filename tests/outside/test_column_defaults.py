@@ -70,6 +70,7 @@ def queried(spark: SparkSession, table: str) -> Rows:
     return rows(spark.table(table))
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_column_that_a_write_lacks_gets_what_insert_by_name_gives_it(spark: SparkSession, orders: str) -> None:
     writer = TableWriter(spark)
@@ -88,6 +89,7 @@ def test_a_column_that_a_write_lacks_gets_what_insert_by_name_gives_it(spark: Sp
     assert before[0][1:3] == ("open", 5)
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_older_files_are_read_and_compacted_with_the_default_of_then(spark: SparkSession, orders: str) -> None:
     writer = TableWriter(spark)
@@ -97,6 +99,7 @@ def test_older_files_are_read_and_compacted_with_the_default_of_then(spark: Spar
     assert queried(spark, orders) == before, "what was read is in the files now"
 
 
+@pytest.mark.slow
 def test_a_file_that_lacks_the_column_is_read_without_spark_as_spark_reads_it(spark: SparkSession, orders: str) -> None:
     writer = TableWriter(spark)
     name = writer._services.table_name(orders)

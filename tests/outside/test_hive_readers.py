@@ -35,6 +35,7 @@ def unconverted(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(LEGACY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asks", ["a table of Hive's", "a session that asks for it"])
 def test_hives_own_reader_finds_what_sparks_finds(
     unconverted: SparkSession, lakehouse_database: str, asks: str

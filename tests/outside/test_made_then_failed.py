@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[TableWriter, DataFrame, str], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_an_error_says_that_the_table_was_made_and_stays(
     spark: SparkSession, df: DataFrame, lakehouse_database: str, call: Callable[..., Any]
@@ -80,6 +81,7 @@ def test_a_result_without_rows_says_it(spark: SparkSession, df: DataFrame, lakeh
     assert TableWriter(spark).append(df, table, if_missing=BY_DAY).notes == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_external", [False, True])
 def test_what_the_error_advises_works(
     spark: SparkSession, df: DataFrame, lakehouse_database: str, lakehouse: Any, is_external: bool

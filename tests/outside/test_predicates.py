@@ -115,6 +115,7 @@ KEYWORDS: Final[Mapping[str, Attempt]] = {
 }
 
 
+@pytest.mark.slow
 def test_every_keyword_that_takes_a_text_for_spark_has_the_one_rule(
     spark: SparkSession, lakehouse_database: str
 ) -> None:
@@ -131,6 +132,7 @@ def test_every_keyword_that_takes_a_text_for_spark_has_the_one_rule(
     assert sorted(spark.table(table).collect()) == before
 
 
+@pytest.mark.slow
 def test_a_default_of_a_new_table_is_one_expression_too(spark: SparkSession, lakehouse_database: str) -> None:
     for text in ("5 AND_MORE", "5 -- more", "5;"):
         schema = StructType([StructField("a", LongType(), True, {"CURRENT_DEFAULT": text})])

@@ -17,6 +17,7 @@ from table_writer.testing import Lakehouse
 from tests.outside.s3_proxy import Asked, Forward, Told, refusal, s3_proxy
 
 
+@pytest.mark.slow
 def test_a_kept_writer_takes_keys_that_were_set_in_the_session_since(
     lakehouse: Lakehouse, spark: SparkSession, lakehouse_database: str
 ) -> None:

@@ -93,6 +93,7 @@ def of_catalog(spark: SparkSession, table: str) -> set[tuple[Any, ...]]:
     return {tuple(row) for row in spark.table(f"spark_catalog.{table}").collect()}
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_session_that_uses_another_catalog_writes_and_reads_its_tables(
     spark: SparkSession, make_table: Callable[..., str], other_catalog: str
@@ -116,6 +117,7 @@ def test_a_session_that_uses_another_catalog_writes_and_reads_its_tables(
         writer.append(spark.sql("SELECT 2 AS id"), "made")
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_view_of_the_same_name_and_another_database_change_nothing(
     spark: SparkSession, make_table: Callable[..., str]

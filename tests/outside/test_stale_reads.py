@@ -179,6 +179,7 @@ def test_no_row_of_others_is_lost_by_a_frame_from_before(
     assert OTHERS in desk.ids(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", CACHED)
 def test_cached_rows_are_refused_and_read_anew_after_that(desk: Desk, way: str) -> None:
     name = desk.table()
@@ -191,6 +192,7 @@ def test_cached_rows_are_refused_and_read_anew_after_that(desk: Desk, way: str) 
     assert desk.ids(name) == [1, 2, 3, 9]
 
 
+@pytest.mark.slow
 def test_what_was_empty_when_rows_were_cached_was_read_as_well(desk: Desk) -> None:
     name = desk.table()
     there = desk.spark.table(name).where("dt = 'd0'").selectExpr("id", "v AS there")  # an upsert into a new partition
@@ -201,6 +203,7 @@ def test_what_was_empty_when_rows_were_cached_was_read_as_well(desk: Desk) -> No
         desk.put(merged, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["a b", "x=y", None])
 def test_odd_names_of_partitions_are_recognized_behind_an_rdd(desk: Desk, value: str) -> None:
     name = desk.table()
@@ -211,6 +214,7 @@ def test_odd_names_of_partitions_are_recognized_behind_an_rdd(desk: Desk, value:
         desk.put(held, name)
 
 
+@pytest.mark.slow
 def test_a_stream_that_looks_rows_up_in_its_own_table_is_compared(desk: Desk, tmp_path: Path) -> None:
     name = desk.table()
     desk.rows((1, "new", "d1")).write.parquet(f"file://{tmp_path}/in")
@@ -252,6 +256,7 @@ CHANGES: Final[dict[str, Change]] = {
 EMPTIED: Final[dict[str, Any]] = {"where": "dt = 'd1'", "if_empty": "replace"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_others_did_since_the_rows_were_read_is_noticed_unless_no_row_changed(desk: Desk, change: str) -> None:
     name, made = desk.table(), CHANGES[change]
@@ -272,6 +277,7 @@ TABLES: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TABLES)
 def test_however_a_table_is_stored_its_stale_rows_are_refused_and_fresh_ones_are_not(desk: Desk, kind: str) -> None:
     name = desk.table(TABLES[kind])
@@ -283,6 +289,7 @@ def test_however_a_table_is_stored_its_stale_rows_are_refused_and_fresh_ones_are
     assert desk.ids(name) == [1, 2, 3, 9]
 
 
+@pytest.mark.slow
 def test_rows_whose_origin_no_plan_shows_say_their_version(desk: Desk) -> None:
     name = desk.table()
     read = desk.writer.read(name)
@@ -305,6 +312,7 @@ def test_rows_whose_origin_no_plan_shows_say_their_version(desk: Desk) -> None:
         desk.writer.version_of(rows, name)
 
 
+@pytest.mark.slow
 def test_a_compaction_is_no_reason_to_read_again_and_older_rows_come_back_on_purpose(desk: Desk) -> None:
     name = desk.table()
     for number in range(2):
@@ -335,6 +343,7 @@ def test_a_staged_write_may_be_read_and_written_again(desk: Desk) -> None:
     assert desk.ids(name) == [6, 9]
 
 
+@pytest.mark.slow
 def test_an_unpartitioned_table_that_has_moved_is_read_where_it_is_now(desk: Desk) -> None:
     name = desk.table(TABLES["USING, unpartitioned"])
     frame = desk.spark.table(name).where("id < 100")
@@ -350,6 +359,7 @@ def test_an_unpartitioned_table_that_has_moved_is_read_where_it_is_now(desk: Des
     assert desk.ids(name) == [1, 2, 3, 4, 9, 11]
 
 
+@pytest.mark.slow
 def test_a_partition_beside_those_that_were_read_of_an_older_version_may_be_anyones(desk: Desk) -> None:
     name = desk.table(TABLES["STORED AS TEXTFILE"])
     desk.another_appends(name, partition="d3")

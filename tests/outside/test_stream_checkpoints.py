@@ -62,6 +62,7 @@ def ids(spark: SparkSession, table: str) -> list[int]:
     return sorted(row[0] for row in spark.table(table).select("id").collect())
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_new_checkpoint_under_the_same_query_name_is_an_error_and_not_silence(
     run: Run, spark: SparkSession, orders: str, tmp_path: Path
@@ -85,6 +86,7 @@ def test_a_new_checkpoint_under_the_same_query_name_is_an_error_and_not_silence(
     assert ids(spark, orders) == [0, 0, 1, 1, 2, 2, 3], "the way out that the message names"
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_goes_on_once_the_old_rows_were_rolled_back(
     run: Run, spark: SparkSession, orders: str
 ) -> None:

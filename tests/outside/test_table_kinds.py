@@ -203,6 +203,7 @@ def require_refused(writer: TableWriter, df: Any, table: str, said: str) -> None
     assert errors, "the doctor says so too"
 
 
+@pytest.mark.slow
 def test_a_table_that_a_file_sink_made_is_refused_by_every_call(
     spark: SparkSession, lakehouse: Lakehouse, lakehouse_database: str
 ) -> None:

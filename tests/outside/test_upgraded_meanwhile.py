@@ -77,6 +77,7 @@ def test_a_worker_of_another_version_says_so_before_it_unpacks_anything(
     assert says in answer
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_tasks_of_another_version_end_the_write_with_what_to_do(
     spark: SparkSession, lakehouse_database: str, monkeypatch: pytest.MonkeyPatch

@@ -80,6 +80,7 @@ ROW = (1, Vectors.dense(1, 2), Matrices.dense(1, 1, [3.0]), (VECTOR,), [VECTOR, 
 NULLS = (2, None, None, None, None, None, None, "a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition_by", [["dt"], []], ids=["partitioned", "unpartitioned"])
 def test_vectors_are_written_as_spark_does_and_read_as_vectors(
     spark: SparkSession, lakehouse_database: str, partition_by: list[str]
@@ -99,6 +100,7 @@ def test_vectors_are_written_as_spark_does_and_read_as_vectors(
     assert files.where("vector IS NOT NULL").select("vector").distinct().collect() == [(ROW[1],)]
 
 
+@pytest.mark.slow
 def test_a_vector_fits_a_column_of_what_it_is_made_of_and_no_other(
     spark: SparkSession, make_table: Callable[..., str]
 ) -> None:

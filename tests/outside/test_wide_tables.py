@@ -88,6 +88,7 @@ def test_rows_that_are_measured_at_great_cost_are_weighed_by_spark(kind: str, sp
     assert batch_limits(StructType().add("x", type_of_ddl(kind)), 0) == (0, 0)
 
 
+@pytest.mark.slow
 def test_ten_thousand_partitions_are_one_set_in_a_predicate(spark: SparkSession) -> None:
     frame = spark.range(20_000).withColumnRenamed("id", "n")
     inside = in_partitions(frame.schema.fields, [(str(number),) for number in range(0, 20_000, 2)])
@@ -102,6 +103,7 @@ def test_a_query_that_is_too_deep_for_spark_is_an_error_that_says_what_to_do() -
         raise PySparkException("An error occurred while calling o1.collect.\n: java.lang.StackOverflowError\n\tat x")
 
 
+@pytest.mark.slow
 @pytest.mark.connect
 def test_a_wide_and_deep_table_is_written_checked_read_and_compacted(
     spark: SparkSession, lakehouse_database: str

@@ -80,6 +80,7 @@ def test_arrow_computes_in_utc_whatever_the_zone(zone: str, kind: str) -> None:
     assert micros == [MICROS if kind == "TIMESTAMP_MILLIS" else MICROS + 456]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind_and_zone", first_fast([("TIMESTAMP_MILLIS", "GMT+8"), ("INT96", "CST"), ("TIMESTAMP_MICROS", "+08:00:30")])
 )

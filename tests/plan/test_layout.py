@@ -66,6 +66,7 @@ def files_of(rows: DataFrame, directory: Path, partition_columns: tuple[str, ...
     return found
 
 
+@pytest.mark.slow
 def test_none_leaves_rows_where_they_are(spark, tmp_path):
     given = rows_of(spark)
     assert lay_out(given, partition_columns=["dt"], distribution="none", sort_by=[]) is given

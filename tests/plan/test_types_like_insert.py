@@ -219,6 +219,7 @@ def can_insert(spark: SparkSession, pair: Pair) -> bool:
     return bool(assign(from_json(given), from_json(wanted)))
 
 
+@pytest.mark.slow
 def test_a_pair_that_insert_refuses_is_refused_and_what_only_insert_takes_would_lose(spark: SparkSession) -> None:
     ours = {str(pair) for pair in PAIRS if not pair.match.problems}
     inserts = {str(pair) for pair in PAIRS if can_insert(spark, pair)}

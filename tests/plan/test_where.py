@@ -94,6 +94,7 @@ PREDICATES = [
 SETTINGS = [{}, {"readSideCharPadding": "false"}, {"legacy__charVarcharAsString": "true"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("session", first_fast(SETTINGS), ids=str)
 def test_char_is_compared_as_a_query_of_the_table_compares_it(
     session: dict[str, str], spark: SparkSession, lakehouse_database: str

@@ -28,6 +28,7 @@ def wide(spark: SparkSession, row_count: int) -> DataFrame:
     return spark.range(0, row_count, 1, 1).select("id", F.repeat(F.lit("x"), WIDE_BYTES).alias("text"))
 
 
+@pytest.mark.slow
 def test_rows_are_counted_inside_the_block_and_weighed_outside(spark: SparkSession) -> None:
     weighed = sent(wide(spark, 700))
     assert weighed[0] < 400

@@ -107,6 +107,7 @@ def test_a_store_that_cannot_be_reached_is_our_error(lakehouse, settings, spec):
     assert caught.value.write_id == "w1"
 
 
+@pytest.mark.slow
 def test_a_failing_udf_passes_unchanged(lakehouse, settings, spec, caplog):
     def fail(row):
         raise ZeroDivisionError(f"row {row}")
