@@ -89,28 +89,41 @@ class Evidence:
         return lost
 
     def half_added_error(
-        self, entry: LogEntry, claimed: LogEntry, found: Mapping[PartitionValues, PartitionState]
+        self,
+        entry: LogEntry,
+        claimed: LogEntry,
+        found: Mapping[PartitionValues, PartitionState],
+        in_the_way: Mapping[PartitionValues, str],
     ) -> StorageError | None:
-        """Return the error of an append in place that readers see a part of, whose other files are gone.
+        """Return the error of an append in place that readers see a part of, and that cannot be finished.
 
-        No outcome is true of it: its rows are neither all there nor nowhere.
+        No outcome is true of it: its rows are neither all there nor nowhere. A partition that has all of them is done,
+        and can be on record as such beside others that are given up.
         """
-        superseded = PartitionState.SUPERSEDED
         grown = (partition for partition in claimed.partitions if partition.added)
-        partitions = [partition for partition in grown if found[partition.values] is not superseded]
+        partitions = [partition for partition in grown if found[partition.values] is not PartitionState.SUPERSEDED]
         missing = missing_files(self._store, partitions)
         visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
         sources = {target: key for partition in partitions for target, key in partition.sources().items()}
         gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
-        if not visible or not gone:
+        undone = (partition for partition in partitions if found[partition.values] is not PartitionState.DONE)
+        is_partly_there = any(not missing.keys() >= partition.targets().keys() for partition in undone)
+        if not (visible and gone) and not is_partly_there:
             return None
+        if gone:
+            reason = f"{counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)})"
+            way = "Bring the lost files back, from older versions of the bucket's objects or a backup"
+        else:
+            reason, way = (
+                f"it cannot be finished: {min(in_the_way.values())}",
+                "Put back what is missing or has changed",
+            )
         name = entry.table
         return StorageError(
             f"version {entry.version} of {name}, an append in place, is half there: readers see"
-            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and"
-            f" {counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)}). It stays in"
-            " doubt. Bring the lost files back, from older versions of the bucket's objects or a backup; or delete"
-            f" those that readers see, and write its rows again afterwards. Then run `table-writer recover {name}`.",
+            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and {reason}. It stays in"
+            f" doubt. {way}; or delete those that readers see, and write its rows again afterwards. Then run"
+            f" `table-writer recover {name}`.",
             **entry.named,
         )
 
@@ -125,34 +138,33 @@ class Evidence:
         return partition
 
     def why_not_copied_again(
-        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], now: PartitionsNow
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState]
     ) -> dict[PartitionValues, str]:
         """Return why partitions are not switched to copies that were made of their files before the claim.
 
         Another tool may have inserted into them since, for days: those rows would be gone. A compaction changes no
-        rows, and is never carried out by others.
+        rows, and is never carried out by others. A partition that did not exist had no files to copy.
         """
-        here = locations(now)
         before = {
-            partition.values: (partition, place)
+            partition.values: partition
             for partition in entry.partitions
             if found[partition.values] is PartitionState.BEFORE
             and not partition.added
-            and (place := partition.old_location or here.get(partition.values))
+            and partition.old_location is not None
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.mode != WriteMode.APPEND.value:
             return {}
-        _, changed = check_each(before, lambda _, partition: self._require_copied(*partition, entry))
+        _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
         return changed
 
-    def _require_copied(self, partition: EntryPartition, copied_from: str, entry: LogEntry) -> EntryPartition:
+    def _require_copied(self, partition: EntryPartition, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less.
 
         Where it was then is what counts: an older call may have come since, and taken it elsewhere.
         """
-        place = Location.parse(copied_from)
+        place = Location.parse(str(partition.old_location))
         target = Location.parse(str(partition.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
         sources_now, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)

@@ -334,9 +334,16 @@ MUTATIONS: Final = (
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
         "publish.evidence:Evidence.why_not_copied_again",
-        "(place := partition.old_location or here.get(partition.values))",
-        "(place := here.get(partition.values) and (partition.old_location or here[partition.values]))",
+        "and partition.old_location is not None\n",
+        "and False\n",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
+    ),
+    Mutation(
+        "an append that is half there beside what is given up has no outcome",
+        "publish.evidence:Evidence.half_added_error",
+        "if not (visible and gone) and not is_partly_there:",
+        "if not (visible and gone):",
+        test="tests/publish/test_in_place_faults.py::test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome",
     ),
     Mutation(
         "a partition is in place where the newest version has it, whichever older entries name that place",

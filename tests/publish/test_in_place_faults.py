@@ -63,6 +63,26 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
     assert repeated == (mended == "sources")
 
 
+def test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome() -> None:
+    """The append adds to d1 and makes d2, which another tool drops, and whose file is lost."""
+    world = TwoFiles()
+    world.write({"d1": frozenset({1})})
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    with world.inject(Fault("store", "copy", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.write({"d1": frozenset({2, 3}), "d2": frozenset({4})}, plan=plan)
+    place = Location.parse(world.partitions()["d2"].location).key
+    (lost,) = (world.store.get(file.key) or pytest.fail() for file in list(world.store.list(place)))
+    (key,) = (file.key for file in world.store.list(place))
+    world.store.delete([key])
+    world.dropped_by_another_tool("d2")
+    world.wait_out_claims()
+    with pytest.raises(StorageError, match=r"half there.*cannot be finished.*Put back what is missing or has changed"):
+        world.keeper.recover("mart.orders")
+    world.store.put(key, lost.body)
+    world.keeper.recover("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({4})}
+
+
 def test_one_whose_files_are_lost_before_any_was_seen_is_abandoned() -> None:
     world = World()
     world.write(ONE)

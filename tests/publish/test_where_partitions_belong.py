@@ -436,3 +436,17 @@ def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_
     come()
     with pytest.raises(InvalidInputError, match=r"dt=d3 is at .* has put it after version 1"):
         world.keeper.rollback(T, version=1)
+
+
+def test_an_append_that_has_made_a_partition_is_finished_though_an_older_late_call_has_taken_it() -> None:
+    world = World()
+    world.write({"d1": rows(1)})
+    come = without_answer(world, lambda: world.write({"d1": rows(2)}))
+    world.dropped_by_another_tool("d1")
+    recover(world)
+    with world.inject(Fault("metastore", "add_partitions", 1, "after", DeathError)), suppress(DeathError):
+        world.write({"d1": rows(3)}, plan=world.plan(APPEND))
+    assert world.rows() == {"d1": rows(3)}
+    come()
+    recover(world)
+    assert world.rows() == {"d1": rows(3)}
