@@ -180,12 +180,12 @@ ON_CONNECT := --lakehouse-spark=connect --needs=connect -m "(connect or needs) a
 test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
 	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/outside tests/spark tests/check
 
-# Client and server of another Spark: make test-connect-4.1.4 test-connect-4.2.1
+# Client and server of another Spark, and the slow ones: make test-connect-4.1.4 test-connect-4.2.1
 test-connect-%: versitygw
 	$(PYTHON) -m venv $(VENV)-connect-$*
 	$(VENV)-connect-$*/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-connect-$*/bin/python -m pip install --quiet --editable '.[testing,connect]' 'pyspark==$*'
-	$(VENV)-connect-$*/bin/python -u -m pytest $(ON_CONNECT) --ignore=tests/end_to_end/session_on_store.py tests/end_to_end tests/spark
+	$(VENV)-connect-$*/bin/python -u -m pytest --lakehouse-spark=connect --needs=connect -m "connect or needs" --ignore=tests/end_to_end/session_on_store.py tests/end_to_end tests/spark
 
 # The gateway's contract, SIGKILL in the middle of a switch, and the smaller run of all write modes, on each
 # metastore. A core each: HIVES="3.1.3 4.0.1 4.2.0" takes all of them.

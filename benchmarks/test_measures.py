@@ -40,6 +40,7 @@ def test_the_log_is_read_on_from_the_last_whole_line(tmp_path: Path) -> None:
     assert log.news() == {}
 
 
+@pytest.mark.slow
 def test_a_metastore_writes_the_log_that_is_read(tmp_path: Path) -> None:
     with MetastoreServer(audit_log=tmp_path / "audit.log") as metastore:
         log = AuditLog(tmp_path / "audit.log")

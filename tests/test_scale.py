@@ -45,6 +45,7 @@ def test_a_vacuum_lists_each_location_once_and_deletes_in_batches(points: tuple[
     assert large.requests["vacuum"] - small.requests["vacuum"] == pytest.approx(250 + batches, abs=1)
 
 
+@pytest.mark.slow
 def test_a_vacuum_reads_the_metastore_s_partitions_no_more_often_the_more_there_are() -> None:
     reads = [point(count, count, 0).partitions_read / count for count in (1_024, 1_536)]
     assert max(reads) < 25, "16 times for each location, and a few times all"

@@ -16,7 +16,7 @@ def batches(first: int, last: int, *marks: pytest.MarkDecorator) -> list[object]
     return [pytest.param(one, marks=marks, id=f"seeds-from-{one}") for one in range(first, last, SEEDS)]
 
 
-@pytest.mark.parametrize("first", [*batches(0, 150), *batches(150, 2_150, pytest.mark.slow)])
+@pytest.mark.parametrize("first", [*batches(0, 80), *batches(80, 2_150, pytest.mark.slow)])
 def test_readers_see_every_row_that_was_acknowledged_and_no_other(first: int) -> None:
     for seed in range(first, first + SEEDS):
         if failure_of(history(seed)) is not None:

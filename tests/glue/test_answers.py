@@ -129,6 +129,7 @@ def test_a_table_of_another_catalog_is_not_taken_for_one_of_this() -> None:
         world.write({"d1": frozenset({2})})
 
 
+@pytest.mark.slow
 def test_overwriting_a_table_leaves_no_hidden_partition_with_its_rows() -> None:
     world = written()
     world.metastore.server.answers.hidden_partitions = frozenset({("d2",)})

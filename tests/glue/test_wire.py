@@ -109,6 +109,7 @@ def test_a_change_without_a_whole_answer_is_unknown_and_sent_once(fault: str) ->
     assert heard.count("BatchUpdatePartition") == 1
 
 
+@pytest.mark.slow
 def test_a_proxy_that_drops_a_change_leaves_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "")
     with glue("BatchUpdatePartition", "drops") as (proxy, heard):

@@ -244,6 +244,7 @@ def test_all_entries_of_a_reading_share_one_allowance_and_the_first_that_does_no
     assert len(log_with(bodies, memory_bytes=9 * needed).read_history().records) == 8
 
 
+@pytest.mark.slow
 def test_what_was_read_before_takes_nothing_of_a_later_reading() -> None:
     bodies = [with_partitions(2_000, version).to_json(ROOT) for version in range(1, 9)]
     log = log_with(bodies, memory_bytes=9 * stored_module.memory_bytes(bodies[-1]))

@@ -279,6 +279,7 @@ def test_a_fold_says_the_same_when_the_table_has_another_scheme(world: World) ->
     assert json.loads(fold.to_json(moved))["folded"] == json.loads(stored.body)["folded"]
 
 
+@pytest.mark.slow
 def test_no_operation_asks_for_more_where_the_log_is_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 100)
     short, long = (measure(entries, 40, 0) for entries in (1_500, 3_000))

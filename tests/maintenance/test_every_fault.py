@@ -4,7 +4,7 @@ The fast run holds the cells that can differ, the slow one all:
 
 - Whoever dies before a call leaves what there was after the last call that changed something. So of deaths only those
   after a change are told apart, and the one before the first of them. A test proves it by what is left behind.
-- A read whose answer is lost is a read that was refused.
+- A read whose answer is lost is a read that was refused, and a later read of a kind fails as the first does.
 
 A first write tries the store by calls that are the same in every operation, so one operation has cells for them.
 """
@@ -81,8 +81,10 @@ def faults_of(operation: Operation) -> dict[Fault, bool]:
         seen[one] += 1
         for phase in ("before", "after") if place not in proof or operation.name == PROVES else ():
             for kind in KINDS:
-                changed = one in CHANGING and phase == "after"
-                differs = changed or (phase == "before" and (kind is not DeathError or (one, seen[one]) == (first, 1)))
+                is_change, is_first = one in CHANGING, seen[one] == 1
+                refused = phase == "before" and kind is not DeathError and (is_change or is_first)
+                died_first = phase == "before" and kind is DeathError and one == first and is_first
+                differs = (is_change and phase == "after") or refused or died_first
                 found[Fault(*one, seen[one], phase, kind)] = differs
     return found
 

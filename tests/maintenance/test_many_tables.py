@@ -73,6 +73,7 @@ def counted_per_table(world: World, count: int, found: dict[str, float]) -> Iter
     found["calls"] = sum(own.values()) / count
 
 
+@pytest.mark.slow
 def test_three_hundred_idle_tables_cost_four_requests_each(world: World) -> None:
     fleet(world, FLEET)
     keeper = world.keeper
@@ -710,6 +711,7 @@ def test_a_report_of_a_vacuum_is_that_of_the_table(world: World) -> None:
     assert one.report.bytes_freed == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("kind", [Exception, DeathError])
 def test_wherever_a_vacuum_of_many_fails_the_next_ones_leave_nothing(kind: type[BaseException], phase: str) -> None:

@@ -290,6 +290,7 @@ def test_the_region_is_in_the_host_of_every_partition_of_aws(host: str, region: 
     assert settings.region == region
 
 
+@pytest.mark.slow
 def test_a_silent_network_is_told_apart_from_a_refusal(endpoint: Endpoint) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

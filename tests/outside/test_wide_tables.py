@@ -54,6 +54,7 @@ def test_no_query_is_built_as_a_chain() -> None:
     assert chains == []
 
 
+@pytest.mark.slow
 def test_columns_of_checks_are_found_with_one_question_to_the_session() -> None:
     asked: list[str] = []
 

@@ -76,6 +76,7 @@ def test_only_local_workers_with_our_interpreter_need_no_preparation(master: str
     assert workers_are_like_us(context) is alike  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_workers_without_the_packages_are_named_with_the_fix(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
