@@ -29,6 +29,7 @@ from table_writer.storage import open_store, proof, s3
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import UnorderedListingError
 from table_writer.testing.servers import S3Server
+from tests.cells import first_fast
 from tests.outside.s3_proxy import Asked, Behaviour, Forward, Told, refusal, s3_proxy
 
 CONTENTS: Final = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
@@ -212,13 +213,7 @@ def test_a_store_that_does_all_right_is_told_so(examine: Callable[[Behaviour], D
 OTHER_WORDS: Final = {"lists backwards", "ends after a page", "forgets aborts"}  # for a lie that is there already
 
 
-@pytest.mark.parametrize(
-    "lie",
-    [
-        pytest.param(lie, marks=[pytest.mark.slow] if lie in OTHER_WORDS or index > 5 else [])
-        for index, lie in enumerate(LIES)
-    ],
-)
+@pytest.mark.parametrize("lie", first_fast(sorted(LIES, key=lambda lie: lie in OTHER_WORDS), count=6))
 def test_each_lie_is_said_no_to_and_nothing_else(examine: Callable[[Behaviour], DoctorReport], lie: str) -> None:
     line, behaviour = LIES[lie]
     report = examine(behaviour())
