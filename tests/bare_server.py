@@ -27,12 +27,7 @@ Fault = Literal[
     "page 502",
     "page 407",
 ]
-OF_PROXIES: Final[tuple[Fault, ...]] = (
-    "page 200",
-    "page 404",
-    "page 502",
-    "page 407",
-)  # the request has not reached the store
+OF_PROXIES: Final[tuple[Fault, ...]] = ("page 200", "page 404", "page 502", "page 407")  # the store has not heard it
 UNANSWERED: Final[tuple[Fault, ...]] = ("nothing", "reset", "cut in its first line")  # whether it has, nobody knows
 
 
@@ -56,7 +51,7 @@ class BareServer:
     hit: str = ""  # the request that it comes with
     always: bool = False
     heard: list[str] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    _open: set[socket.socket] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server((LOCALHOST, 0))
@@ -78,6 +73,12 @@ class BareServer:
         self.hit, self.fault, self.always = hit, fault, always
         self.heard.clear()
 
+    def disconnect(self) -> None:
+        """End all open connections, as a server does with idle ones; new ones are accepted."""
+        for end in tuple(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def hits(self, name: str) -> bool:
         """Whether the answer to this request will get the fault."""
         return self.fault is not None and name == self.hit
@@ -91,6 +92,7 @@ class BareServer:
             threading.Thread(target=self._serve, args=(end,), daemon=True).start()
 
     def _serve(self, end: socket.socket) -> None:
+        self._open.add(end)
         with end, suppress(OSError):
             while (asked := self.converse(end)) is not None:
                 name, answer = asked

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import functools
 import http.server
+import io
 import socketserver
 import threading
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
@@ -26,11 +29,11 @@ from tests.doubles.memory_store import MemoryStore
 from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
-MARKS = {
-    "azurite": pytest.mark.needs("azure"),
-    "seaweedfs": pytest.mark.needs("seaweedfs"),
-    "moto": pytest.mark.slow,
-}
+SOURCE = ObjectInfo(key="d/a=1", size_bytes=4, etag="etag", modified_at=datetime(2024, 1, 1, tzinfo=UTC))
+COPIED = "<CopyObjectResult><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
+PART_COPIED = "<CopyPartResult><ETag>&quot;e&quot;</ETag></CopyPartResult>"
+CREATED = "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
+MARKS = {"azurite": pytest.mark.needs("azure"), "seaweedfs": pytest.mark.needs("seaweedfs"), "moto": pytest.mark.slow}
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
@@ -115,13 +118,7 @@ def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> P
 
 @pytest.fixture(params=["memory", "local", "versitygw", "azurite", "seaweedfs"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
-    return open_place(request.param)
-
-
-@pytest.fixture(params=["memory", "local", "versitygw", "seaweedfs"])
-def listing_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every strict store that keeps a list of its uploads, and Azure does not: there a part needs none."""
+    """Every store but moto, which accepts what S3 refuses, or answers 500."""
     return open_place(request.param)
 
 
@@ -226,3 +223,21 @@ def fake_settings(fake_s3: FakeS3) -> S3Settings:
 @pytest.fixture
 def fake_store(fake_settings: S3Settings) -> S3Store:
     return S3Store(fake_settings, sleep=lambda _: None)
+
+
+def answer_instead(
+    store: S3Store, operation: str, body: bytes, *, status: int = 200, where: str = ""
+) -> list[AWSPreparedRequest]:
+    """Answer an operation of a store before it is sent; returns the list of what would have been."""
+    sent: list[AWSPreparedRequest] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        if where not in f"{request.url}&":
+            return None
+        sent.append(request)
+        answered = AWSResponse(request.url, status, {}, io.BytesIO())
+        answered._content = body
+        return answered
+
+    store.client.meta.events.register_first(f"before-send.s3.{operation}", answer)
+    return sent

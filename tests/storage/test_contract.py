@@ -42,17 +42,17 @@ ODD_NAMES = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["local", "versitygw", "azurite"])
 def test_an_object_that_nobody_reads_in_one_piece_is_refused_before_its_body_is_read(
-    open_place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+    kind: str, open_place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "MAX_GET_BYTES", 1_000)
-    for kind in ("local", "versitygw"):  # Azure's: test_azure.py, since its mark leaves it out of the fast run
-        place = open_place(kind)
-        place.store.put(f"{place.directory}fits", bytes(1_000))
-        place.store.put(f"{place.directory}long", bytes(1_001))
-        assert place.store.get(f"{place.directory}fits") is not None
-        with pytest.raises(StorageError, match="long has 1,001 bytes"):
-            place.store.get(f"{place.directory}long")
+    place = open_place(kind)
+    place.store.put(f"{place.directory}fits", bytes(1_000))
+    place.store.put(f"{place.directory}long", bytes(1_001))
+    assert place.store.get(f"{place.directory}fits") is not None
+    with pytest.raises(StorageError, match="long has 1,001 bytes"):
+        place.store.get(f"{place.directory}long")
 
 
 def upload(store: ObjectStore, key: str, *bodies: bytes) -> tuple[str, list[UploadedPart]]:
@@ -90,32 +90,18 @@ def race(calls: Sequence[Callable[[], object]]) -> list[object]:
 # ---- objects
 
 
-def test_an_absent_key_is_none(place: Place) -> None:
-    assert place.store.get(f"{place.directory}a") is None
-    assert place.store.head(f"{place.directory}a") is None
-    assert keys_below(place) == []
-
-
 @pytest.mark.parametrize("body", [b"", b"x", bytes(range(256)) * 5_000], ids=["empty", "one byte", "1.2 MB"])
-def test_what_was_put_is_got(place: Place, body: bytes) -> None:
+def test_what_was_put_is_got_and_get_head_and_list_show_the_same_object(place: Place, body: bytes) -> None:
     key = f"{place.directory}a/b"
+    assert (place.store.get(key), place.store.head(key), keys_below(place)) == (None, None, [])
     place.store.put(key, body)
-    found = place.store.get(key)
+    found, head = place.store.get(key), place.store.head(key)
     assert found is not None
-    assert (found.body, found.info.size_bytes, found.info.key) == (body, len(body), key)
-    assert 0 <= found.age_seconds < 60
-
-
-def test_get_head_and_list_show_the_same_object(place: Place) -> None:
-    key = f"{place.directory}a/b"
-    place.store.put(key, b"12345")
-    found = place.store.get(key)
-    assert found is not None
-    head = place.store.head(key)
     assert head is not None
     (listed,) = place.store.list(place.directory)
-    seen = {(info.key, info.size_bytes, info.etag) for info in (found.info, head, listed)}
-    assert len(seen) == 1
+    assert found.body == body
+    assert 0 <= found.age_seconds < 60
+    assert {(one.key, one.size_bytes, one.etag) for one in (found.info, head, listed)} == {(key, len(body), head.etag)}
     assert '"' not in head.etag
     assert abs(head.modified_at - datetime.now(UTC)) < timedelta(seconds=60)
 
@@ -159,7 +145,8 @@ def test_an_object_ages(open_place: Callable[..., Place]) -> None:
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
-    store, key = place.store, f"{place.directory}{name}/{name}"
+    store, directory = place.store, f"{place.directory}{name}/"
+    key = f"{directory}{name}"
     if place.kind == "azurite" and "\\" in name:  # it takes a backslash for a slash
         with pytest.raises(InvalidInputError, match="backslash"):
             store.put(key, b"1")
@@ -167,9 +154,14 @@ def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
     store.put(key, b"1")
     assert body_of(store, key) == b"1"
     assert not store.put_if_absent(key, b"2")
-    assert [info.key for info in store.list(f"{place.directory}{name}/")] == [key]
     assert list(store.list(place.directory, start_after=key)) == []
-    store.delete([key])
+    assert list(store.list_directories(place.directory)) == [name]
+    (listed,) = store.list(directory)
+    assert listed.key == key
+    store.copy(listed, f"{directory}{name}/{name}")
+    assert body_of(store, f"{directory}{name}/{name}") == b"1"
+    assert list(store.list_directories(directory)) == [name]
+    store.delete([key, f"{directory}{name}/{name}"])
     upload_id, parts = upload(store, key, b"part")
     assert [(found.key, found.upload_id) for found in store.list_uploads(place.directory)] == [(key, upload_id)]
     store.complete_upload(key, upload_id, parts)
@@ -181,21 +173,11 @@ def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
 # ---- conditional puts
 
 
-def test_put_if_absent_stores_only_where_nothing_is(place: Place) -> None:
+def test_put_if_absent_stores_only_where_nothing_is_and_what_is_there_already_counts_as_ours(place: Place) -> None:
     key = f"{place.directory}log/1.json"
     assert place.store.put_if_absent(key, b"first")
     assert not place.store.put_if_absent(key, b"second")
     assert body_of(place.store, key) == b"first"
-
-
-def test_put_if_absent_of_what_is_there_already_counts_as_ours(place: Place) -> None:
-    key = f"{place.directory}log/1.json"
-    assert place.store.put_if_absent(key, b"mine")
-    assert place.store.put_if_absent(key, b"mine")
-
-
-def test_put_if_absent_works_again_after_a_delete(place: Place) -> None:
-    key = f"{place.directory}log/1.json"
     assert place.store.put_if_absent(key, b"first")
     place.store.delete([key])
     assert place.store.put_if_absent(key, b"second")
@@ -222,30 +204,16 @@ def test_a_listing_is_in_the_order_of_utf8_bytes(place: Place) -> None:
     assert keys_below(place) == expected
 
 
-def test_a_listing_holds_only_what_is_below_the_prefix(place: Place) -> None:
-    for name in ("data/1/a", "data/1/b", "data/10/a", "data/2/a", "datum"):
+def test_a_listing_holds_only_what_is_below_the_prefix_and_after_a_key_that_need_not_exist(place: Place) -> None:
+    names = ["data/1/a", "data/1/b", "data/10/a", "data/2/a", "datum"]
+    for name in names:
         place.store.put(f"{place.directory}{name}", b"")
-    assert keys_below(place, "data/1/") == ["data/1/a", "data/1/b"]
-    assert keys_below(place, "data/1") == ["data/1/a", "data/1/b", "data/10/a"]
-    assert keys_below(place, "dat") == ["data/1/a", "data/1/b", "data/10/a", "data/2/a", "datum"]
+    for prefix, count in {"data/1/": 2, "data/1": 3, "dat": 5}.items():
+        assert keys_below(place, prefix) == names[:count]
     assert keys_below(place, "data/3/") == []
-
-
-@pytest.mark.parametrize(
-    ("start_after", "expected"),
-    [
-        ("log/3", ["log/4", "log/5"]),
-        ("log/35", ["log/4", "log/5"]),
-        ("log/", ["log/1", "log/2", "log/3", "log/4", "log/5"]),
-        ("log/5", []),
-        ("m", []),
-    ],
-)
-def test_start_after_need_not_exist(place: Place, start_after: str, expected: list[str]) -> None:
-    for number in range(1, 6):
-        place.store.put(f"{place.directory}log/{number}", b"")
-    assert keys_below(place, "log/", start_after=place.directory + start_after) == expected
-    assert keys_below(place, "", start_after=place.directory + start_after) == expected
+    for start, first in {"data/": 0, "data/1/": 0, "data/1/a": 1, "data/1/aa": 1, "data/2/a": 4, "e": 5}.items():
+        assert keys_below(place, "", start_after=place.directory + start) == names[first:]
+        assert keys_below(place, "dat", start_after=place.directory + start) == names[first:]
 
 
 def test_a_key_that_ends_in_a_slash_is_not_listed(flat_place: Place) -> None:
@@ -304,22 +272,20 @@ def test_what_was_listed_is_deleted_and_no_other_object_that_has_taken_its_key(p
 # ---- multipart uploads
 
 
-def test_a_pending_upload_is_invisible(place: Place) -> None:
-    key = f"{place.directory}dt=1/a"
+def test_a_pending_upload_is_invisible_and_leaves_the_present_object_as_it_is(place: Place) -> None:
+    key, present = f"{place.directory}dt=1/a", f"{place.directory}present"
     upload_id, _ = upload(place.store, key, b"part")
-    assert place.store.head(key) is None
-    assert place.store.get(key) is None
-    assert keys_below(place) == []
-    assert [(found.key, found.upload_id) for found in place.store.list_uploads(place.directory)] == [(key, upload_id)]
-
-
-def test_a_pending_upload_leaves_the_present_object_as_it_is(place: Place) -> None:
-    key = f"{place.directory}dt=1/a"
-    place.store.put(key, b"old")
-    upload_id, parts = upload(place.store, key, b"newer")
-    assert body_of(place.store, key) == b"old"
-    place.store.complete_upload(key, upload_id, parts)
-    assert body_of(place.store, key) == b"newer"
+    assert (place.store.get(key), place.store.head(key), keys_below(place)) == (None, None, [])
+    (found,) = place.store.list_uploads(place.directory)
+    assert (found.key, found.upload_id) == (key, upload_id)
+    if place.kind != "moto":  # its uploads have no times
+        assert found.initiated_at.tzinfo is UTC
+        assert abs(found.initiated_at - datetime.now(UTC)) < timedelta(seconds=60)
+    place.store.put(present, b"old")
+    upload_id, parts = upload(place.store, present, b"newer")
+    assert body_of(place.store, present) == b"old"
+    place.store.complete_upload(present, upload_id, parts)
+    assert body_of(place.store, present) == b"newer"
 
 
 def test_completing_joins_parts_of_five_mib_and_a_tail(place: Place) -> None:
@@ -340,20 +306,14 @@ def test_completing_joins_parts_of_five_mib_and_a_tail(place: Place) -> None:
     assert list(place.store.list_uploads(place.directory)) == []
 
 
-def test_a_part_that_is_sent_again_replaces_the_first(place: Place) -> None:
+def test_a_part_is_replaced_a_completion_can_be_repeated_and_no_abort_undoes_it(place: Place) -> None:
     key = f"{place.directory}a"
     upload_id, _ = upload(place.store, key, b"first")
     again = place.store.upload_part(key, upload_id, 1, b"second")
-    place.store.complete_upload(key, upload_id, [again])
-    assert body_of(place.store, key) == b"second"
-
-
-def test_completing_again_succeeds_and_changes_nothing(place: Place) -> None:
-    key = f"{place.directory}a"
-    upload_id, parts = upload(place.store, key, b"body")
     for _ in range(3):
-        place.store.complete_upload(key, upload_id, parts)
-    assert body_of(place.store, key) == b"body"
+        place.store.complete_upload(key, upload_id, [again])
+    place.store.abort_upload(key, upload_id)
+    assert body_of(place.store, key) == b"second"
 
 
 def test_eight_racing_completions_of_one_upload_all_succeed(strict_place: Place) -> None:
@@ -379,30 +339,20 @@ def test_two_uploads_of_one_key_are_apart(place: Place) -> None:
     assert body_of(place.store, key) == b"first"
 
 
-def test_an_aborted_upload_is_gone(place: Place) -> None:
+def test_an_aborted_upload_is_gone_and_the_error_names_the_usual_causes(place: Place) -> None:
     key = f"{place.directory}dt=1/a"
-    upload_id, _ = upload(place.store, key, b"part")
+    upload_id, parts = upload(place.store, key, b"part")
     for _ in range(3):
         place.store.abort_upload(key, upload_id)
         assert list(place.store.list_uploads(place.directory)) == []
+    if place.kind not in ("moto", "azurite"):  # in Azure a part needs no upload
+        with pytest.raises(StorageError, match="gone"):
+            place.store.upload_part(key, upload_id, 1, b"late")
+    if place.kind != "moto":
+        with pytest.raises(StorageError, match=r"committer.*s3guard uploads -abort.*AbortIncompleteMultipartUpload"):
+            place.store.complete_upload(key, upload_id, parts)
     assert place.store.head(key) is None
-
-
-def test_aborting_after_completing_leaves_the_object(place: Place) -> None:
-    key = f"{place.directory}a"
-    upload_id, parts = upload(place.store, key, b"body")
-    place.store.complete_upload(key, upload_id, parts)
-    place.store.abort_upload(key, upload_id)
-    assert body_of(place.store, key) == b"body"
-
-
-def test_completing_an_aborted_upload_names_the_usual_causes(strict_place: Place) -> None:
-    key = f"{strict_place.directory}a"
-    upload_id, parts = upload(strict_place.store, key, b"body")
-    strict_place.store.abort_upload(key, upload_id)
-    with pytest.raises(StorageError, match=r"committer.*s3guard uploads -abort.*AbortIncompleteMultipartUpload"):
-        strict_place.store.complete_upload(key, upload_id, parts)
-    assert strict_place.store.head(key) is None
+    assert list(place.store.list_uploads(place.directory)) == []
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])  # versitygw answers 200 whenever the key has an object
@@ -416,37 +366,17 @@ def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(kind: str, op
         place.store.complete_upload(key, upload_id, parts)
 
 
-def test_a_part_for_an_aborted_upload_is_refused(listing_place: Place) -> None:
-    key = f"{listing_place.directory}a"
-    upload_id = listing_place.store.create_upload(key)
-    listing_place.store.abort_upload(key, upload_id)
-    with pytest.raises(StorageError, match="gone"):
-        listing_place.store.upload_part(key, upload_id, 1, b"late")
-    assert list(listing_place.store.list_uploads(listing_place.directory)) == []
-
-
-def test_an_upload_is_completed_only_under_its_own_key(strict_place: Place) -> None:
-    upload_id, parts = upload(strict_place.store, f"{strict_place.directory}a", b"body")
-    with pytest.raises(StorageError):
-        strict_place.store.complete_upload(f"{strict_place.directory}b", upload_id, parts)
+def test_what_does_not_belong_to_an_upload_does_not_complete_it(strict_place: Place) -> None:
+    store, key = strict_place.store, f"{strict_place.directory}a"
+    upload_id, parts = upload(store, key, b"first")
+    for wrong_key, wrong_parts in ((f"{strict_place.directory}b", parts), (key, [])):
+        with pytest.raises(StorageError):
+            store.complete_upload(wrong_key, upload_id, wrong_parts)
+    if strict_place.kind not in ("seaweedfs", "azurite"):  # which completes with the part that was replaced
+        store.upload_part(key, upload_id, 1, b"other")
+        with pytest.raises(StorageError):
+            store.complete_upload(key, upload_id, parts)
     assert keys_below(strict_place) == []
-
-
-def test_an_upload_without_parts_is_not_completed(strict_place: Place) -> None:
-    key = f"{strict_place.directory}a"
-    upload_id = strict_place.store.create_upload(key)
-    with pytest.raises(StorageError):
-        strict_place.store.complete_upload(key, upload_id, [])
-    assert strict_place.store.head(key) is None
-
-
-@pytest.mark.parametrize("listing_place", ["memory", "local", "versitygw"], indirect=True)  # SeaweedFS completes it
-def test_a_part_that_was_replaced_is_not_completed(listing_place: Place) -> None:
-    key = f"{listing_place.directory}a"
-    upload_id, parts = upload(listing_place.store, key, b"first")
-    listing_place.store.upload_part(key, upload_id, 1, b"other")
-    with pytest.raises(StorageError):
-        listing_place.store.complete_upload(key, upload_id, parts)
 
 
 # ---- listing uploads
@@ -461,12 +391,12 @@ def test_uploads_are_listed_below_exactly_one_directory(place: Place) -> None:
     assert list(place.store.list_uploads(f"{place.directory}data/3/")) == []
 
 
-@pytest.mark.parametrize("cut", ["", "/", "data"])
-def test_listing_uploads_by_a_shorter_prefix_is_refused_at_the_call(place: Place, cut: str) -> None:
-    prefix = "" if not cut else place.directory.removesuffix("/") if cut == "/" else f"{place.directory}data"
-    with pytest.raises(InvalidInputError, match="does not end in"):
-        place.store.list_uploads(prefix)
-    assert "ListMultipartUploads" not in place.requests()
+@pytest.mark.parametrize("call", ["list_uploads", "list_directories", "list_files"])
+def test_a_prefix_that_is_no_directory_is_refused_at_the_call(place: Place, call: str) -> None:
+    for prefix in ("", place.directory.removesuffix("/"), f"{place.directory}data"):
+        with pytest.raises(InvalidInputError, match="does not end in"):
+            getattr(place.store, call)(prefix)
+    assert place.requests() == {}
 
 
 def test_more_uploads_than_one_page_holds_are_all_listed(place: Place) -> None:
@@ -476,13 +406,6 @@ def test_more_uploads_than_one_page_holds_are_all_listed(place: Place) -> None:
     assert found == set(zip(keys, ids, strict=True))
     in_parallel([lambda key=key, each=each: place.store.abort_upload(key, each) for key, each in found], 16)
     assert list(place.store.list_uploads(f"{place.directory}data/")) == []
-
-
-def test_an_upload_knows_when_it_was_started(strict_place: Place) -> None:
-    upload(strict_place.store, f"{strict_place.directory}a", b"x")
-    (found,) = strict_place.store.list_uploads(strict_place.directory)
-    assert found.initiated_at.tzinfo is UTC
-    assert abs(found.initiated_at - datetime.now(UTC)) < timedelta(seconds=60)
 
 
 # ---- the rest
@@ -520,36 +443,12 @@ def test_one_store_serves_many_threads(place: Place) -> None:
     assert list(place.store.list_uploads(place.directory)) == []
 
 
-def test_files_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
-    for name in ("a", "b/c", "b/d/e", "z z", "ü"):
-        place.store.put(f"{place.directory}{name}", b"x")
-    assert sorted(place.store.list_files(place.directory)) == sorted(
-        f"{place.directory}{name}" for name in ("a", "z z", "ü")
-    )
-    assert list(place.store.list_files(f"{place.directory}nothing/")) == []
-    with pytest.raises(InvalidInputError):
-        place.store.list_files(place.directory.rstrip("/"))
-
-
-def test_directories_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
-    for name in ("b/c", "b/d/e", "a/x", "a.b/x", "a-b/x", "file", "ü/x", "z z/x", "\ufb01/x", "😀/x", "bb/c"):
-        place.store.put(f"{place.directory}{name}", b"x")
-    names = ["a", "a.b", "a-b", "b", "bb", "ü", "z z", "\ufb01", "😀"]
-    assert list(place.store.list_directories(place.directory)) == sorted(names, key=str.encode)
-    assert list(place.store.list_directories(f"{place.directory}b/")) == ["d"]
-    assert list(place.store.list_directories(f"{place.directory}b/d/")) == []
-    assert list(place.store.list_directories(f"{place.directory}nothing/")) == []
-    assert list(place.store.list_directories(f"{place.directory}file/")) == []
-
-
-@pytest.mark.parametrize("name", [*ODD_NAMES, "line\nbreak", "tab\t", "return\rx", "del\x7f"])
-def test_odd_names_of_directories_survive(place: Place, name: str) -> None:
+@pytest.mark.parametrize("name", ["line\nbreak", "tab\t", "return\rx", "del\x7f"])
+def test_control_characters_in_names_of_directories_survive(place: Place, name: str) -> None:
     if place.kind == "moto" and "\n" in name:  # moto answers 404, where S3 takes the key
         with pytest.raises(StorageError):
             place.store.put(f"{place.directory}{name}/{name}/a", b"")
         return
-    if place.kind == "azurite" and "\\" in name:
-        return  # refused: test_odd_keys_survive_every_call
     place.store.put(f"{place.directory}{name}/{name}/a", b"")
     assert list(place.store.list_directories(place.directory)) == [name]
     assert list(place.store.list_directories(f"{place.directory}{name}/")) == [name]
@@ -563,16 +462,19 @@ def test_more_directories_and_files_than_one_page_holds_are_told_apart(place: Pl
     assert len(place.store.list_files(place.directory)) == 100
 
 
-def test_listing_directories_counts_as_a_listing(place: Place) -> None:
-    place.store.list_directories(place.directory)
+def test_directories_and_files_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
+    store, root = place.store, place.directory
+    assert store.list_directories(root) == []
     assert place.requests() == {"ListObjectsV2": 1}
-
-
-@pytest.mark.parametrize("cut", ["", "data"])
-def test_listing_directories_by_a_shorter_prefix_is_refused(place: Place, cut: str) -> None:
-    with pytest.raises(InvalidInputError, match="does not end in"):
-        place.store.list_directories(f"{place.directory}{cut}" if cut else "")
-    assert place.requests() == {}
+    directories, files = ["a", "a.b", "a-b", "b", "bb", "ü", "z z", "\ufb01", "😀"], ["file", "y y", "ä"]
+    for name in (*files, *(f"{one}/c" for one in directories), "b/d/e"):
+        store.put(f"{root}{name}", b"x")
+    assert list(store.list_directories(root)) == sorted(directories, key=str.encode)
+    assert sorted(store.list_files(root)) == [f"{root}{name}" for name in files]
+    assert list(store.list_directories(f"{root}b/")) == ["d"]
+    for name in ("b/d/", "nothing/", "file/"):
+        assert list(store.list_directories(f"{root}{name}")) == []
+    assert list(store.list_files(f"{root}nothing/")) == []
 
 
 def test_pending_uploads_add_no_directory_of_their_own(place: Place) -> None:
@@ -608,16 +510,14 @@ def test_without_checksums_all_calls_work_as_well(kind: str, open_place: Callabl
 
 
 @pytest.mark.parametrize("kind", ["moto", "versitygw", "seaweedfs"])
-def test_parts_carry_their_checksum(kind: str, open_place: Callable[..., Place]) -> None:
+def test_parts_carry_their_checksum_and_without_it_are_not_completed(
+    kind: str, open_place: Callable[..., Place]
+) -> None:
     place = open_place(kind)
-    _, (part,) = upload(place.store, f"{place.directory}a", b"123456789")
-    assert part.checksum == "y/Q5Jg=="  # the CRC32 of the digits, as in every description of it
-
-
-def test_a_part_that_changed_on_its_way_is_not_completed(open_place: Callable[..., Place]) -> None:
-    place = open_place("versitygw")
     key = f"{place.directory}a"
     upload_id, (part,) = upload(place.store, key, b"123456789")
-    with pytest.raises(StorageError):
-        place.store.complete_upload(key, upload_id, [replace(part, checksum="AAAAAA==")])
-    assert place.store.head(key) is None
+    assert part.checksum == "y/Q5Jg=="  # the CRC32 of the digits, as in every description of it
+    if kind == "versitygw":
+        with pytest.raises(StorageError):
+            place.store.complete_upload(key, upload_id, [replace(part, checksum="AAAAAA==")])
+        assert place.store.head(key) is None

@@ -21,12 +21,6 @@ def test_settings_travel_to_executors_and_can_be_keys(settings: object) -> None:
     assert len({settings, arrived}) == 1
 
 
-def test_no_secret_is_in_the_repr() -> None:
-    for secret in ("AKIAME", "hush-hush", "quiet", "whisper"):
-        assert secret not in repr(FULL)
-    assert "arn:aws:iam::1:role/writer" in repr(FULL)
-
-
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
@@ -50,12 +44,9 @@ def test_a_wrong_value_fails_where_it_is_given(wrong: dict[str, object], named: 
         S3Settings(**({"bucket": "mart", "credentials": (Profile(),)} | wrong))
 
 
-@pytest.mark.parametrize("half", [{"access_key": "a", "secret_key": ""}, {"access_key": "", "secret_key": "s"}])
-def test_half_a_key_is_refused(half: dict[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match="both or none"):
-        StaticKeys(**half)
-
-
-def test_a_role_without_an_arn_is_refused() -> None:
+def test_half_a_key_and_a_role_without_an_arn_are_refused() -> None:
+    for half in ({"access_key": "a", "secret_key": ""}, {"access_key": "", "secret_key": "s"}):
+        with pytest.raises(InvalidInputError, match="both or none"):
+            StaticKeys(**half)
     with pytest.raises(InvalidInputError, match=r"fs\.s3a\.assumed\.role\.arn"):
         AssumedRole(arn="", sources=(KEYS,))
