@@ -23,19 +23,12 @@ from table_writer.metastore.hive_objects import (
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 from table_writer.model.write import WriteMode
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World, thrift_table
 from tests.publish.world import ROOT, TABLE
 from tests.publish.world import World as WriterWorld
 
 NAME = TableName("mart", "orders")
 LOGIN = "s3a://AKIAME:hush@lake/orders"
-
-
-@pytest.fixture
-def double() -> World:
-    metastore = MemoryMetastore()
-    return World(metastore, "file:/wh", metastore.create_table)
 
 
 class AnyServer:

@@ -111,6 +111,8 @@ def test_calls_share_a_connection_and_say_who_calls(monkeypatch: pytest.MonkeyPa
             assert connection.read("get_all_databases", table="") == ["default", "x" * 100_000]
         connection.change(*DROP, table="mart.orders")
         assert connection.counts() == {"get_all_databases": 3, "drop_table": 1}
+        with pytest.raises(MetastoreError, match="refused drop_table: NoSuchObjectException"):
+            connection.change("drop_table", "mart", "nowhere", False, table="mart.nowhere")
     assert fake.dropped == ["orders"]
     assert {(one["path"], one["x-actor-username"]) for one in fake.heard} == {("/hms", "etl")}
     assert len(fake.ports) == 1
@@ -122,11 +124,6 @@ def test_a_server_that_closes_each_connection_is_called_on_new_ones() -> None:
         connection.change(*DROP, table="mart.orders")
         connection.change(*DROP, table="mart.orders")
     assert (fake.dropped, len(fake.ports)) == (["orders", "orders"], 2)
-
-
-def test_a_refused_call_is_refused_over_http_too() -> None:
-    with running(FakeHttp()) as fake, pytest.raises(MetastoreError, match="refused drop_table: NoSuchObjectException"):
-        connected(fake).change("drop_table", "mart", "nowhere", False, table="mart.nowhere")
 
 
 @pytest.mark.parametrize("status", [401, 404, 429])
@@ -151,11 +148,20 @@ def test_a_change_without_an_answer_is_unknown_and_sent_once(fault: str | int) -
         assert connection.read("get_all_databases", table="")[0] == "default"
 
 
-def test_a_read_that_was_turned_away_is_not_sent_again() -> None:
-    with running(FakeHttp(fault=401)) as fake:
-        with pytest.raises(MetastoreError, match="turned get_all_databases away: HTTP status 401"):
+@pytest.mark.parametrize(
+    ("status", "said", "times"),
+    [
+        (401, "turned get_all_databases away: HTTP status 401", 1),
+        (503, "did not answer get_all_databases: HTTP status 503", 3),
+    ],
+)
+def test_a_read_without_an_answer_is_sent_again_and_one_that_was_turned_away_is_not(
+    status: int, said: str, times: int
+) -> None:
+    with running(FakeHttp(fault=status)) as fake:
+        with pytest.raises(MetastoreError, match=said):
             connected(fake).read("get_all_databases", table="")
-        assert len(fake.heard) == 1
+        assert len(fake.heard) == times
 
 
 def test_each_call_takes_the_token_of_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,13 +201,6 @@ def test_a_port_that_does_not_speak_http_is_told_apart(spoken: bytes, hint: str)
     with answering(spoken) as uri, pytest.raises(MetastoreError, match=hint) as caught:
         connected(FakeHttp(uri=uri)).read("get_all_databases", table="")
     assert "\\x" not in str(caught.value)
-
-
-def test_a_read_without_an_answer_is_sent_again() -> None:
-    with running(FakeHttp(fault=503)) as fake:
-        with pytest.raises(MetastoreError, match="did not answer get_all_databases: HTTP status 503"):
-            connected(fake).read("get_all_databases", table="")
-        assert len(fake.heard) == 3
 
 
 def test_a_token_is_taken_from_where_hives_client_takes_it_and_never_shown(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import signal
@@ -28,7 +27,7 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Partition, PartitionChange, Table, TableName
 from table_writer.testing import MetastoreServer
 from tests.bare_server import BareServer, Fault
-from tests.metastore.conftest import hive_world
+from tests.metastore.conftest import hive_world, serve_one_connection
 
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NAME: Final = TableName("mart", "orders")
@@ -254,6 +253,8 @@ def test_no_metastore_at_all_is_said_with_every_address(server: BareServer, capl
         assert part in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
     assert not isinstance(caught.value, LostResponseError)
+    with pytest.raises(MetastoreError, match="not reachable"):
+        metastore.server_version()
     assert metastore.call_counts() == {}
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
@@ -339,20 +340,10 @@ class OldMetastore:
         raise ttypes.MetaException(f"no {database}\nat a.long.stack.Trace")
 
 
-def serve_one_framed_connection(listener: socket.socket, handler: object) -> None:
-    accepted, _ = listener.accept()
-    with accepted, contextlib.suppress(TTransportException):
-        end = TSocket()
-        end.setHandle(accepted)
-        protocol = TBinaryProtocol(TFramedTransport(end))
-        processor = ThriftHiveMetastore.Processor(handler)
-        while True:
-            processor.process(protocol, protocol)
-
-
 def test_a_framed_metastore_that_knows_no_users_is_spoken_to() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve_one_framed_connection, args=(listener, OldMetastore()), daemon=True)
+        spoken = (listener, ThriftHiveMetastore.Processor(OldMetastore()), TFramedTransport)
+        server = threading.Thread(target=serve_one_connection, args=spoken, daemon=True)
         server.start()
         metastore = connect(f"thrift://127.0.0.1:{listener.getsockname()[1]}", user="etl", framed=True)
         for _ in range(2):

@@ -158,10 +158,11 @@ def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
     assert list(store.list_directories(place.directory)) == [name]
     (listed,) = store.list(directory)
     assert listed.key == key
-    store.copy(listed, f"{directory}{name}/{name}")
-    assert body_of(store, f"{directory}{name}/{name}") == b"1"
-    assert list(store.list_directories(directory)) == [name]
-    store.delete([key, f"{directory}{name}/{name}"])
+    copied = f"{directory}copies/{name}/{name}"
+    store.copy(listed, copied)
+    assert body_of(store, copied) == b"1"
+    assert list(store.list_directories(f"{directory}copies/")) == [name]
+    store.delete([key, copied])
     upload_id, parts = upload(store, key, b"part")
     assert [(found.key, found.upload_id) for found in store.list_uploads(place.directory)] == [(key, upload_id)]
     store.complete_upload(key, upload_id, parts)
