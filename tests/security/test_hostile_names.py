@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from time import time
 from typing import Any
 
 import pytest
@@ -20,13 +18,11 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, TableName, partition_name, partition_values
-from table_writer.storage.local import LocalStore
 from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import TABLE, TableWorld, World
-from tests.security.attacked import NOW, Attacked, T, bare_shell, bodies
+from tests.security.attacked import NOW, Attacked, T, bare_shell, bodies, local_world
 
 MARKUP = "<script>alert('x')</script>&amp;\"><img src=x onerror=1>"
 VALUES = (
@@ -68,16 +64,6 @@ def test_a_hostile_table_name_is_refused_or_not_found_before_any_request_to_the_
 def test_a_name_that_only_looks_like_a_tables_is_another_ones() -> None:
     assert TableName.parse("mart.orders\n") == TABLE  # spaces around a name are cut off
     assert TABLE not in {TableName.parse(name) for name in LOOK_ALIKES}
-
-
-def local_world(directory: Path) -> TableWorld:
-    world = TableWorld(
-        store=LocalStore(clock=lambda: time() + 100_000),
-        metastore=MemoryMetastore(),
-        root=f"{directory.as_uri()}/orders/",
-    )
-    world.metastore.create_table(replace(World().table, location=world.root))  # type: ignore[attr-defined]
-    return world
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -37,9 +37,8 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import AssumedRole, S3Settings, StoreSettings
 from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
-from tests.cli.shell import Shell
 from tests.publish.world import TABLE, DeathError, Fault, World
-from tests.security.attacked import NOW, bodies
+from tests.security.attacked import NOW, bare_shell, bodies
 from tests.security.secret_values import (
     ACCESS_KEY,
     BUCKET_ACCESS_KEY,
@@ -197,19 +196,18 @@ def test_a_nouns_repr_shows_no_properties_parameters_options_or_settings() -> No
     assert shown_fields == []
 
 
+def create(world: World, columns: tuple[str, ...], **changes: Any) -> None:
+    """Make the world's table again."""
+    by = tuple(Column(name, "string") for name in columns)
+    world.metastore.create_table(dataclasses.replace(world.table, **changes, partition_columns=by))
+
+
 @pytest.mark.parametrize("columns", [("dt",), ()], ids=["partitioned", "unpartitioned"])
 def test_a_login_in_a_property_is_shown_nowhere(columns: tuple[str, ...], logged: Callable[[], list[str]]) -> None:
     """A table over JDBC, or options of a source, have one; whoever may read the metastore sees it there."""
-    world, errors, secret = (
-        World(),
-        [],
-        {"hive.sql.dbcp.password": LOGIN_SECRET, "copied": f"jdbc:x://u:{SECRET_KEY}@h"},
-    )
-    changed = {"parameters": secret, "serde_parameters": secret}
-    table = dataclasses.replace(
-        world.table, **changed, partition_columns=tuple(Column(name, "string") for name in columns)
-    )
-    world.metastore.create_table(table)
+    world, errors = World(), []
+    secret = {"hive.sql.dbcp.password": LOGIN_SECRET, "copied": f"jdbc:x://u:{SECRET_KEY}@h"}
+    create(world, columns, parameters=secret, serde_parameters=secret)
     value = "d1" if columns else ""
     world.write({value: frozenset({1})})
     if columns:
@@ -239,11 +237,10 @@ def test_a_login_in_a_property_is_shown_nowhere(columns: tuple[str, ...], logged
 
 def test_settings_say_what_they_are_without_their_secrets() -> None:
     """Executors open the store themselves, so what is pickled for them may hold the keys: it has to."""
-    settings = settings_for(Location.parse("s3a://lake/mart/"), {**hadoop_settings("lake"), **PROXY})
-    of_bucket = settings_for(
-        Location.parse("s3a://lake/mart/"),
-        {name: value for name, value in hadoop_settings("lake").items() if "token" not in name and "prov" not in name},
-    )
+    hadoop, lake = hadoop_settings("lake"), Location.parse("s3a://lake/mart/")
+    settings = settings_for(lake, {**hadoop, **PROXY})
+    long_lived = {name: value for name, value in hadoop.items() if "token" not in name and "prov" not in name}
+    of_bucket = settings_for(lake, long_lived)
     assert BUCKET_SECRET_KEY.encode() in pickle.dumps(of_bucket)
     assert SESSION_TOKEN.encode() in pickle.dumps(settings)
     assert_holds_no_secret([repr(settings), repr(of_bucket), str(settings), f"{settings!r}"])
@@ -256,14 +253,12 @@ def test_settings_say_what_they_are_without_their_secrets() -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        f"thrift://hive:{METASTORE_PASSWORD}@metastore:99999999",
-        f"thrift://hive:{METASTORE_PASSWORD}@metastore:port",
-        f"thrift://hive:{METASTORE_PASSWORD}@",
-        f"thrift://hive:{METASTORE_PASSWORD}@[::1",
-        f"http://hive:{METASTORE_PASSWORD}@metastore:9083",
-        f"hive:{METASTORE_PASSWORD}@metastore:9083",
-        f"thrift://hive:x@{METASTORE_PASSWORD}@metastore:port",
-        f"thrift://hive:x/{METASTORE_PASSWORD}@metastore:port",
+        *(
+            f"thrift://hive:{METASTORE_PASSWORD}@{host}"
+            for host in ("metastore:99999999", "metastore:port", "", "[::1")
+        ),
+        *(f"{start}hive:{METASTORE_PASSWORD}@metastore:9083" for start in ("http://", "")),
+        *(f"thrift://hive:x{end}{METASTORE_PASSWORD}@metastore:port" for end in "@/"),
     ],
 )
 def test_a_wrong_metastore_address_is_named_without_its_login(uri: str) -> None:
@@ -306,18 +301,9 @@ def test_a_login_in_a_tables_own_location_is_stored_and_shown_nowhere(
 ) -> None:
     """It was in every staged write, in the root that an unpartitioned table keeps, and in the table's repr."""
     world, location = World(), f"s3a://{login}@lake/mart/orders/"
-    table = dataclasses.replace(
-        world.table,
-        location=location,
-        serde_parameters={"path": location},
-        parameters={
-            "spark.sql.sources.provider": "parquet",
-            "spark.sql.partitionProvider": "catalog",
-            "copied.from": location,
-        },
-        partition_columns=tuple(Column(name, "string") for name in columns),
-    )
-    world.metastore.create_table(table)
+    by_spark = {"spark.sql.sources.provider": "parquet", "spark.sql.partitionProvider": "catalog"}
+    parameters = {**by_spark, "copied.from": location}
+    create(world, columns, location=location, serde_parameters={"path": location}, parameters=parameters)
     value = "d1" if columns else ""
     world.write({value: frozenset({1})})
     staged = world.stage({value: frozenset({2})})
@@ -334,15 +320,13 @@ def test_a_login_in_a_tables_own_location_is_stored_and_shown_nowhere(
 
 
 def test_an_endpoint_is_used_without_its_login() -> None:
-    sts = AssumedRole(arn="arn:aws:iam::1:role/x", sources=(), sts_endpoint_url=ENDPOINT)
+    sts = AssumedRole(arn="arn:aws:iam::1:role/x", sources=(), sts_endpoint_url=ENDPOINT, external_id=LOGIN_SECRET)
+    in_clear = {"fs.s3a.endpoint": ENDPOINT.removeprefix("http://"), "fs.s3a.connection.ssl.enabled": "false"}
     for settings in (
         S3Settings(bucket="lake", endpoint_url=ENDPOINT, credentials=(sts,)),
         settings_for(Location.parse("s3a://lake/"), {"fs.s3a.endpoint": ENDPOINT}),
         settings_for(Location.parse("s3a://lake/"), {}, S3Overrides(endpoint_url=ENDPOINT)),
-        settings_for(
-            Location.parse("s3a://lake/"),
-            {"fs.s3a.endpoint": ENDPOINT.removeprefix("http://"), "fs.s3a.connection.ssl.enabled": "false"},
-        ),
+        settings_for(Location.parse("s3a://lake/"), in_clear),
         S3Overrides(endpoint_url=ENDPOINT),
     ):
         assert settings.endpoint_url == "http://127.0.0.1:1"  # type: ignore[union-attr]
@@ -394,8 +378,6 @@ def test_a_store_that_cannot_be_reached_is_named_without_secrets(
 def test_the_command_line_prints_no_secret_of_its_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("TABLE_WRITER_METASTORE_URI", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
     properties = "".join(
         f"<property><name>{name}</name><value>{value}</value></property>"
         for name, value in {**hadoop_settings("lake"), **PROXY}.items()
@@ -405,7 +387,7 @@ def test_the_command_line_prints_no_secret_of_its_files(
     world = World()
     world.write({"d1": frozenset({1})})
     world.write({"d1": frozenset({2}), "d2": frozenset({2})})
-    shell = Shell(world, capsys, monkeypatch)
+    shell = bare_shell(world, capsys, monkeypatch)
     texts: list[str] = []
     for words in (
         ("history", T),
