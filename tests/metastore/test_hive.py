@@ -104,9 +104,7 @@ def test_our_figures_survive_add_and_alter_and_no_others_appear(hive: World, tmp
         "(id BIGINT) PARTITIONED BY (dt STRING) STORED AS PARQUET",
     ],
 )
-def test_partitions_are_spelled_as_spark_spells_them(
-    lakehouse: Lakehouse, lakehouse_database: str, definition: str
-) -> None:
+def test_partitions_are_spelled_as_by_spark(lakehouse: Lakehouse, lakehouse_database: str, definition: str) -> None:
     name = TableName(lakehouse_database, "spelled")
     lakehouse.spark.sql(f"CREATE TABLE {name} {definition}")
     lakehouse.spark.sql(f"ALTER TABLE {name} ADD PARTITION (dt='theirs')")
@@ -123,9 +121,7 @@ def test_partitions_are_spelled_as_spark_spells_them(
     assert ours.sd == theirs.sd
 
 
-def test_more_tables_than_one_call_holds_are_all_returned(
-    metastore_server: MetastoreServer, backdoor: Connection
-) -> None:
+def test_tables_that_need_two_calls_are_all_returned(metastore_server: MetastoreServer, backdoor: Connection) -> None:
     database = "many_tables"
     location = "file:/tmp/table_writer_many_tables"
     backdoor.change("create_database", ttypes.Database(database, None, location, {}), table=database)

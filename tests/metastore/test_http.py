@@ -155,9 +155,7 @@ def test_a_change_without_an_answer_is_unknown_and_sent_once(fault: str | int) -
         (503, "did not answer get_all_databases: HTTP status 503", 3),
     ],
 )
-def test_a_read_without_an_answer_is_sent_again_and_one_that_was_turned_away_is_not(
-    status: int, said: str, times: int
-) -> None:
+def test_a_read_is_sent_again_but_if_it_was_turned_away(status: int, said: str, times: int) -> None:
     with running(FakeHttp(fault=status)) as fake:
         with pytest.raises(MetastoreError, match=said):
             connected(fake).read("get_all_databases", table="")

@@ -123,9 +123,7 @@ def test_a_ticket_of_kinit_is_enough(kdc: Kdc, metastore: Guarded, tmp_path: Pat
     assert works(metastore.settings(SERVICE))
 
 
-def test_a_token_is_enough_until_it_expires_and_a_new_connection_takes_the_new_one(
-    metastore: Guarded, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_enough_until_it_expires(metastore: Guarded, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = [metastore.token()]
     settings = metastore.settings(token=lambda: tokens[-1][1])
     with monkeypatch.context() as without:
@@ -351,9 +349,7 @@ def test_a_job_with_nothing_but_a_token_file_writes(job: Job, tmp_path: Path, si
 
 
 @pytest.mark.parametrize("cluster", ["authentication"], indirect=True)
-def test_a_job_with_a_keytab_lets_java_fetch_its_tokens_and_one_with_neither_is_told_what_to_submit_with(
-    kdc: Kdc, job: Job
-) -> None:
+def test_a_job_needs_a_keytab_or_a_token_and_is_told_which_options(kdc: Kdc, job: Job) -> None:
     assert "submit with --principal and --keytab" in job.run({}, {})["error"]
     said = job.run({"spark.kerberos.keytab": str(kdc.keytab(USER)), "spark.kerberos.principal": USER}, {})
     assert said.get("rows") == ROWS, said

@@ -175,9 +175,7 @@ def test_a_lost_update_is_refused(world: World, parameters: dict[str, str], writ
 
 
 @pytest.mark.parametrize("parameters", FIRST_SEEN)
-def test_of_four_racing_writers_one_wins_if_the_server_compares(
-    world: World, parameters: dict[str, str], hive: World
-) -> None:
+def test_of_four_racing_writers_one_wins_if_compared(world: World, parameters: dict[str, str], hive: World) -> None:
     table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
     looks = threading.Barrier(4)
 

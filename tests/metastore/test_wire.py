@@ -301,9 +301,7 @@ def test_a_metastore_that_never_answers_is_told_of_while_it_is_waited_for(
     assert line.startswith(f"still waiting: the metastore at {uri} has not answered {asked} for ")
 
 
-def test_an_answer_that_comes_late_is_taken_after_it_was_told_that_it_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_late_answer_is_taken_after_it_was_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "SILENT_SECONDS", 0.05)
     told: list[float] = []
     ours, theirs = socket.socketpair()

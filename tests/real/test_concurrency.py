@@ -95,9 +95,7 @@ def test_writers_of_different_partitions_never_conflict(address: Address, new_wo
     assert_no_update_is_lost(world, history)
 
 
-def test_overlapping_writers_have_one_winner_for_each_overlap(
-    address: Address, new_world: Callable[[], RealWorld]
-) -> None:
+def test_each_overlap_of_writers_has_one_winner(address: Address, new_world: Callable[[], RealWorld]) -> None:
     world = new_world()
     written, _ = run_together(address, world, [VALUES] * 4, SECONDS)
     outcomes = Counter(outcome for _, outcome, _, _ in written)

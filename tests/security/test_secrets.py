@@ -360,9 +360,7 @@ def test_what_a_metastore_says_of_a_location_is_told_without_its_login() -> None
 
 
 @pytest.mark.parametrize("broken", [PROXY, {}], ids=["a proxy that is not there", "an endpoint that is not there"])
-def test_a_store_that_cannot_be_reached_is_named_without_secrets(
-    broken: dict[str, str], logged: Callable[[], list[str]]
-) -> None:
+def test_an_unreachable_store_is_named_without_secrets(broken: dict[str, str], logged: Callable[[], list[str]]) -> None:
     hadoop = {**hadoop_settings("lake"), **broken, "fs.s3a.endpoint": ENDPOINT}
     overrides = S3Overrides(
         access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=SESSION_TOKEN, path_style=True, max_attempts=1

@@ -122,12 +122,6 @@ def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "moto", "versitygw", "azurite", "seaweedfs"])
-def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every store without directories: a key may end in ``/``."""
-    return open_place(request.param)
-
-
 @dataclass
 class Answer:
     status: int = 200

@@ -62,9 +62,6 @@ def give(fake: FakeS3, body: str, **more: str) -> None:
     fake.answer(206, body, headers=headers)
 
 
-# ---- claims
-
-
 @pytest.mark.parametrize(
     ("status", "code"),
     [(409, "BlobAlreadyExists"), (412, "ConditionNotMet"), (500, "InternalError"), (503, "ServerBusy"), (0, "")],
@@ -108,9 +105,6 @@ def test_a_retry_is_counted(fake_s3: FakeS3, settings: AzureSettings) -> None:
     assert store.request_counts() == {"PutObject": 2}
 
 
-# ---- uploads
-
-
 def test_a_completion_names_uncommitted_blocks_alone(fake_s3: FakeS3, store: AzureStore) -> None:
     """Else a late repeat would commit the object's own blocks again, which changes its ETag."""
     fake_s3.answer(201)
@@ -127,9 +121,7 @@ def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, setti
 
 
 @pytest.mark.parametrize("present", ["longer rows", None])
-def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(
-    fake_s3: FakeS3, store: AzureStore, present: str | None
-) -> None:
+def test_a_gone_upload_is_no_object_of_another_size(fake_s3: FakeS3, store: AzureStore, present: str | None) -> None:
     fail(fake_s3, 400, "InvalidBlockList")
     if present is None:
         fake_s3.answer(404, headers={"x-ms-error-code": "BlobNotFound"})
@@ -168,9 +160,7 @@ def listing(*blobs: str) -> str:
     return f"<EnumerationResults><Blobs>{''.join(blobs)}</Blobs><NextMarker/></EnumerationResults>"
 
 
-def test_pending_uploads_are_found_though_azure_gives_them_neither_time_nor_etag(
-    fake_s3: FakeS3, store: AzureStore
-) -> None:
+def test_pending_uploads_are_found_without_time_and_etag(fake_s3: FakeS3, store: AzureStore) -> None:
     pending = (
         "<Blob><Name>d/a</Name><Properties><Content-Length>0</Content-Length><BlobType>BlockBlob</BlobType></Properties>"
         "</Blob>"
@@ -190,9 +180,6 @@ def test_pending_uploads_are_found_though_azure_gives_them_neither_time_nor_etag
 
 def encoded(name: str) -> str:
     return base64.b64encode(name.encode()).decode()
-
-
-# ---- copies
 
 
 @pytest.mark.parametrize(
@@ -267,9 +254,7 @@ def test_the_source_of_a_copy_is_read_with_the_stores_own_token(fake_s3: FakeS3,
     ],
     ids=["machine", "of several", "secret", "workload"],
 )
-def test_logins_of_entra_id_are_made_without_a_request_and_take_no_other_way_than_tls(
-    settings: AzureSettings, login: AzureCredential
-) -> None:
+def test_logins_of_entra_id_need_no_request_but_tls(settings: AzureSettings, login: AzureCredential) -> None:
     store = AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
     assert callable(store.client.credential.get_token)
     assert store.request_counts() == {}
@@ -283,9 +268,6 @@ def test_a_tenant_that_cannot_be_one_is_refused(settings: AzureSettings) -> None
     with pytest.raises(InvalidInputError, match="no login for Azure") as caught:
         AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
     assert "hush" not in str(caught.value)
-
-
-# ---- errors
 
 
 @pytest.mark.parametrize(

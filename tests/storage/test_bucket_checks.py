@@ -99,9 +99,7 @@ def test_a_rule_for_certain_sizes_is_limited(fake_s3: FakeS3, fake_store: S3Stor
     ],
     ids=str,
 )
-def test_rules_for_another_place_or_that_take_neither_uploads_nor_objects_do_not_count(
-    store: S3Store, rule: dict[str, Any]
-) -> None:
+def test_rules_that_take_nothing_here_do_not_count(store: S3Store, rule: dict[str, Any]) -> None:
     assert rules_of(store) == ()
     is_elsewhere = "Prefix" in str(rule)
     set_rules(store, rule if is_elsewhere else {"Filter": {"Prefix": ""}, **rule})
@@ -140,9 +138,7 @@ def test_what_may_not_be_read_is_none(fake_s3: FakeS3, fake_store: S3Store, stat
 
 
 @pytest.mark.parametrize(("status", "code"), [(404, "NoSuchBucket"), (403, "InvalidAccessKeyId"), (503, "SlowDown")])
-def test_a_failing_store_does_not_pass_for_one_without_rules(
-    fake_s3: FakeS3, fake_store: S3Store, status: int, code: str
-) -> None:
+def test_a_failing_store_is_not_one_without_rules(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
     for look in (lambda: incomplete_upload_rules(fake_store, TABLE), lambda: bucket_versioning(fake_store)):
         fake_s3.error(status, code)
         with pytest.raises(StorageError, match=code):

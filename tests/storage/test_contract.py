@@ -57,8 +57,7 @@ def test_an_object_that_nobody_reads_in_one_piece_is_refused_before_its_body_is_
 
 def upload(store: ObjectStore, key: str, *bodies: bytes) -> tuple[str, list[UploadedPart]]:
     upload_id = store.create_upload(key)
-    parts = [store.upload_part(key, upload_id, number, body) for number, body in enumerate(bodies, start=1)]
-    return upload_id, parts
+    return upload_id, [store.upload_part(key, upload_id, number, body) for number, body in enumerate(bodies, start=1)]
 
 
 def body_of(store: ObjectStore, key: str) -> bytes | None:
@@ -85,9 +84,6 @@ def race(calls: Sequence[Callable[[], object]]) -> list[object]:
         return call()
 
     return in_parallel([lambda call=call: run(call) for call in calls], len(calls))
-
-
-# ---- objects
 
 
 @pytest.mark.parametrize("body", [b"", b"x", bytes(range(256)) * 5_000], ids=["empty", "one byte", "1.2 MB"])
@@ -171,9 +167,6 @@ def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
     assert store.head(key) is None
 
 
-# ---- conditional puts
-
-
 def test_put_if_absent_stores_only_where_nothing_is_and_what_is_there_already_counts_as_ours(place: Place) -> None:
     key = f"{place.directory}log/1.json"
     assert place.store.put_if_absent(key, b"first")
@@ -185,16 +178,13 @@ def test_put_if_absent_stores_only_where_nothing_is_and_what_is_there_already_co
     assert body_of(place.store, key) == b"second"
 
 
-@pytest.mark.parametrize("attempt", range(5))
-def test_of_eight_racing_claims_exactly_one_wins(place: Place, attempt: int) -> None:
-    key = f"{place.directory}log/{attempt}.json"
+def test_of_eight_racing_claims_exactly_one_wins(place: Place) -> None:
     bodies = [f"writer {number}".encode() for number in range(8)]
-    won = race([lambda body=body: place.store.put_if_absent(key, body) for body in bodies])
-    assert sorted(won) == [False] * 7 + [True]
-    assert body_of(place.store, key) == bodies[won.index(True)]
-
-
-# ---- listing
+    for attempt in range(5):
+        key = f"{place.directory}log/{attempt}.json"
+        won = race([lambda key=key, body=body: place.store.put_if_absent(key, body) for body in bodies])
+        assert sorted(won) == [False] * 7 + [True]
+        assert body_of(place.store, key) == bodies[won.index(True)]
 
 
 def test_a_listing_is_in_the_order_of_utf8_bytes(place: Place) -> None:
@@ -217,28 +207,32 @@ def test_a_listing_holds_only_what_is_below_the_prefix_and_after_a_key_that_need
         assert keys_below(place, "dat", start_after=place.directory + start) == names[first:]
 
 
-def test_a_key_that_ends_in_a_slash_is_not_listed(flat_place: Place) -> None:
-    flat_place.store.put(f"{flat_place.directory}dt=1/", b"")
-    flat_place.store.put(f"{flat_place.directory}dt=1/a", b"")
-    assert keys_below(flat_place) == ["dt=1/a"]
+@pytest.mark.parametrize("kind", ["memory", "moto", "versitygw", "azurite", "seaweedfs"])
+def test_a_marker_is_no_object_and_a_directory(open_place: Callable[..., Place], kind: str) -> None:
+    place = open_place(kind)  # one without directories: a key may end in a slash
+    for name in ("", "dt=1/", "dt=2/", "dt=2/a"):
+        place.store.put(f"{place.directory}{name}", b"")
+    assert keys_below(place) == ["dt=2/a"]
+    assert list(place.store.list_directories(place.directory)) == ["dt=1", "dt=2"]
+    assert list(place.store.list_directories(f"{place.directory}dt=1/")) == []
 
 
 def test_long_listings_come_in_pages_and_all_their_keys_can_be_deleted(place: Place) -> None:
-    store = place.store
-    names = [f"dt={number % 7}/{number:05d}" for number in range(1_100)]
-    in_parallel([lambda name=name: store.put(place.directory + name, b"") for name in names], 16)
-    page, more = store.list_page(place.directory)
+    store, root = place.store, place.directory
+    directories, files = [f"dt={number:04d}" for number in range(1_050)], [f"dt={n:04d}.x" for n in range(100)]
+    names = sorted([*(f"{one}/a" for one in directories), *files])
+    in_parallel([lambda name=name: store.put(root + name, b"") for name in names], 16)
+    page, more = store.list_page(root)
     assert (len(page), more) == (1_000, True)
     before = store.request_counts()["ListObjectsV2"]
-    assert keys_below(place) == sorted(names)
+    assert keys_below(place) == names
     assert store.request_counts()["ListObjectsV2"] - before == (1 if place.kind == "azurite" else 2)  # 5,000 a page
-    last, more = store.list_page(place.directory, start_after=place.directory + sorted(names)[99])
+    last, more = store.list_page(root, start_after=root + names[149])
     assert (len(last), more) == (1_000, False)
-    store.delete([place.directory + name for name in (*names, "never/was")])
+    assert list(store.list_directories(root)) == directories
+    assert len(store.list_files(root)) == 100
+    store.delete([root + name for name in (*names, "never/was")])
     assert keys_below(place) == []
-
-
-# ---- deleting
 
 
 def test_deleting_is_exact_and_repeatable(place: Place) -> None:
@@ -250,15 +244,12 @@ def test_deleting_is_exact_and_repeatable(place: Place) -> None:
     place.store.delete([])
 
 
-PASS_OVER_ETAGS = ("moto", "versitygw", "seaweedfs")
-
-
 def test_what_was_listed_is_deleted_and_no_other_object_that_has_taken_its_key(place: Place) -> None:
     for name in ("a", "b", "c"):
         place.store.put(f"{place.directory}{name}", b"old")
     listed = list(place.store.list(place.directory))
     place.store.put(f"{place.directory}b", b"newer")
-    if place.kind in PASS_OVER_ETAGS:
+    if place.kind in ("moto", "versitygw", "seaweedfs"):  # which pass over ETags
         with suppress(StorageError):  # of a release that has learned it
             place.store.delete(listed)
         assert keys_below(place) in ([], ["b"])
@@ -268,9 +259,6 @@ def test_what_was_listed_is_deleted_and_no_other_object_that_has_taken_its_key(p
     assert keys_below(place) == ["b"]
     place.store.delete([*listed[::2], f"{place.directory}b"])
     assert keys_below(place) == []
-
-
-# ---- multipart uploads
 
 
 def test_a_pending_upload_is_invisible_and_leaves_the_present_object_as_it_is(place: Place) -> None:
@@ -291,19 +279,16 @@ def test_a_pending_upload_is_invisible_and_leaves_the_present_object_as_it_is(pl
 
 def test_completing_joins_parts_of_five_mib_and_a_tail(place: Place) -> None:
     key = f"{place.directory}dt=1/big"
-    bodies = [b"a" * 5 * MIB, b"b" * 5 * MIB, b"tail"]
+    bodies = {1: b"a" * 5 * MIB, 2: b"b" * 5 * MIB, 3: b"tail"}
     upload_id = place.store.create_upload(key)
-    numbered = list(enumerate(bodies, start=1))
-    sent = in_parallel(
-        [
-            lambda number=number, body=body: place.store.upload_part(key, upload_id, number, memoryview(body))
-            for number, body in reversed(numbered)
-        ]
-    )
-    parts = sorted(sent, key=lambda part: part.number)
+
+    def send(number: int) -> UploadedPart:
+        return place.store.upload_part(key, upload_id, number, memoryview(bodies[number]))
+
+    parts = in_parallel([lambda number=number: send(number) for number in (3, 2, 1)])[::-1]
     assert [(part.number, part.size_bytes) for part in parts] == [(1, 5 * MIB), (2, 5 * MIB), (3, 4)]
     place.store.complete_upload(key, upload_id, parts)
-    assert body_of(place.store, key) == b"".join(bodies)
+    assert body_of(place.store, key) == b"".join(bodies.values())
     assert list(place.store.list_uploads(place.directory)) == []
 
 
@@ -357,7 +342,7 @@ def test_an_aborted_upload_is_gone_and_the_error_names_the_usual_causes(place: P
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])  # versitygw answers 200 whenever the key has an object
-def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(kind: str, open_place: Callable[..., Place]) -> None:
+def test_a_gone_upload_is_no_object_of_another_size(kind: str, open_place: Callable[..., Place]) -> None:
     place = open_place(kind)
     key = f"{place.directory}a"
     place.store.put(key, b"someone else's")
@@ -378,9 +363,6 @@ def test_what_does_not_belong_to_an_upload_does_not_complete_it(strict_place: Pl
         with pytest.raises(StorageError):
             store.complete_upload(key, upload_id, parts)
     assert keys_below(strict_place) == []
-
-
-# ---- listing uploads
 
 
 def test_uploads_are_listed_below_exactly_one_directory(place: Place) -> None:
@@ -409,25 +391,16 @@ def test_more_uploads_than_one_page_holds_are_all_listed(place: Place) -> None:
     assert list(place.store.list_uploads(f"{place.directory}data/")) == []
 
 
-# ---- the rest
-
-
 def test_every_request_is_counted_by_kind(place: Place) -> None:
     key = f"{place.directory}a"
-    upload_id, parts = upload(place.store, key, b"part")
-    place.store.complete_upload(key, upload_id, parts)
+    place.store.complete_upload(key, *upload(place.store, key, b"part"))
     place.store.get(key)
     place.store.head(key)
     place.store.put(key, b"")
-    of_azure: dict[str, int] = {}  # where an upload begins with its first part
-    assert place.requests() == {
-        **(of_azure if place.kind == "azurite" else {"CreateMultipartUpload": 1}),
-        "UploadPart": 1,
-        "CompleteMultipartUpload": 1,
-        "GetObject": 1,
-        "HeadObject": 1,
-        "PutObject": 1,
-    }
+    kinds = ["UploadPart", "CompleteMultipartUpload", "GetObject", "HeadObject", "PutObject"]
+    if place.kind != "azurite":  # where an upload begins with its first part
+        kinds.append("CreateMultipartUpload")
+    assert place.requests() == dict.fromkeys(kinds, 1)
 
 
 def test_one_store_serves_many_threads(place: Place) -> None:
@@ -455,14 +428,6 @@ def test_control_characters_in_names_of_directories_survive(place: Place, name: 
     assert list(place.store.list_directories(f"{place.directory}{name}/")) == [name]
 
 
-def test_more_directories_and_files_than_one_page_holds_are_told_apart(place: Place) -> None:
-    names = [f"dt={number:04d}" for number in range(1_050)]
-    keys = [f"{place.directory}{name}/a" for name in names] + [f"{place.directory}dt={n:04d}.x" for n in range(100)]
-    in_parallel([lambda key=key: place.store.put(key, b"") for key in keys], 16)
-    assert list(place.store.list_directories(place.directory)) == names
-    assert len(place.store.list_files(place.directory)) == 100
-
-
 def test_directories_and_files_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
     store, root = place.store, place.directory
     assert store.list_directories(root) == []
@@ -486,16 +451,6 @@ def test_pending_uploads_add_no_directory_of_their_own(place: Place) -> None:
     assert list(place.store.list_directories(f"{place.directory}dt=1/")) == []
 
 
-def test_a_directory_of_nothing_but_a_marker_is_listed_by_its_name(flat_place: Place) -> None:
-    for name in ("", "dt=1/", "dt=2/", "dt=2/a"):
-        flat_place.store.put(f"{flat_place.directory}{name}", b"")
-    assert list(flat_place.store.list_directories(flat_place.directory)) == ["dt=1", "dt=2"]
-    assert list(flat_place.store.list_directories(f"{flat_place.directory}dt=1/")) == []
-
-
-# ---- checksums
-
-
 @pytest.mark.parametrize("kind", ["moto", "versitygw", "seaweedfs"])
 def test_without_checksums_all_calls_work_as_well(kind: str, open_place: Callable[..., Place]) -> None:
     place = open_place(kind, checksums=False)
@@ -511,9 +466,7 @@ def test_without_checksums_all_calls_work_as_well(kind: str, open_place: Callabl
 
 
 @pytest.mark.parametrize("kind", ["moto", "versitygw", "seaweedfs"])
-def test_parts_carry_their_checksum_and_without_it_are_not_completed(
-    kind: str, open_place: Callable[..., Place]
-) -> None:
+def test_parts_carry_their_checksum_to_be_completed(kind: str, open_place: Callable[..., Place]) -> None:
     place = open_place(kind)
     key = f"{place.directory}a"
     upload_id, (part,) = upload(place.store, key, b"123456789")

@@ -50,9 +50,6 @@ def parts_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]
     return open_place(request.param, **IN_PARTS)
 
 
-# ---- every store
-
-
 @pytest.mark.parametrize(
     "bodies",
     [[b""], [b"x"], [bytes(range(256)) * 5_000], [b"x" * 5 * MIB, b"tail"]],
@@ -123,9 +120,6 @@ def test_sixteen_copies_at_a_time_are_all_whole(place: Place) -> None:
     assert [body_of(place.store, key) for key in targets] == [bytes([number]) * 100_000 for number in range(64)]
 
 
-# ---- S3: large files, in parts
-
-
 @pytest.mark.parametrize("size_bytes", [MIB + 1, 5 * MIB, 10 * MIB, 11 * MIB])
 def test_a_large_file_is_copied_in_parts_and_none_go_through_the_client(parts_place: Place, size_bytes: int) -> None:
     store, key = parts_place.store, f"{parts_place.directory}b"
@@ -189,9 +183,7 @@ def test_a_large_source_that_changed_is_refused_before_anything_starts(parts_pla
     assert parts_place.store.head(f"{parts_place.directory}b") is None
 
 
-def test_a_large_source_that_changes_meanwhile_is_refused_and_its_upload_aborted(
-    open_place: Callable[..., Place],
-) -> None:
+def test_a_large_source_that_changes_meanwhile_is_refused(open_place: Callable[..., Place]) -> None:
     place = open_place("versitygw", **IN_PARTS)  # moto knows no condition on the source
     source = put(place, "a", BIG)
     assert isinstance(place.store, S3Store)
@@ -240,9 +232,6 @@ def test_parts_cover_a_file_of_any_size_within_what_s3_allows(size_bytes: int, p
     assert max(last + 1 - first for first, last in ranges) <= MAX_PART_BYTES
 
 
-# ---- S3: what is sent, and bad answers
-
-
 def test_the_source_of_a_copy_through_an_access_point_is_named_as_s3_wants_it(fake_settings: S3Settings) -> None:
     bucket = "arn:aws:s3:eu-central-1:123456789012:accesspoint/mart"
     store = S3Store(S3Settings(bucket=bucket, region="eu-central-1", credentials=fake_settings.credentials))
@@ -254,9 +243,7 @@ def test_the_source_of_a_copy_through_an_access_point_is_named_as_s3_wants_it(fa
 @pytest.mark.parametrize(
     ("status", "code"), [(412, "PreconditionFailed"), (412, ""), (404, "NoSuchKey"), (200, "PreconditionFailed")]
 )
-def test_a_source_that_s3_finds_changed_or_gone_is_named(
-    fake_s3: FakeS3, fake_store: S3Store, status: int, code: str
-) -> None:
+def test_a_source_that_s3_finds_changed_is_named(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
     fake_s3.error(status, code)
     with pytest.raises(SourceChangedError, match="s3://mart/d/a=1 was replaced or deleted") as caught:
         fake_store.copy(SOURCE, "b")
@@ -345,9 +332,6 @@ def test_a_large_copy_whose_completion_was_lost_is_found_done(fake_s3: FakeS3, f
     in_parts(replace(fake_settings, max_attempts=2)).copy(SOURCE, "b")
 
 
-# ---- files
-
-
 @pytest.fixture
 def file_copy(tmp_path: Path) -> tuple[LocalStore, ObjectInfo, Path]:
     (tmp_path / "a").write_bytes(b"old rows")
@@ -355,7 +339,7 @@ def file_copy(tmp_path: Path) -> tuple[LocalStore, ObjectInfo, Path]:
     return store, listed(store, str(tmp_path / "a")[1:]), tmp_path
 
 
-def test_a_file_copy_leaves_nothing_but_the_file_which_no_tool_changes_by_overwriting_the_source(
+def test_a_file_copy_is_one_file_that_the_source_does_not_change(
     file_copy: tuple[LocalStore, ObjectInfo, Path],
 ) -> None:
     store, source, root = file_copy
@@ -383,9 +367,7 @@ def test_a_refused_file_copy_leaves_nothing(file_copy: tuple[LocalStore, ObjectI
     assert [path.name for path in root.rglob("*")] == ["a"] * (change != "gone")
 
 
-def test_a_file_that_is_written_to_while_it_is_copied_is_refused(
-    file_copy: tuple[LocalStore, ObjectInfo, Path],
-) -> None:
+def test_a_file_that_is_written_to_meanwhile_is_refused(file_copy: tuple[LocalStore, ObjectInfo, Path]) -> None:
     _, source, root = file_copy
 
     def write_meanwhile(*_: int) -> int:
@@ -398,9 +380,7 @@ def test_a_file_that_is_written_to_while_it_is_copied_is_refused(
     assert [path.name for path in root.rglob("*")] == ["a"]
 
 
-def test_a_file_that_is_replaced_while_it_is_copied_is_copied_as_it_was(
-    file_copy: tuple[LocalStore, ObjectInfo, Path],
-) -> None:
+def test_a_file_that_is_replaced_meanwhile_is_copied_as_it_was(file_copy: tuple[LocalStore, ObjectInfo, Path]) -> None:
     store, source, root = file_copy
 
     def replace_meanwhile(*_: int) -> int:

@@ -101,9 +101,6 @@ def test_a_profile_that_the_environment_names_wrongly_is_an_input_error(monkeypa
         open_store(S3Settings(bucket="mart", credentials=(STATIC,)))
 
 
-# ---- from servers on this machine
-
-
 class Metadata(socketserver.ThreadingTCPServer):
     """Answers as the metadata services of EC2 and ECS do."""
 
@@ -150,7 +147,7 @@ def test_the_role_of_a_container_and_of_an_instance_is_renewable(
     assert isinstance(found(provider), RefreshableCredentials)
 
 
-def test_the_machines_role_does_not_pass_for_a_profile_and_a_service_that_is_down_is_passed_over(
+def test_neither_the_machines_role_nor_one_that_is_down_counts(
     metadata_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")

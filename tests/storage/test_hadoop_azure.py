@@ -127,9 +127,7 @@ def test_logins_of_entra_id_are_those_of_hadoop(hadoop: Mapping[str, str], expec
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_by_name_and_without_its_value(
-    hadoop: Mapping[str, str], message: str
-) -> None:
+def test_what_cannot_be_honoured_is_refused_without_its_value(hadoop: Mapping[str, str], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message) as caught:
         settings(hadoop)
     assert not [secret for secret in SECRETS if secret in str(caught.value).replace("com.acme.Hush", "")]

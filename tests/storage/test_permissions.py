@@ -343,9 +343,7 @@ def test_a_reader_cannot_write_and_an_executor_cannot_publish(open_world: Callab
             assert world.partitions() == {}
 
 
-def test_doctor_finds_all_permissions_of_maintenance_and_names_what_a_reader_lacks(
-    open_world: Callable[[str], RolesWorld],
-) -> None:
+def test_doctor_names_the_permissions_that_a_reader_lacks(open_world: Callable[[str], RolesWorld]) -> None:
     found = {finding.check: finding for finding in examine(open_world("maintenance").services())}
     assert {found[check].status for check in ("permissions", "conditional put", "bucket versioning")} == {"ok"}
     assert "no rule aborts pending uploads" in found["lifecycle rules"].message

@@ -31,13 +31,8 @@ def two_attempts(settings: S3Settings, **changes: object) -> S3Store:
     return S3Store(replace(settings, max_attempts=2, **changes), sleep=lambda _: None)
 
 
-# ---- claims
-
-
 @pytest.mark.parametrize("present", ["ours", "theirs"])
-def test_a_claim_whose_answer_was_lost_is_ours_when_our_bytes_are_there(
-    fake_s3: FakeS3, fake_store: S3Store, present: str
-) -> None:
+def test_a_claim_without_an_answer_is_whose_bytes_are_there(fake_s3: FakeS3, fake_store: S3Store, present: str) -> None:
     fake_s3.answer(drop=True)
     fake_s3.object(present)
     assert fake_store.put_if_absent("log/1", b"ours") is (present == "ours")
@@ -74,18 +69,13 @@ def test_a_claim_without_an_end_to_the_conflicts_fails(fake_s3: FakeS3, fake_sto
         fake_store.put_if_absent("log/1", b"ours")
 
 
-def test_a_claim_that_was_denied_or_is_not_known_to_the_store_is_not_read_back(
-    fake_s3: FakeS3, fake_store: S3Store
-) -> None:
+def test_a_claim_that_the_store_refuses_is_not_read_back(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.error(403, "AccessDenied")
     with pytest.raises(StorageError, match="s3:PutObject"):
         fake_store.put_if_absent("log/1", b"ours")
     fake_s3.error(501, "NotImplemented", "A header you provided implies functionality that is not implemented")
     with pytest.raises(InvalidInputError, match=f"{fake_s3.url} does not know conditional puts"):
         fake_store.put_if_absent("log/1", b"ours")
-
-
-# ---- completing
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, "InternalError"), (503, "SlowDown")])
@@ -110,19 +100,14 @@ def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, fake_
     two_attempts(fake_settings).complete_upload("a", "id", PARTS)
 
 
-def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(fake_s3: FakeS3, fake_store: S3Store) -> None:
+def test_a_gone_upload_is_no_object_of_another_size(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.error(404, "NoSuchUpload")
     fake_s3.object("some other body")
     with pytest.raises(StorageError, match=r"is gone.*AbortIncompleteMultipartUpload"):
         fake_store.complete_upload("a", "id", PARTS)
 
 
-# ---- reading
-
-
-def test_an_object_that_arrives_in_part_is_read_again_and_in_the_end_an_error(
-    fake_s3: FakeS3, fake_store: S3Store
-) -> None:
+def test_an_object_that_arrives_in_part_is_read_again(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.object("bod", truncate=True)
     fake_s3.object("body")
     found = fake_store.get("a")
@@ -199,9 +184,6 @@ def test_a_store_that_pages_uploads_by_key_alone_is_paged_so(fake_s3: FakeS3, fa
     assert "key-marker=d%2Fa" in fake_s3.requests[2].path
 
 
-# ---- deleting
-
-
 def deleted(*errors: tuple[str, str]) -> str:
     inner = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code><Message>m</Message></Error>" for key, code in errors)
     return f"<DeleteResult>{inner}</DeleteResult>"
@@ -243,9 +225,7 @@ def test_what_was_listed_is_deleted_by_its_etag(fake_s3: FakeS3, fake_store: S3S
     assert re.findall("<Key>(.*?)</Key>", again) == ["b"]
 
 
-def test_a_store_that_takes_no_etag_of_what_is_to_be_deleted_is_asked_without(
-    fake_s3: FakeS3, fake_store: S3Store
-) -> None:
+def test_a_store_that_takes_no_etag_to_delete_is_asked_without(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.error(400, "MalformedXML")
     fake_s3.answer(200, deleted())
     fake_store.delete(LISTED)
@@ -253,9 +233,7 @@ def test_a_store_that_takes_no_etag_of_what_is_to_be_deleted_is_asked_without(
 
 
 @pytest.mark.parametrize(("status", "code"), [(412, "PreconditionFailed"), (404, "NoSuchKey"), (403, "AccessDenied")])
-def test_a_listed_key_that_xml_cannot_hold_is_deleted_by_its_etag_too(
-    status: int, code: str, fake_s3: FakeS3, fake_store: S3Store
-) -> None:
+def test_a_listed_key_that_is_no_xml_goes_by_etag(status: int, code: str, fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.error(status, code)
     refused = {412: pytest.raises(StorageError, match="It stays"), 403: pytest.raises(StorageError, match="denied")}
     with refused.get(status, nullcontext()):
@@ -273,9 +251,6 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
     ]
     assert b"<Key>b</Key>" in fake_s3.requests[0].body
     assert b"<Key>a" not in fake_s3.requests[0].body
-
-
-# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -328,9 +303,6 @@ def test_an_endpoint_that_never_answers_is_told_of_while_it_is_waited_for(
     [line] = [one.getMessage() for one in caplog.records if one.name.startswith("table_writer")]
     assert line.startswith("S3 did not answer HeadObject on bucket mart, attempt 1 of 2: Read timeout on endpoint URL")
     assert "hush-hush" not in line
-
-
-# ---- what is sent
 
 
 def sent_headers(fake_s3: FakeS3) -> dict[str, str]:

@@ -24,9 +24,7 @@ def test_rows_of_a_partitioned_table_go_to_s3_and_come_back(lakehouse: Lakehouse
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_a_hive_table_keeps_the_scheme_of_its_location(
-    scheme: str, lakehouse: Lakehouse, lakehouse_database: str
-) -> None:
+def test_a_hive_table_keeps_its_locations_scheme(scheme: str, lakehouse: Lakehouse, lakehouse_database: str) -> None:
     table, location = f"{lakehouse_database}.events", f"{scheme}://{lakehouse.bucket}/{lakehouse_database}/events"
     spark = lakehouse.spark
     spark.sql(f"CREATE TABLE {table} (id INT) PARTITIONED BY (dt STRING) STORED AS PARQUET LOCATION '{location}'")

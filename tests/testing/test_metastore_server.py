@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from hmsclient.genthrift.hive_metastore.ttypes import Database
-from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
-from thrift.transport.TSocket import TSocket
-from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+from table_writer.errors import MetastoreError
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.settings import MetastoreSettings
 from table_writer.testing import LakehouseError, MetastoreServer
 
 
-@contextmanager
-def connected(uri: str) -> Iterator[ThriftHiveMetastore.Client]:
-    address = urlsplit(uri)
-    transport = TBufferedTransport(TSocket(address.hostname, address.port))
-    transport.open()
-    try:
-        yield ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
-    finally:
-        transport.close()
+def call(uri: str, method: str, *arguments: object) -> Any:
+    return Connection(MetastoreSettings(uris=(uri,), read_attempts=1)).read(method, *arguments, table="")
 
 
 def databases(uri: str) -> list[str]:
-    with connected(uri) as client:
-        return sorted(client.get_all_databases())
+    return sorted(call(uri, "get_all_databases"))
 
 
 def create_database(uri: str, name: str, location: Path) -> None:
-    with connected(uri) as client:
-        client.create_database(Database(name=name, locationUri=location.as_uri(), parameters={}))
+    call(uri, "create_database", Database(name=name, locationUri=location.as_uri(), parameters={}))
 
 
 @pytest.mark.slow
@@ -46,13 +34,13 @@ def test_a_metastore_in_memory_comes_back_empty_on_the_same_port(tmp_path: Path)
         assert databases(uri) == ["default", "sales"]
         metastore.kill()
         assert repr(metastore) == "MetastoreServer(not running)"
-        with pytest.raises(TTransportException):
+        with pytest.raises(MetastoreError, match="not reachable"):
             databases(uri)
         metastore.restart()
         assert metastore.uri == uri
         assert metastore.pid != pid
         assert databases(uri) == ["default"]
-    with pytest.raises(TTransportException):
+    with pytest.raises(MetastoreError, match="not reachable"):
         databases(uri)
 
 
@@ -66,8 +54,7 @@ def test_a_durable_metastore_survives_a_kill_and_its_own_object(tmp_path: Path) 
         assert databases(metastore.uri) == ["default", "sales"]
     with MetastoreServer(directory=durable) as metastore:
         assert databases(metastore.uri) == ["default", "sales"]
-        with connected(metastore.uri) as client:
-            assert client.get_database("default").locationUri == f"file:{tmp_path}/warehouse"
+        assert call(metastore.uri, "get_database", "default").locationUri == f"file:{tmp_path}/warehouse"
 
 
 def test_a_metastore_that_does_not_start_shows_the_end_of_its_log() -> None:
@@ -78,17 +65,13 @@ def test_a_metastore_that_does_not_start_shows_the_end_of_its_log() -> None:
     assert not metastore._scratch
 
 
-def test_a_metastore_that_was_not_started_has_no_uri() -> None:
+def test_without_a_start_there_is_no_uri_and_without_java_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     metastore = MetastoreServer()
     metastore.stop()
     metastore.kill()
     with pytest.raises(LakehouseError, match="not running"):
         _ = metastore.uri
-
-
-def test_without_java_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/does/not/exist")
-    metastore = MetastoreServer()
     with pytest.raises(LakehouseError, match="no java"):
         metastore.start()
     assert not metastore._scratch

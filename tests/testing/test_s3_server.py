@@ -16,67 +16,44 @@ EVERY_SERVER = ["moto", "versitygw"]  # a missing server is a failure: `make tes
 
 
 @pytest.mark.parametrize("server", EVERY_SERVER)
-def test_objects_live_as_long_as_the_server(server: S3ServerName) -> None:
-    with S3Server(server, bucket="kept") as s3:
+def test_objects_live_as_long_as_the_server_which_starts_again_empty(server: S3ServerName) -> None:
+    s3 = S3Server(server, bucket="kept")
+    for _ in range(2):
+        s3.start()
         client = s3.client()
+        assert client.list_objects_v2(Bucket="kept")["KeyCount"] == 0
         client.put_object(Bucket="kept", Key="a/b", Body=b"bytes")
         assert client.get_object(Bucket="kept", Key="a/b")["Body"].read() == b"bytes"
         with pytest.raises(ClientError, match=r"PreconditionFailed"):
             client.put_object(Bucket="kept", Key="a/b", Body=b"more", IfNoneMatch="*")
         endpoint, directories = s3.endpoint_url, [directory.path for directory in s3._scratch]
         assert all(directory.is_dir() for directory in directories)
-    assert not any(directory.exists() for directory in directories)
-    with pytest.raises(EndpointConnectionError, match=endpoint):
-        client.list_buckets()
-    client.close()
-
-
-@pytest.mark.parametrize("server", EVERY_SERVER)
-def test_a_stopped_server_starts_again_empty(server: S3ServerName) -> None:
-    s3 = S3Server(server)
-    for _ in range(2):
-        s3.start()
-        client = s3.client()
-        assert client.list_objects_v2(Bucket=s3.bucket)["KeyCount"] == 0
-        client.put_object(Bucket=s3.bucket, Key="key", Body=b"")
-        client.close()
         s3.stop()
+        assert not any(directory.exists() for directory in directories)
+        with pytest.raises(EndpointConnectionError, match=endpoint):
+            client.list_buckets()
+        client.close()
 
 
-def test_two_servers_share_nothing() -> None:
+def test_two_servers_share_nothing_and_use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert repr(S3Server()) == "S3Server(server='moto', bucket='lakehouse', not running)"
     with S3Server() as one, S3Server() as other:
         assert one.endpoint_url != other.endpoint_url
         assert one.secret_key != other.secret_key
-
-
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with S3Server() as s3:
-        client = s3.client()
-        assert client.list_buckets()["Buckets"][0]["Name"] == s3.bucket
+        assert repr(one) == f"S3Server(server='moto', bucket='lakehouse', {one.endpoint_url})"
+        assert one.secret_key not in repr(one)
+        client = one.client()
+        assert client.list_buckets()["Buckets"][0]["Name"] == one.bucket
         client.close()
 
 
-def test_no_secret_is_in_a_repr() -> None:
-    s3 = S3Server()
-    assert repr(s3) == "S3Server(server='moto', bucket='lakehouse', not running)"
-    with s3:
-        assert repr(s3) == f"S3Server(server='moto', bucket='lakehouse', {s3.endpoint_url})"
-        assert s3.secret_key not in repr(s3)
-
-
-def test_a_server_that_does_not_run_has_no_endpoint() -> None:
+def test_what_is_wrong_with_a_server_is_said() -> None:
     with pytest.raises(LakehouseError, match="not running"):
         S3Server().client()
-
-
-def test_an_unknown_server_is_an_error() -> None:
     with pytest.raises(LakehouseError, match="choose moto or versitygw"):
         S3Server("minio")  # type: ignore[arg-type]
-
-
-def test_a_bad_bucket_name_is_the_servers_own_error() -> None:
     with pytest.raises(LakehouseError, match="bucket named 'x'"):
         S3Server(bucket="x").start()
 
