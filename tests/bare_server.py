@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import formatdate
+from types import MappingProxyType
 from typing import Final, Literal, Self
 
 from table_writer.testing.processes import LOCALHOST
@@ -35,6 +37,44 @@ def page(status: int) -> bytes:
     """Return a proxy's answer, as a portal or a firewall gives it."""
     head = f"HTTP/1.1 {status} Said The Proxy\r\nContent-Type: text/html\r\nContent-Length: {len(PAGE)}\r\n\r\n"
     return head.encode() + PAGE
+
+
+@dataclass
+class Request:
+    """A request of HTTP; ``headers`` by their names in small letters."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def read_request(end: socket.socket) -> Request | None:
+    """Read a request whole; there is none at the end of a connection."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        more = end.recv(1 << 16)
+        if not more:
+            return None
+        received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
+    if headers.get("expect"):
+        end.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    while len(body) < int(headers.get("content-length", 0)):
+        body += end.recv(1 << 16)
+    method, path, _ = line.split(" ")
+    return Request(method, path, headers, body)
+
+
+def http(
+    status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({}), *, has_body: bool = True
+) -> bytes:
+    """Spell an answer, dated now."""
+    named = {"Date": formatdate(usegmt=True), "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body * has_body
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import dataclasses
 import json
 import logging
@@ -10,11 +11,12 @@ import pickle
 import re
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
@@ -39,24 +41,62 @@ from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
 from tests.publish.world import TABLE, DeathError, Fault, World
 from tests.security.attacked import NOW, bare_shell, bodies
-from tests.security.secret_values import (
-    ACCESS_KEY,
-    BUCKET_ACCESS_KEY,
-    BUCKET_SECRET_KEY,
-    ENDPOINT,
-    ENDPOINT_PASSWORD,
-    KMS_CONTEXT,
-    KMS_HEADER,
-    LOGIN_SECRET,
-    METASTORE_PASSWORD,
-    METASTORE_URI,
-    PROXY,
-    PROXY_PASSWORD,
-    SECRET_KEY,
-    SESSION_TOKEN,
-    assert_holds_no_secret,
-    hadoop_settings,
+
+ACCESS_KEY: Final = "AKIAMADEUPACCESSKEY1"
+SECRET_KEY: Final = "made/up+Secret/Key2=="
+SESSION_TOKEN: Final = "madeUpSessionToken3//=="
+PROXY_PASSWORD: Final = "made-up:Proxy@Password4"
+METASTORE_PASSWORD: Final = "madeUpMetastorePassword5"
+KMS_CONTEXT: Final = "madeUpKmsContext6"
+BUCKET_ACCESS_KEY: Final = "AKIAMADEUPBUCKETKEY7"
+BUCKET_SECRET_KEY: Final = "made/up+BucketSecret8"
+LOGIN_SECRET: Final = "madeUpLoginOfALocation9"
+ENDPOINT_PASSWORD: Final = "madeUpEndpointPassword10"
+SECRETS: Final = (
+    *(ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, PROXY_PASSWORD, METASTORE_PASSWORD, KMS_CONTEXT),
+    *(BUCKET_ACCESS_KEY, BUCKET_SECRET_KEY, LOGIN_SECRET, ENDPOINT_PASSWORD),
 )
+KMS_HEADER: Final = base64.b64encode(json.dumps({"project": KMS_CONTEXT}).encode()).decode()
+ENDPOINT: Final = f"http://me:{ENDPOINT_PASSWORD}@127.0.0.1:1"
+METASTORE_URI: Final = f"thrift://hive:{METASTORE_PASSWORD}@metastore:9083"
+
+
+def hadoop_settings(bucket: str) -> dict[str, str]:
+    """Return settings as a careless administrator has them: every secret there can be."""
+    provider = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+    return {
+        "hive.metastore.uris": METASTORE_URI,
+        "fs.s3a.access.key": ACCESS_KEY,
+        "fs.s3a.secret.key": SECRET_KEY,
+        "fs.s3a.session.token": SESSION_TOKEN,
+        "fs.s3a.aws.credentials.provider": provider,
+        f"fs.s3a.bucket.{bucket}.access.key": BUCKET_ACCESS_KEY,
+        f"fs.s3a.bucket.{bucket}.secret.key": BUCKET_SECRET_KEY,
+        "fs.s3a.encryption.algorithm": "SSE-KMS",
+        "fs.s3a.encryption.key": "arn:aws:kms:us-east-1:123456789012:key/1234abcd",
+        "fs.s3a.encryption.context": f"project={KMS_CONTEXT}",
+    }
+
+
+PROXY: Final = {
+    "fs.s3a.proxy.host": "127.0.0.1",
+    "fs.s3a.proxy.port": "1",
+    "fs.s3a.proxy.username": "squid",
+    "fs.s3a.proxy.password": PROXY_PASSWORD,
+}
+
+
+def assert_holds_no_secret(texts: Iterable[str | bytes]) -> None:
+    """Search for every secret in every spelling that it could have."""
+    joined = "\n".join(one.decode("latin-1") if isinstance(one, bytes) else one for one in texts)
+    assert joined.strip(), "nothing was searched"
+    spellings = {KMS_HEADER, *SECRETS, *map(quote, SECRETS), *(quote(one, safe="") for one in SECRETS)}
+    spellings |= {base64.b64encode(one.encode()).decode().rstrip("=") for one in SECRETS}
+    spellings |= {json.dumps(one)[1:-1] for one in SECRETS}
+    found = sorted(one for one in spellings if one in joined)
+    at = joined.find(found[0]) if found else 0
+    assert not found, f"{found} in …{joined[max(0, at - 200) : at + 100]}…"
+
 
 T = str(TABLE)
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -166,12 +206,16 @@ def test_a_tables_whole_life_leaves_no_secret_anywhere(logged: Callable[[], list
             keeper.rollback(T, **wrong)  # type: ignore[arg-type]
     services = world.services()
     made = [services, services.session, services.config, services.config.s3, services.store_settings, *world.handed]
-    assert_holds_no_secret(texts)
-    assert_holds_no_secret(errors)
-    assert_holds_no_secret(logged())
-    assert_holds_no_secret([str(one) + repr(one) for one in made])
-    assert_holds_no_secret([*bodies(world.store), *bodies(world.store).values()])
-    assert_holds_no_secret(in_the_metastore(services))
+    texts += [str(one) + repr(one) for one in made]
+    for found in (
+        texts,
+        errors,
+        logged(),
+        bodies(world.store),
+        bodies(world.store).values(),
+        in_the_metastore(services),
+    ):
+        assert_holds_no_secret(found)
 
 
 SHOWN_MAPPINGS: Final = frozenset(
@@ -447,12 +491,10 @@ def test_a_write_by_spark_leaves_no_secret_in_the_lakehouse(
     objects = {info.key: opened.store.get(info.key) for info in opened.store.list(prefix)}
     assert {"_SUCCESS", "owner.json", "00000000000000000002.json"} <= {key.rsplit("/", 1)[1] for key in objects}
     assert any(key.endswith(".parquet") for key in objects)
-    assert_holds_no_secret(texts)
-    assert_holds_no_secret(errors)
-    assert_holds_no_secret(logged())
-    assert_holds_no_secret([*objects, *(stored.body for stored in objects.values() if stored)])
-    assert_holds_no_secret(in_the_metastore(opened))
-    assert_holds_no_secret(path.read_bytes() for path in lakehouse.directory.rglob("*.log"))
+    stored = [one.body for one in objects.values() if one]
+    logs = (path.read_bytes() for path in lakehouse.directory.rglob("*.log"))
+    for found in (texts, errors, logged(), objects, stored, in_the_metastore(opened), logs):
+        assert_holds_no_secret(found)
     head = lakehouse.s3.head_object(Bucket=lakehouse.bucket, Key=next(key for key in objects if "parquet" in key))
     assert head["ServerSideEncryption"] == "aws:kms", "the settings with the secrets were those in use"
     assert spark.table(name).count() == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -114,18 +113,6 @@ def test_a_range_is_read_of_exactly_the_object_that_was_listed(place: Place) -> 
     place.store.delete([key])
     with pytest.raises(SourceChangedError):
         place.store.read_range(listed, 0, 10)
-
-
-def test_a_put_replaces_and_changes_the_etag(place: Place) -> None:
-    key = f"{place.directory}a"
-    etags = set()
-    for body in (b"one", b"two", b"333"):
-        place.store.put(key, body)
-        head = place.store.head(key)
-        assert head is not None
-        etags.add(head.etag)
-    assert body_of(place.store, key) == b"333"
-    assert len(etags) == 3
 
 
 def test_an_object_ages(open_place: Callable[..., Place]) -> None:
@@ -339,17 +326,10 @@ def test_an_aborted_upload_is_gone_and_the_error_names_the_usual_causes(place: P
             place.store.complete_upload(key, upload_id, parts)
     assert place.store.head(key) is None
     assert list(place.store.list_uploads(place.directory)) == []
-
-
-@pytest.mark.parametrize("kind", ["memory", "local"])  # versitygw answers 200 whenever the key has an object
-def test_a_gone_upload_is_no_object_of_another_size(kind: str, open_place: Callable[..., Place]) -> None:
-    place = open_place(kind)
-    key = f"{place.directory}a"
-    place.store.put(key, b"someone else's")
-    upload_id, parts = upload(place.store, key, b"body")
-    place.store.abort_upload(key, upload_id)
-    with pytest.raises(StorageError, match="gone"):
-        place.store.complete_upload(key, upload_id, parts)
+    if place.kind in ("memory", "local"):  # versitygw answers 200 whenever the key has an object
+        place.store.put(key, b"someone else's")
+        with pytest.raises(StorageError, match="gone"):
+            place.store.complete_upload(key, upload_id, parts)
 
 
 def test_what_does_not_belong_to_an_upload_does_not_complete_it(strict_place: Place) -> None:
@@ -401,20 +381,6 @@ def test_every_request_is_counted_by_kind(place: Place) -> None:
     if place.kind != "azurite":  # where an upload begins with its first part
         kinds.append("CreateMultipartUpload")
     assert place.requests() == dict.fromkeys(kinds, 1)
-
-
-def test_one_store_serves_many_threads(place: Place) -> None:
-    def roundtrip() -> bool:
-        key, body = f"{place.directory}dt=1/{uuid.uuid4().hex}", uuid.uuid4().bytes
-        upload_id, parts = upload(place.store, key, body)
-        place.store.complete_upload(key, upload_id, parts)
-        same = body_of(place.store, key) == body
-        place.store.delete([key])
-        return same
-
-    assert all(in_parallel([roundtrip] * 64, 16))
-    assert keys_below(place) == []
-    assert list(place.store.list_uploads(place.directory)) == []
 
 
 @pytest.mark.parametrize("name", ["line\nbreak", "tab\t", "return\rx", "del\x7f"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -19,7 +20,7 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceCha
 from table_writer.storage.s3 import MAX_PARTS, S3Store, part_ranges
 from table_writer.storage.settings import COPY_PART_BYTES, S3Settings
 from tests.storage.conftest import COPIED, CREATED, PART_COPIED, SOURCE, answer_instead
-from tests.storage.test_contract import MIB, body_of, in_parallel, keys_below, upload
+from tests.storage.test_contract import MIB, body_of, keys_below, upload
 
 if TYPE_CHECKING:
     from tests.storage.conftest import FakeS3, Place
@@ -40,8 +41,7 @@ def put(place: Place, name: str, body: bytes) -> ObjectInfo:
 
 def sent_since(store: ObjectStore, before: Mapping[str, int]) -> dict[str, int]:
     """Return the requests since then, by kind."""
-    now = store.request_counts()
-    return {kind: count - before.get(kind, 0) for kind, count in now.items() if count > before.get(kind, 0)}
+    return dict(Counter(store.request_counts()) - Counter(before))
 
 
 @pytest.fixture(params=["moto", "versitygw", "seaweedfs"])
@@ -112,15 +112,7 @@ def test_a_source_that_is_gone_is_refused(place: Place) -> None:
     assert keys_below(place) == []
 
 
-def test_sixteen_copies_at_a_time_are_all_whole(place: Place) -> None:
-    sources = [put(place, f"dt={number % 4}/{number:02d}", bytes([number]) * 100_000) for number in range(64)]
-    targets = [f"{place.directory}data/{number % 4}/{number:02d}" for number in range(64)]
-    pairs = zip(sources, targets, strict=True)
-    in_parallel([lambda pair=pair: place.store.copy(*pair) for pair in pairs], 16)
-    assert [body_of(place.store, key) for key in targets] == [bytes([number]) * 100_000 for number in range(64)]
-
-
-@pytest.mark.parametrize("size_bytes", [MIB + 1, 5 * MIB, 10 * MIB, 11 * MIB])
+@pytest.mark.parametrize("size_bytes", [MIB, MIB + 1, 5 * MIB, 10 * MIB, 11 * MIB])
 def test_a_large_file_is_copied_in_parts_and_none_go_through_the_client(parts_place: Place, size_bytes: int) -> None:
     store, key = parts_place.store, f"{parts_place.directory}b"
     source = put(parts_place, "a", BIG[:size_bytes])
@@ -128,14 +120,9 @@ def test_a_large_file_is_copied_in_parts_and_none_go_through_the_client(parts_pl
     store.copy(source, key)
     parts = -(-size_bytes // (5 * MIB))
     kinds = {"HeadObject": 1, "CreateMultipartUpload": 1, "UploadPartCopy": parts, "CompleteMultipartUpload": 1}
-    assert sent_since(store, before) == kinds
+    assert sent_since(store, before) == (kinds if size_bytes > MIB else {"CopyObject": 1})
     assert body_of(store, key) == BIG[:size_bytes]
     assert list(store.list_uploads(parts_place.directory)) == []
-
-
-def test_a_file_at_the_limit_is_copied_with_one_request(parts_place: Place) -> None:
-    parts_place.store.copy(put(parts_place, "a", BIG[:MIB]), f"{parts_place.directory}b")
-    assert parts_place.requests()["CopyObject"] == 1
 
 
 @pytest.mark.parametrize("checksums", [True, False])
@@ -251,21 +238,19 @@ def test_a_source_that_s3_finds_changed_is_named(fake_s3: FakeS3, fake_store: S3
     assert caught.value.code == "source_changed"
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "expected"),
-    [
-        (200, "InternalError", "S3 failed, also after retries: CopyObject on s3://mart/b, a copy of s3://mart/d/a=1"),
-        (403, "AccessDenied", r"s3:PutObject \(and s3:GetObject on the file that is copied\) there.*kms:Decrypt"),
-        (403, "InvalidObjectState", r"archived.*Restore it"),
-        (404, "NoSuchBucket", "the bucket does not exist"),
-        (503, "SlowDown", "asks to slow down"),
-    ],
-)
-def test_a_copy_that_s3_refuses_is_an_error(
-    fake_s3: FakeS3, fake_store: S3Store, status: int, code: str, expected: str
-) -> None:
+REFUSALS = [
+    (200, "InternalError", "S3 failed, also after retries: CopyObject on s3://mart/b, a copy of s3://mart/d/a=1"),
+    (403, "AccessDenied", r"s3:PutObject \(and s3:GetObject on the file that is copied\) there.*kms:Decrypt"),
+    (403, "InvalidObjectState", r"archived.*Restore it"),
+    (404, "NoSuchBucket", "the bucket does not exist"),
+    (503, "SlowDown", "asks to slow down"),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "said"), REFUSALS)
+def test_a_refused_copy_is_an_error(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str, said: str) -> None:
     fake_s3.error(status, code)
-    with pytest.raises(StorageError, match=expected) as caught:
+    with pytest.raises(StorageError, match=said) as caught:
         fake_store.copy(SOURCE, "b")
     assert not isinstance(caught.value, SourceChangedError)
 

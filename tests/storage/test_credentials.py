@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
-import socketserver
-import threading
+import socket
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +20,7 @@ from table_writer.storage import open_store
 from table_writer.storage.s3_credentials import resolve
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
+from tests.bare_server import BareServer, http, read_request
 
 STATIC = StaticKeys(access_key="AKIASTATIC", secret_key="hush-hush")
 
@@ -101,34 +100,21 @@ def test_a_profile_that_the_environment_names_wrongly_is_an_input_error(monkeypa
         open_store(S3Settings(bucket="mart", credentials=(STATIC,)))
 
 
-class Metadata(socketserver.ThreadingTCPServer):
-    """Answers as the metadata services of EC2 and ECS do."""
-
-    daemon_threads = True
-    expires_at = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    class RequestHandlerClass(http.server.BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            keys = {"AccessKeyId": "AKIAROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": Metadata.expires_at}
-            body = (
-                "role-name" if self.path.endswith("/security-credentials/") else json.dumps(keys | {"Code": "Success"})
-            )
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_PUT = answer  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-
 @pytest.fixture
 def metadata_url() -> Iterator[str]:
-    with Metadata(("127.0.0.1", 0), Metadata.RequestHandlerClass) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    """A server that answers as the metadata services of EC2 and ECS do."""
+    expires_at = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    keys = {"AccessKeyId": "AKIAROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": expires_at}
+
+    def converse(end: socket.socket) -> tuple[str, bytes] | None:
+        request = read_request(end)
+        if request is None:
+            return None
+        is_list = request.path.endswith("/security-credentials/")
+        return "", http(200, b"role-name" if is_list else json.dumps(keys | {"Code": "Success"}).encode())
+
+    with BareServer(converse) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 @pytest.mark.parametrize(

@@ -108,13 +108,13 @@ def test_a_gone_upload_is_no_object_of_another_size(fake_s3: FakeS3, fake_store:
 
 
 def test_an_object_that_arrives_in_part_is_read_again(fake_s3: FakeS3, fake_store: S3Store) -> None:
-    fake_s3.object("bod", truncate=True)
+    fake_s3.object("body", truncate=True)
     fake_s3.object("body")
     found = fake_store.get("a")
     assert found is not None
     assert found.body == b"body"
     for _ in range(4):
-        fake_s3.object("bod", truncate=True)
+        fake_s3.object("body", truncate=True)
     with pytest.raises(StorageError, match="mart/a"):
         fake_store.get("a")
 
