@@ -242,8 +242,6 @@ REFUSALS = [
     (200, "InternalError", "S3 failed, also after retries: CopyObject on s3://mart/b, a copy of s3://mart/d/a=1"),
     (403, "AccessDenied", r"s3:PutObject \(and s3:GetObject on the file that is copied\) there.*kms:Decrypt"),
     (403, "InvalidObjectState", r"archived.*Restore it"),
-    (404, "NoSuchBucket", "the bucket does not exist"),
-    (503, "SlowDown", "asks to slow down"),
 ]
 
 

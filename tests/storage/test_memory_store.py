@@ -47,29 +47,9 @@ def test_a_fault_before_takes_no_effect_and_a_fault_after_does(phase: str, store
     assert [found and found.body for found in (store.get("b"), store.get("c"))] == [stored, stored]
 
 
-def test_objects_age_by_the_given_clock() -> None:
-    now = [1_000.0]
-    store = MemoryStore(clock=lambda: now[0])
-    store.put("a", b"")
-    now[0] += 3_600
-    found = store.get("a")
-    assert found is not None
-    assert found.age_seconds == 3_600
-
-
 def test_a_small_part_in_the_middle_is_refused_as_s3_does() -> None:
     store = MemoryStore()
     upload_id = store.create_upload("a")
     parts = [store.upload_part("a", upload_id, number, b"small") for number in (1, 2)]
     with pytest.raises(StorageError, match="EntityTooSmall"):
         store.complete_upload("a", upload_id, parts)
-
-
-def test_pages_are_as_long_as_asked() -> None:
-    store = MemoryStore(page_keys=2)
-    for key in "abcde":
-        store.put(key, b"")
-    page, more = store.list_page("")
-    assert ([info.key for info in page], more) == (["a", "b"], True)
-    assert [info.key for info in store.list("")] == list("abcde")
-    assert store.request_counts()["ListObjectsV2"] == 4

@@ -31,11 +31,19 @@ def two_attempts(settings: S3Settings, **changes: object) -> S3Store:
     return S3Store(replace(settings, max_attempts=2, **changes), sleep=lambda _: None)
 
 
+@pytest.mark.parametrize(("status", "code"), [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (0, "")])
 @pytest.mark.parametrize("present", ["ours", "theirs"])
-def test_a_claim_without_an_answer_is_whose_bytes_are_there(fake_s3: FakeS3, fake_store: S3Store, present: str) -> None:
-    fake_s3.answer(drop=True)
+def test_a_claim_without_a_good_answer_is_whose_bytes_are_there(
+    fake_s3: FakeS3, fake_store: S3Store, present: str, status: int, code: str
+) -> None:
+    fail(fake_s3, status, code)
     fake_s3.object(present)
     assert fake_store.put_if_absent("log/1", b"ours") is (present == "ours")
+
+
+def fail(fake_s3: FakeS3, status: int, code: str) -> None:
+    """Let the next request fail; with no status, by a lost answer."""
+    fake_s3.answer(status, f"<Error><Code>{code}</Code></Error>", drop=not status)
 
 
 def test_a_claim_that_the_client_itself_repeated_is_ours_after_412(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
@@ -51,22 +59,17 @@ def test_a_claim_that_the_client_itself_repeated_is_ours_after_412(fake_s3: Fake
     ("status", "code"), [(409, "ConditionalRequestConflict"), (412, "PreconditionFailed"), (503, "SlowDown"), (0, "")]
 )
 def test_a_claim_that_is_not_there_is_sent_again(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
-    if status:
-        fake_s3.error(status, code)
-    else:
-        fake_s3.answer(drop=True)
+    fail(fake_s3, status, code)
     fake_s3.error(404, "NoSuchKey")
     fake_s3.answer(headers={"ETag": hashlib.md5(b"ours", usedforsecurity=False).hexdigest()})
     assert fake_store.put_if_absent("log/1", b"ours")
     assert [request.headers.get("if-none-match") for request in fake_s3.requests] == ["*", None, "*"]
-
-
-def test_a_claim_without_an_end_to_the_conflicts_fails(fake_s3: FakeS3, fake_store: S3Store) -> None:
-    for _ in range(5):
-        fake_s3.error(409, "ConditionalRequestConflict")
+    for _ in range(5 if code == "ConditionalRequestConflict" else 0):  # without an end to them
+        fail(fake_s3, status, code)
         fake_s3.error(404, "NoSuchKey")
-    with pytest.raises(StorageError, match="ConditionalRequestConflict"):
-        fake_store.put_if_absent("log/1", b"ours")
+    if code == "ConditionalRequestConflict":
+        with pytest.raises(StorageError, match=code):
+            fake_store.put_if_absent("log/2", b"ours")
 
 
 def test_a_claim_that_the_store_refuses_is_not_read_back(fake_s3: FakeS3, fake_store: S3Store) -> None:
@@ -142,11 +145,6 @@ def test_a_page_of_nothing_but_markers_is_never_handed_out_empty(fake_s3: FakeS3
     page, more = fake_store.list_page("d/")
     assert ([info.key for info in page], more) == (["d/f"], False)
     assert "start-after=d%2Fe%2F" in fake_s3.requests[1].path
-
-
-def test_keys_in_listings_are_decoded(fake_s3: FakeS3, fake_store: S3Store) -> None:
-    fake_s3.answer(200, listing(["d/a+b%2Bc%01%0A%25", "d/%F0%9F%98%80"], more=False))
-    assert [info.key for info in fake_store.list("d/")] == ["d/a b+c\x01\n%", "d/😀"]
 
 
 def uploads_page(*keys: str, more: bool = False, encoding: str = "") -> str:
@@ -257,13 +255,9 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
     ("status", "code", "expected"),
     [
         (403, "AccessDenied", r"denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt.*AWS_PROFILE or --profile"),
-        (404, "NoSuchBucket", r"bucket does not exist at this endpoint"),
         (400, "ExpiredToken", r"session token has expired.*AWS_SESSION_TOKEN.*aws sso login"),
         (403, "InvalidAccessKeyId", r"does not accept the keys.*AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", r"does not accept the keys"),
-        (400, "AuthorizationHeaderMalformed", r"another region.*fs.s3a.endpoint.region"),
-        (403, "RequestTimeTooSkewed", r"clock of this machine"),
-        (503, "SlowDown", r"slow down"),
         (503, "ServiceUnavailable", r"slow down"),
         (500, "InternalError", r"S3 failed"),
         (418, "Teapot", r"S3 refused: GetObject on s3://mart/a/b: Teapot \(HTTP 418\): said the fake"),
@@ -272,6 +266,7 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
 def test_each_error_says_what_to_do(
     fake_s3: FakeS3, fake_store: S3Store, status: int, code: str, expected: str
 ) -> None:
+    """The others: tests/outside/test_advice.py."""
     fake_s3.error(status, code)
     with pytest.raises(StorageError, match=expected) as caught:
         fake_store.get("a/b")

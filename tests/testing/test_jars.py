@@ -44,7 +44,8 @@ def jars_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_java_home_comes_first_and_an_old_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    assert find_java() == str(fake_java(tmp_path))
+    java = fake_java(tmp_path)
+    assert find_java() == str(java)
     for version, means in (("1.8.0_392", 8), ("11.0.2", 11)):
         fake_java(tmp_path, version=version)
         with pytest.raises(LakehouseError, match=f"is Java {means}, too old: install"):
