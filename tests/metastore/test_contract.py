@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +24,7 @@ from table_writer.errors import (
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange, Table, TableName
-from tests.metastore.conftest import FIGURES, World, serve_one_connection
+from tests.metastore.conftest import FIGURES, INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, serve_one_connection
 
 ALTER = "alter_partitions_with_environment_context"
 ODD_VALUES = (
@@ -34,27 +34,28 @@ ODD_VALUES = (
 )
 
 
-def change(
-    partition: Partition, to: str, *, removed: frozenset[str] = frozenset(), **parameters: str
-) -> PartitionChange:
-    root = partition.location.rstrip("/").rpartition("/")[0]
-    return PartitionChange(
-        partition=partition, location=f"{root}/{to}/", set_parameters=parameters, removed_parameters=removed
-    )
+def change(partition: Partition, to: str, *, removed: Iterable[str] = (), **parameters: str) -> PartitionChange:
+    location = f"{partition.location.rstrip('/').rpartition('/')[0]}/{to}/"
+    fields = {"set_parameters": parameters, "removed_parameters": frozenset(removed)}
+    return PartitionChange(partition=partition, location=location, **fields)  # type: ignore[arg-type]
 
 
 def test_a_table_is_described_in_full(world: World) -> None:
     table = world.table(("dt", "country"))
-    assert table.kind == "EXTERNAL_TABLE"
-    assert table.location == f"{world.root}/{table.name.name}/"
-    assert table.columns == (Column("id", "bigint", "a key"), Column("tags", "array<struct<a:int,b:string>>"))
-    assert table.partition_columns == (Column("dt", "string"), Column("country", "string"))
+    location = f"{world.root}/{table.name.name}/"
+    assert replace(table, created_at_seconds=0, parameters={}, native=None) == Table(
+        name=table.name,
+        kind="EXTERNAL_TABLE",
+        location=location,
+        columns=(Column("id", "bigint", "a key"), Column("tags", "array<struct<a:int,b:string>>")),
+        partition_columns=(Column("dt", "string"), Column("country", "string")),
+        input_format=INPUT_FORMAT,
+        output_format=OUTPUT_FORMAT,
+        serde=SERDE,
+        serde_parameters={"serialization.format": "1", "path": location.rstrip("/")},
+        bucket_columns=("id",),
+    )
     assert table.parameters.items() >= {"EXTERNAL": "TRUE", "owner team": "ünïcode"}.items()
-    assert table.input_format.endswith("MapredParquetInputFormat")
-    assert table.output_format.endswith("MapredParquetOutputFormat")
-    assert table.serde.endswith("ParquetHiveSerDe")
-    assert table.serde_parameters == {"serialization.format": "1", "path": table.location.rstrip("/")}
-    assert table.bucket_columns == ("id",)
     assert table.created_at_seconds > 1_700_000_000
     assert table.native is not None
 
@@ -133,7 +134,7 @@ def test_alter_keeps_parameters_that_are_not_named_and_leaves_what_was_read_alon
     read = world.read(table, "1")
     before = repr((read, read.native, table.native))
     named = {"numFiles": "8", "replace": "R", "come": "ünïcode", "both": "B"}
-    removed = frozenset({"go", "absent", "both"})  # what is removed and set is set
+    removed = ("go", "absent", "both")  # what is removed and set is set
     world.metastore.alter_partitions(table, [change(read, "new", removed=removed, **named)])
     assert repr((read, read.native, table.native)) == before
     parameters = dict(world.read(table, "1").parameters)

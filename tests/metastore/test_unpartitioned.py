@@ -6,7 +6,7 @@ import copy
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,11 +32,10 @@ def whole(world: World, table: Table) -> Partition:
     return world.metastore.get_partitions(table, [()])[()]
 
 
-def moved(
-    partition: Partition, to: str, *, removed: frozenset[str] = frozenset(), **parameters: str
-) -> PartitionChange:
+def moved(partition: Partition, to: str, *, removed: Iterable[str] = (), **parameters: str) -> PartitionChange:
     named = {name.replace("__", "."): value for name, value in parameters.items()}
-    return PartitionChange(partition=partition, location=to, set_parameters=named, removed_parameters=removed)
+    fields = {"set_parameters": named, "removed_parameters": frozenset(removed)}
+    return PartitionChange(partition=partition, location=to, **fields)  # type: ignore[arg-type]
 
 
 def move(world: World, table: Table, to: str, **parameters: str) -> Table:
@@ -114,7 +113,7 @@ def test_a_table_behind_a_placeholder_moves_by_its_path(world: World) -> None:
 
 def test_only_parameters_that_are_named_change(world: World) -> None:
     given = {"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "r", "go": "g", "table_writer.write_id": "0"}
-    table, removed = world.table((), parameters=given), frozenset({"go", "absent", "table_writer.write_id"})
+    table, removed = world.table((), parameters=given), ("go", "absent", "table_writer.write_id")
     partition = whole(world, table)
     before = repr((table, table.native, partition, partition.native))
     change = moved(partition, f"{world.root}/new/", removed=removed, replace="R", come="日本")

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.storage.test_contract import MIB, body_of, keys_below, upload
 if TYPE_CHECKING:
     from tests.storage.conftest import FakeS3, Place
 
+Copied = tuple[LocalStore, ObjectInfo, Path]
 IN_PARTS = {"max_single_copy_bytes": MIB, "copy_part_bytes": 5 * MIB}
 BIG = b"".join(bytes([number]) * MIB for number in range(11))  # three parts
 
@@ -143,17 +145,11 @@ def test_metadata_is_kept_and_tags_are_not(kind: str, size_bytes: int, open_plac
     place = open_place(kind, **IN_PARTS)
     store, key = place.store, f"{place.directory}a"
     assert isinstance(store, S3Store)
-    store.client.put_object(
-        Bucket=store.bucket,
-        Key=key,
-        Body=bytes(size_bytes),
-        Metadata={"x-amz-key-v2": "wrapped"},
-        ContentEncoding="gzip",
-        Tagging="owner=other",
-    )
+    given = {"Metadata": {"x-amz-key-v2": "wrapped"}, "ContentEncoding": "gzip"}
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(size_bytes), Tagging="owner=other", **given)
     store.copy(listed(store, key), f"{key}-1")
     copied = store.client.head_object(Bucket=store.bucket, Key=f"{key}-1")
-    assert (copied["Metadata"], copied["ContentEncoding"]) == ({"x-amz-key-v2": "wrapped"}, "gzip")
+    assert {name: copied[name] for name in given} == given
     assert copied.get("TagCount", 0) == 0
 
 
@@ -316,15 +312,13 @@ def test_a_large_copy_whose_completion_was_lost_is_found_done(fake_s3: FakeS3, f
 
 
 @pytest.fixture
-def file_copy(tmp_path: Path) -> tuple[LocalStore, ObjectInfo, Path]:
+def file_copy(tmp_path: Path) -> Copied:
     (tmp_path / "a").write_bytes(b"old rows")
     store = LocalStore()
     return store, listed(store, str(tmp_path / "a")[1:]), tmp_path
 
 
-def test_a_file_copy_is_one_file_that_the_source_does_not_change(
-    file_copy: tuple[LocalStore, ObjectInfo, Path],
-) -> None:
+def test_a_file_copy_is_one_file_that_the_source_does_not_change(file_copy: Copied) -> None:
     store, source, root = file_copy
     (root / ".b.crc").write_bytes(b"of the one that is replaced")
     store.copy(source, str(root / "b")[1:])
@@ -336,7 +330,7 @@ def test_a_file_copy_is_one_file_that_the_source_does_not_change(
 
 
 @pytest.mark.parametrize("change", ["in place", "gone", "a directory"])
-def test_a_refused_file_copy_leaves_nothing(file_copy: tuple[LocalStore, ObjectInfo, Path], change: str) -> None:
+def test_a_refused_file_copy_leaves_nothing(file_copy: Copied, change: str) -> None:
     store, source, root = file_copy
     if change == "in place":
         with (root / "a").open("ab") as file:
@@ -350,28 +344,24 @@ def test_a_refused_file_copy_leaves_nothing(file_copy: tuple[LocalStore, ObjectI
     assert [path.name for path in root.rglob("*")] == ["a"] * (change != "gone")
 
 
-def test_a_file_that_is_written_to_meanwhile_is_refused(file_copy: tuple[LocalStore, ObjectInfo, Path]) -> None:
-    _, source, root = file_copy
-
-    def write_meanwhile(*_: int) -> int:
-        with (root / "a").open("ab") as file:
-            file.write(b" and new ones")
-        return 0
-
-    with pytest.raises(SourceChangedError):
-        LocalStore(copy_range=write_meanwhile).copy(source, str(root / "b")[1:])
-    assert [path.name for path in root.rglob("*")] == ["a"]
-
-
-def test_a_file_that_is_replaced_meanwhile_is_copied_as_it_was(file_copy: tuple[LocalStore, ObjectInfo, Path]) -> None:
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_is_written_to_meanwhile_is_refused_and_one_that_is_replaced_is_copied_as_it_was(
+    file_copy: Copied, is_replaced: bool
+) -> None:
     store, source, root = file_copy
 
-    def replace_meanwhile(*_: int) -> int:
-        store.put(source.key, b"new rows")
+    def meanwhile(*_: int) -> int:
+        if is_replaced:
+            store.put(source.key, b"new rows")
+        else:
+            with (root / "a").open("ab") as file:
+                file.write(b" and new ones")
         return 0
 
-    LocalStore(copy_range=replace_meanwhile).copy(source, str(root / "b")[1:])
-    assert (root / "b").read_bytes() == b"old rows"
+    with nullcontext() if is_replaced else pytest.raises(SourceChangedError):
+        LocalStore(copy_range=meanwhile).copy(source, str(root / "b")[1:])
+    assert sorted(path.name for path in root.rglob("*")) == ["a", "b"][: 1 + is_replaced]
+    assert not is_replaced or (root / "b").read_bytes() == b"old rows"
 
 
 def stops_after(count: int, error: OSError | None) -> Callable[..., int]:

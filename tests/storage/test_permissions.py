@@ -24,7 +24,6 @@ import pytest
 from table_writer.doctor import examine
 from table_writer.errors import StorageError, TableWriterError
 from table_writer.model.location import Location
-from table_writer.model.table import Column, Table
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.s3 import S3Store, bucket_versioning, incomplete_upload_rules
@@ -32,7 +31,7 @@ from table_writer.storage.s3_advice import PERMISSIONS
 from table_writer.storage.settings import S3Settings
 from table_writer.testing.servers import REGION, S3Server
 from tests.doubles.memory_metastore import MemoryMetastore
-from tests.publish.world import TABLE, TableWorld
+from tests.publish.world import TABLE, TableWorld, World
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
 BUCKET = "lake"
@@ -305,20 +304,13 @@ class RolesWorld(TableWorld):
 
 @pytest.fixture
 def open_world(granted: Account) -> Callable[[str], RolesWorld]:
-    metastore = MemoryMetastore()
-    root = f"s3a://{BUCKET}/{ROOT}"
-    columns, by = (Column("id", "bigint"),), (Column("dt", "string"),)
-    metastore.create_table(
-        Table(name=TABLE, kind="EXTERNAL_TABLE", location=root, columns=columns, partition_columns=by)
-    )
-
-    def opened(role: str) -> RolesWorld:
-        return RolesWorld(granted.store(role), metastore, root=root, executors=granted.store("executor"))
-
+    metastore, root = MemoryMetastore(), f"s3a://{BUCKET}/{ROOT}"
+    metastore.create_table(replace(World().table, location=root))
     with granted.unchecked():
         admin = granted.store("admin")
         admin.delete([found.key for found in admin.list("")])
-    return opened
+    executors = granted.store("executor")
+    return lambda role: RolesWorld(granted.store(role), metastore, root=root, executors=executors)
 
 
 def test_writes_maintenance_and_reads_work_with_these_policies(open_world: Callable[[str], RolesWorld]) -> None:
