@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -222,11 +223,9 @@ def test_a_list_keeps_its_order_and_passes_over_keys_that_are_not_set() -> None:
 
 
 def test_explicit_credentials_make_the_list_irrelevant() -> None:
-    keys = S3Overrides(access_key="AKIAOTHER", secret_key="other", session_token="t")
+    keys = {"access_key": "AKIAOTHER", "secret_key": "other", "session_token": "t"}
     unknown = {"aws_credentials_provider": "com.acme.VaultProvider"}
-    assert read(keys, **unknown).credentials == (
-        StaticKeys(access_key="AKIAOTHER", secret_key="other", session_token="t"),
-    )
+    assert read(S3Overrides(**keys), **unknown).credentials == (StaticKeys(**keys),)
     assert read(S3Overrides(profile="mart"), **unknown).credentials == (Profile("mart"),)
 
 
@@ -238,23 +237,18 @@ def test_keys_that_are_not_whole_say_which_to_set() -> None:
 
 
 def test_an_assumed_role_with_all_its_settings_and_with_none() -> None:
-    role = {
-        "assumed_role_arn": "arn:aws:iam::1:role/writer",
-        "assumed_role_session_name": "nightly",
+    texts = {"arn": "arn:aws:iam::1:role/writer", "session_name": "nightly", "policy": "{}", "external_id": "42"}
+    role = {f"assumed_role_{name}": text for name, text in texts.items()}
+    role |= {
         "assumed_role_session_duration": "1h",
-        "assumed_role_policy": "{}",
-        "assumed_role_external_id": "42",
         "assumed_role_sts_endpoint": "sts.eu-west-1.amazonaws.com",
         "assumed_role_sts_endpoint_region": "eu-west-1",
         "assumed_role_credentials_provider": f"{SIMPLE},{V2}EnvironmentVariableCredentialsProvider",
     }
     whole = AssumedRole(
-        arn="arn:aws:iam::1:role/writer",
+        **texts,
         sources=(STATIC, Provider.ENVIRONMENT),
-        session_name="nightly",
         duration_seconds=3600,
-        policy="{}",
-        external_id="42",
         sts_endpoint_url="https://sts.eu-west-1.amazonaws.com",
         sts_region="eu-west-1",
     )
@@ -265,29 +259,13 @@ def test_an_assumed_role_with_all_its_settings_and_with_none() -> None:
 
 
 def test_the_writers_own_config_wins() -> None:
-    overrides = S3Overrides(
-        endpoint_url="http://mine",
-        region="eu-west-1",
-        path_style=False,
-        checksums=False,
-        verify_tls="/ca.pem",
-        connect_timeout_seconds=1,
-        read_timeout_seconds=2,
-        max_attempts=3,
-        max_connections=4,
-    )
-    settings = read(
-        overrides,
-        endpoint="http://theirs",
-        endpoint_region="us-east-1",
-        path_style_access="true",
-        connection_timeout="200s",
-        attempts_maximum="20",
-    )
-    assert (settings.endpoint_url, settings.region, settings.path_style) == ("http://mine", "eu-west-1", False)
+    mine: dict[str, Any] = {"endpoint_url": "http://mine", "region": "eu-west-1", "path_style": False}
+    mine |= {"connect_timeout_seconds": 1, "read_timeout_seconds": 2, "max_attempts": 3, "max_connections": 4}
+    theirs = {"endpoint": "http://theirs", "endpoint_region": "us-east-1", "path_style_access": "true"}
+    theirs |= {"connection_timeout": "200s", "attempts_maximum": "20"}
+    settings = read(S3Overrides(**mine, checksums=False, verify_tls="/ca.pem"), **theirs)
+    assert {name: getattr(settings, name) for name in mine} == mine
     assert (settings.checksum, settings.verify_tls) == (None, "/ca.pem")
-    assert (settings.connect_timeout_seconds, settings.read_timeout_seconds) == (1, 2)
-    assert (settings.max_attempts, settings.max_connections) == (3, 4)
 
 
 ROLE = f"{S3A}auth.IAMInstanceCredentialsProvider"

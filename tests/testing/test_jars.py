@@ -27,7 +27,7 @@ mkdir -p "$(dirname "$2")"
 
 def fake_java(tmp_path: Path, *, version: str = "17.0.1", leave: str = "touch") -> Path:
     java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True, exist_ok=True)
+    java.parent.mkdir(parents=True)
     java.write_text(FAKE_JAVA.format(version=version, runs=tmp_path / "runs", leave=leave))
     java.chmod(0o755)
     return java
@@ -43,11 +43,11 @@ def jars_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_java_home_comes_first_and_an_old_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     java = fake_java(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     assert find_java() == str(java)
     for version, means in (("1.8.0_392", 8), ("11.0.2", 11)):
-        fake_java(tmp_path, version=version)
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / version, version=version).parents[1]))
         with pytest.raises(LakehouseError, match=f"is Java {means}, too old: install"):
             find_java()
 
