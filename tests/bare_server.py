@@ -107,6 +107,7 @@ class BareServer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
         self._listener.close()
+        self.disconnect()
 
     def fails(self, hit: str, fault: Fault, *, always: bool = False) -> None:
         """Let an answer fail from now on."""

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ttypes
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
 from moto.server import ThreadedMotoServer
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TSocket import TSocket
@@ -27,6 +27,7 @@ from table_writer.model.table import Column, Partition, PartitionValues, Table, 
 from table_writer.testing import MetastoreServer
 from table_writer.testing.jars import HiveVersion
 from table_writer.testing.pytest_plugin import chosen
+from tests.bare_server import BareServer
 from tests.doubles.glue import GlueDouble, table_input
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.databases import DATABASES, Database
@@ -175,15 +176,18 @@ def metastore_on(
             yield metastore
 
 
-def serve_one_connection(listener: socket.socket, processor: Any, transport: Callable[[Any], Any]) -> None:
-    """Answer calls of Thrift until the client goes."""
-    accepted, _ = listener.accept()
-    with accepted, suppress(TTransportException):
-        end = TSocket()
-        end.setHandle(accepted)
-        protocol = TBinaryProtocol(transport(end))
-        while True:
-            processor.process(protocol, protocol)
+def thrift_server(handler: ThriftHiveMetastore.Processor, transport: Callable[[Any], Any]) -> BareServer:
+    """Answer calls of Thrift from Python."""
+
+    def converse(end: socket.socket) -> None:
+        held = TSocket()
+        held.setHandle(end)
+        protocol = TBinaryProtocol(transport(held))
+        with suppress(TTransportException):
+            while True:
+                handler.process(protocol, protocol)
+
+    return BareServer(converse)
 
 
 @pytest.fixture

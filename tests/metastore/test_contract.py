@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from table_writer.errors import (
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange, Table, TableName
-from tests.metastore.conftest import FIGURES, INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, serve_one_connection
+from tests.metastore.conftest import FIGURES, INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, thrift_server
 
 ALTER = "alter_partitions_with_environment_context"
 ODD_VALUES = (
@@ -292,15 +290,10 @@ class Server:
 
 @contextmanager
 def connected(server: Server) -> Iterator[HiveMetastore]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(
-            target=serve_one_connection, args=(listener, server.processor, TBufferedTransport), daemon=True
-        )
-        thread.start()
-        uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:
+    with thrift_server(server.processor, TBufferedTransport) as bare:
+        uris = (f"thrift://127.0.0.1:{bare.port}",)
+        with HiveMetastore(MetastoreSettings(uris=uris)) as metastore:
             yield metastore
-        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Partition, PartitionChange, Table, TableName
 from table_writer.testing import MetastoreServer
 from tests.bare_server import BareServer, Fault
-from tests.metastore.conftest import hive_world, serve_one_connection
+from tests.metastore.conftest import hive_world, thrift_server
 
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 NAME: Final = TableName("mart", "orders")
@@ -339,19 +339,14 @@ class OldMetastore:
 
 
 def test_a_framed_metastore_that_knows_no_users_is_spoken_to() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        spoken = (listener, ThriftHiveMetastore.Processor(OldMetastore()), TFramedTransport)
-        server = threading.Thread(target=serve_one_connection, args=spoken, daemon=True)
-        server.start()
-        metastore = connect(f"thrift://127.0.0.1:{listener.getsockname()[1]}", user="etl", framed=True)
+    with thrift_server(ThriftHiveMetastore.Processor(OldMetastore()), TFramedTransport) as server:
+        metastore = connect(address(server), user="etl", framed=True)
+        said = r"refused get_all_tables: MetaException: no mart; .* \[table=mart\.\*\]"
         for _ in range(2):
-            with pytest.raises(
-                MetastoreError, match=r"refused get_all_tables: MetaException: no mart; .* \[table=mart\.\*\]"
-            ):
+            with pytest.raises(MetastoreError, match=said):
                 list(metastore.get_tables("mart"))
         assert metastore.call_counts() == {"set_ugi": 1, "get_all_tables": 2}
         metastore.close()
-        server.join()
 
 
 @pytest.mark.slow
