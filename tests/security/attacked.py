@@ -153,7 +153,7 @@ def survives_every_call(make: Callable[[], Attacked], calls: Sequence[str] = tup
     return ended
 
 
-def survives(key: str, body: bytes) -> dict[str, str]:
+def survives(key: str, body: bytes, calls: Sequence[str] = tuple(CALLS)) -> dict[str, str]:
     """Run each call where the object of a key has this body."""
 
     def changed() -> Attacked:
@@ -161,4 +161,4 @@ def survives(key: str, body: bytes) -> dict[str, str]:
         world.replace_body(key, body)
         return world
 
-    return survives_every_call(changed)
+    return survives_every_call(changed, calls)

@@ -258,6 +258,7 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
         (400, "ExpiredToken", r"session token has expired.*AWS_SESSION_TOKEN.*aws sso login"),
         (403, "InvalidAccessKeyId", r"does not accept the keys.*AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", r"does not accept the keys"),
+        (400, "AuthorizationHeaderMalformed", r"another region.*fs.s3a.endpoint.region"),
         (503, "ServiceUnavailable", r"slow down"),
         (500, "InternalError", r"S3 failed"),
         (418, "Teapot", r"S3 refused: GetObject on s3://mart/a/b: Teapot \(HTTP 418\): said the fake"),
