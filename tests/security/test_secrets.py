@@ -9,18 +9,18 @@ import json
 import logging
 import pickle
 import re
-import socket
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ttypes
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
 from pyspark.errors import PySparkException
+from thrift.transport.TTransport import TBufferedTransport
 
 import table_writer
 from table_writer import TableWriter
@@ -29,16 +29,15 @@ from table_writer.errors import InvalidInputError, LostResponseError, MetastoreE
 from table_writer.log.open_table import Services
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.metastore.wire import Wire
 from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import Column, PartitionChange
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import AssumedRole, S3Settings, StoreSettings
 from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
+from tests.metastore.conftest import thrift_server
 from tests.publish.world import TABLE, DeathError, Fault, World
 from tests.security.attacked import NOW, bare_shell, bodies
 
@@ -109,19 +108,13 @@ class SecretWorld(World):
     handed: list[StoreSettings | MetastoreSettings] = field(default_factory=list)
 
     def all_services(self, config: TableWriterConfig | None = None) -> Services:
-        def open_metastore(settings: MetastoreSettings) -> Any:
-            self.handed.append(settings)
-            return self.metastore
-
-        def open_object_store(settings: StoreSettings) -> ObjectStore:
-            self.handed.append(settings)
-            return self.store
+        def handing(made: Any) -> Callable[[Any], Any]:
+            return lambda settings: self.handed.append(settings) or made
 
         hadoop = {**hadoop_settings("lake"), **PROXY, "fs.s3a.endpoint": ENDPOINT}
         session = SessionSettings(hadoop=hadoop, application_id="app-1")
-        return Services(
-            session, config or secret_config(), open_metastore=open_metastore, open_object_store=open_object_store
-        )
+        factories = {"open_metastore": handing(self.metastore), "open_object_store": handing(self.store)}
+        return Services(session, config or secret_config(), **factories)
 
 
 def secret_config() -> TableWriterConfig:
@@ -382,24 +375,19 @@ def test_an_endpoint_is_used_without_its_login() -> None:
 
 def test_what_a_metastore_says_of_a_location_is_told_without_its_login() -> None:
     """Hive quotes whole partitions in its messages."""
-    said = ttypes.MetaException(
-        f"Partition(values:[d1], sd:StorageDescriptor(location:s3a://{ACCESS_KEY}:{LOGIN_SECRET}@lake/mart,"
-        f" serdeInfo:SerDeInfo(parameters:{{a=}}, password={SECRET_KEY}}})), parameters:{{token={SESSION_TOKEN}}})"
-    )
 
-    class Client:
+    class Handler:
         def get_table_req(self, _: object) -> None:
-            raise said
+            raise ttypes.MetaException(
+                f"Partition(values:[d1], sd:StorageDescriptor(location:s3a://{ACCESS_KEY}:{LOGIN_SECRET}@lake/mart,"
+                f" serdeInfo:SerDeInfo(parameters:{{a=}}, password={SECRET_KEY}}})),"
+                f" parameters:{{token={SESSION_TOKEN}}})"
+            )
 
-    metastore = HiveMetastore(MetastoreSettings(uris=("thrift://metastore:9083",)))
-    line = metastore._connection._lines.get()
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        closing(Wire(socket.create_connection(server.getsockname()), lambda _: None)) as line.wire,
-    ):
-        line.client = Client()
-        with pytest.raises(MetastoreError) as caught:
-            metastore.get_table(TABLE)
+    with thrift_server(ThriftHiveMetastore.Processor(Handler()), TBufferedTransport) as server:
+        uris = (f"thrift://127.0.0.1:{server.port}",)
+        with pytest.raises(MetastoreError, match="MetaException") as caught:
+            HiveMetastore(MetastoreSettings(uris=uris)).get_table(TABLE)
     assert_holds_no_secret(["".join(traceback.format_exception(caught.value)), repr(caught.value)])
 
 
