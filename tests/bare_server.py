@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.utils import formatdate
+from types import MappingProxyType
 from typing import Final, Literal, Self
 
 from table_writer.testing.processes import LOCALHOST
@@ -27,12 +29,7 @@ Fault = Literal[
     "page 502",
     "page 407",
 ]
-OF_PROXIES: Final[tuple[Fault, ...]] = (
-    "page 200",
-    "page 404",
-    "page 502",
-    "page 407",
-)  # the request has not reached the store
+OF_PROXIES: Final[tuple[Fault, ...]] = ("page 200", "page 404", "page 502", "page 407")  # the store has not heard it
 UNANSWERED: Final[tuple[Fault, ...]] = ("nothing", "reset", "cut in its first line")  # whether it has, nobody knows
 
 
@@ -40,6 +37,44 @@ def page(status: int) -> bytes:
     """Return a proxy's answer, as a portal or a firewall gives it."""
     head = f"HTTP/1.1 {status} Said The Proxy\r\nContent-Type: text/html\r\nContent-Length: {len(PAGE)}\r\n\r\n"
     return head.encode() + PAGE
+
+
+@dataclass
+class Request:
+    """A request of HTTP; ``headers`` by their names in small letters."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def read_request(end: socket.socket) -> Request | None:
+    """Read a request whole; there is none at the end of a connection."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        more = end.recv(1 << 16)
+        if not more:
+            return None
+        received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    line, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
+    if headers.get("expect"):
+        end.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    while len(body) < int(headers.get("content-length", 0)):
+        body += end.recv(1 << 16)
+    method, path, _ = line.split(" ")
+    return Request(method, path, headers, body)
+
+
+def http(
+    status: int, body: bytes, headers: Mapping[str, str] = MappingProxyType({}), *, has_body: bool = True
+) -> bytes:
+    """Spell an answer, dated now."""
+    named = {"Date": formatdate(usegmt=True), "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body * has_body
 
 
 @dataclass
@@ -56,7 +91,7 @@ class BareServer:
     hit: str = ""  # the request that it comes with
     always: bool = False
     heard: list[str] = field(default_factory=list)
-    _threads: list[threading.Thread] = field(default_factory=list)
+    _open: set[socket.socket] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server((LOCALHOST, 0))
@@ -72,11 +107,18 @@ class BareServer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
         self._listener.close()
+        self.disconnect()
 
     def fails(self, hit: str, fault: Fault, *, always: bool = False) -> None:
         """Let an answer fail from now on."""
         self.hit, self.fault, self.always = hit, fault, always
         self.heard.clear()
+
+    def disconnect(self) -> None:
+        """End all open connections, as a server does with idle ones; new ones are accepted."""
+        for end in tuple(self._open):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
     def hits(self, name: str) -> bool:
         """Whether the answer to this request will get the fault."""
@@ -91,6 +133,7 @@ class BareServer:
             threading.Thread(target=self._serve, args=(end,), daemon=True).start()
 
     def _serve(self, end: socket.socket) -> None:
+        self._open.add(end)
         with end, suppress(OSError):
             while (asked := self.converse(end)) is not None:
                 name, answer = asked

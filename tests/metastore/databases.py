@@ -83,19 +83,9 @@ class PostgreSql(Database):
             if user:
                 for one in (directory, data):
                     shutil.chown(one, NOBODY)
-            initdb = [
-                *user,
-                programs / "bin/initdb",
-                "-D",
-                data,
-                "-U",
-                "hive",
-                "--auth=trust",
-                "-E",
-                "UTF8",
-                "--no-sync",
-            ]
-            subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, cwd=directory)
+            options = ("--username=hive", "--auth=trust", "--encoding=UTF8", "--no-sync", "--locale=C")
+            initdb = [*user, programs / "bin/initdb", "-D", data, *options]
+            subprocess.run(initdb, check=True, capture_output=True, cwd=directory)
             single = [*user, programs / "bin/postgres", "--single", "-D", data, "postgres"]
             statement = f"CREATE DATABASE {NAME}".encode()
             subprocess.run(single, input=statement, check=True, capture_output=True, cwd=directory)

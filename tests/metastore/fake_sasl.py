@@ -6,7 +6,6 @@ import hashlib
 import re
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from table_writer.metastore import sasl
+from tests.bare_server import BareServer
 
 Cut = Literal[
     "", "at once", "after start", "in the challenge", "after the answer", "in the end", "in a call", "after a call"
@@ -50,7 +50,6 @@ class FakeMetastore:
     uri: str = ""
     frames: list[int] = field(default_factory=list)  # how long the messages of calls were
     plain_login: bytes = b""
-    open_socket: socket.socket | None = None
 
     def drop_table(self, _database: str, name: str, _deletes: bool) -> None:
         self.dropped.append(name)
@@ -61,55 +60,29 @@ class FakeMetastore:
 
 @contextmanager
 def running(fake: FakeMetastore) -> Iterator[FakeMetastore]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        fake.uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        thread = threading.Thread(target=_serve, args=(listener, fake), daemon=True)
-        thread.start()
-        try:
-            yield fake
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            if fake.open_socket is not None:
-                with suppress(OSError):
-                    fake.open_socket.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
-            assert not thread.is_alive()
+    def converse(end: socket.socket) -> None:
+        end.settimeout(10)
+        with suppress(_BrokenOffError, TTransportException, OSError, EOFError):
+            if fake.cut != "at once":
+                _talk(_Server(end, fake))
+
+    with BareServer(converse) as server:
+        fake.uri = f"thrift://127.0.0.1:{server.port}"
+        yield fake
 
 
 @contextmanager
 def answering(data: bytes, *, closes: bool = True) -> Iterator[str]:
     """Run a server that answers whatever it is asked with the same bytes; yields its address."""
 
-    def serve() -> None:
-        while True:
-            try:
-                accepted, _ = listener.accept()
-            except OSError:
-                return
-            with accepted:
-                accepted.recv(1 << 16)
-                accepted.sendall(data)
-                while not closes and accepted.recv(1 << 16):
-                    pass
+    def converse(end: socket.socket) -> None:
+        end.recv(1 << 16)
+        end.sendall(data)
+        while not closes and end.recv(1 << 16):
+            pass
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-
-
-def _serve(listener: socket.socket, fake: FakeMetastore) -> None:
-    while True:
-        try:
-            accepted, _ = listener.accept()
-        except OSError:
-            return
-        accepted.settimeout(10)
-        fake.open_socket = accepted
-        with accepted, suppress(_BrokenOffError, TTransportException, OSError, EOFError):
-            if fake.cut == "at once":
-                continue
-            _talk(_Server(accepted, fake))
+    with BareServer(converse) as server:
+        yield f"thrift://127.0.0.1:{server.port}"
 
 
 def _talk(server: _Server) -> None:

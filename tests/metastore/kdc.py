@@ -15,17 +15,9 @@ from typing import Final
 from table_writer.testing.processes import LOCALHOST, ServerProcess
 
 PACKAGES: Final = (
-    *(
-        "krb5-kdc",
-        "krb5-admin-server",
-        "krb5-user",
-        "libgssrpc4",
-        "libkdb5-10",
-        "libkadm5srv-mit12",
-        "libkadm5clnt-mit12",
-    ),
-    *("libgssapi-krb5-2", "libkrb5-3", "libkrb5support0", "libk5crypto3", "libkeyutils1", "libcom-err2", "libss2"),
-    *("libverto1", "libverto-libev1", "libev4", "libfaketime"),
+    *("krb5-kdc", "krb5-admin-server", "krb5-user", "libgssrpc4", "libkdb5-10", "libkadm5srv-mit12"),
+    *("libkadm5clnt-mit12", "libgssapi-krb5-2", "libkrb5-3", "libkrb5support0", "libk5crypto3", "libkeyutils1"),
+    *("libcom-err2", "libss2", "libverto1", "libverto-libev1", "libev4", "libfaketime"),
 )
 CACHE_VARIABLE: Final = "TABLE_WRITER_KDC_DIR"
 REALM: Final = "LAKE.TEST"
@@ -117,13 +109,8 @@ class Kdc(ServerProcess):
         self._run("bin/kinit", *keytab, *options, USER)
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
-        values = {
-            "realm": REALM,
-            "host": LOCALHOST,
-            "port": self.port,
-            "directory": directory,
-            "library": self._library,
-        }
+        where = {"host": LOCALHOST, "port": self.port, "directory": directory, "library": self._library}
+        values = {"realm": REALM, **where}
         (directory / "krb5.conf").write_text(KRB5_CONF.format(**values))
         (directory / "kdc.conf").write_text(KDC_CONF.format(**values))
         if not (directory / "principal").exists():

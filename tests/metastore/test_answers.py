@@ -23,19 +23,12 @@ from table_writer.metastore.hive_objects import (
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 from table_writer.model.write import WriteMode
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World, thrift_table
 from tests.publish.world import ROOT, TABLE
 from tests.publish.world import World as WriterWorld
 
 NAME = TableName("mart", "orders")
 LOGIN = "s3a://AKIAME:hush@lake/orders"
-
-
-@pytest.fixture
-def double() -> World:
-    metastore = MemoryMetastore()
-    return World(metastore, "file:/wh", metastore.create_table)
 
 
 class AnyServer:
@@ -89,9 +82,7 @@ EMPTY: dict[str, Callable[..., Any]] = {"get_partition_names": lambda *_: [], "g
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_an_empty_answer_of_a_table_that_is_gone_is_an_error(
-    double: World, read: Callable[[Any, Table], object]
-) -> None:
+def test_an_empty_answer_of_a_gone_table_is_an_error(double: World, read: Callable[[Any, Table], object]) -> None:
     """As Hive 4 answers."""
     table = double.table()
     double.metastore.answers_for_missing_tables = "empty"  # type: ignore[attr-defined]
@@ -129,21 +120,21 @@ def test_all_partitions_of_a_table_that_is_made_again_after_they_are_read_are_an
         double.metastore.get_all_partitions(table)
 
 
-def test_a_partition_that_is_listed_and_not_returned_is_an_error() -> None:
-    lists = [["dt=1", "dt=2"], ["dt=1", "dt=2"]]
-    answers = {"get_partition_names": lambda *_: lists.pop(0), "get_partitions_by_names": lambda *_: [native("1")]}
+def test_what_is_listed_and_not_returned_is_an_error_unless_a_second_list_says_that_it_is_gone() -> None:
+    lists: list[list[str]] = []
+    answers: dict[str, Callable[..., Any]] = {
+        "get_partition_names": lambda *_: lists.pop(0),
+        "get_partitions_by_names": lambda *_: [native("1")],
+        "get_all_tables": lambda *_: lists.pop(0),
+        "get_table_objects_by_name_req": lambda *_: ttypes.GetTablesResult([thrift_table(described())]),
+    }
     metastore, _ = hive(described(), **answers)
+    lists += [["dt=1", "dt=2"], ["dt=1", "dt=2"]]
     with pytest.raises(MetastoreError, match=r"lists 1 partition of mart.orders that it does not return: 'dt=2'"):
         metastore.get_all_partitions(described())
     lists += [["dt=1", "dt=2"], ["dt=1"]]
-    assert set(metastore.get_all_partitions(described())) == {("1",)}, "the second list says that it is gone"
-
-
-def test_a_table_that_is_listed_and_not_returned_is_an_error() -> None:
-    lists = [["orders", "other"], ["orders", "other"]]
-    answer = ttypes.GetTablesResult([thrift_table(described())])
-    answers = {"get_all_tables": lambda *_: lists.pop(0), "get_table_objects_by_name_req": lambda *_: answer}
-    metastore, _ = hive(described(), **answers)
+    assert set(metastore.get_all_partitions(described())) == {("1",)}
+    lists += [["orders", "other"], ["orders", "other"]]
     with pytest.raises(MetastoreError, match="first other"):
         list(metastore.get_tables("mart"))
     lists += [["orders", "other"], ["orders"]]
@@ -154,6 +145,29 @@ ODD = "ünïcödé 日本"
 LOST = "ünïcödé ??"
 
 
+@pytest.fixture
+def latin1(double: World) -> World:
+    """A double whose database keeps no other characters."""
+    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
+    return double
+
+
+def put(world: World, table: Table, *partitions: Partition) -> None:
+    """Put partitions there as another tool does, which reads nothing back."""
+    for one in partitions:
+        world.metastore.put_partition(table.name, one)  # type: ignore[attr-defined]
+
+
+def fails_at(world: World, call: str) -> None:
+    """Let a call of the double fail before it takes effect."""
+
+    def fail(method: str, phase: str) -> None:
+        if (method, phase) == (call, "before"):
+            raise MetastoreError("injected")
+
+    world.metastore.on_call = fail  # type: ignore[attr-defined]
+
+
 def latin1_hive() -> tuple[HiveMetastore, AnyServer]:
     def by_names(_database: str, _table: str, names: list[str]) -> list[Any]:
         kept = [name.encode("latin1", "replace").decode("latin1").removeprefix("dt=") for name in names]
@@ -162,11 +176,10 @@ def latin1_hive() -> tuple[HiveMetastore, AnyServer]:
     return hive(described(), get_partitions_by_names=by_names)
 
 
-def test_an_answer_with_other_values_is_an_error_that_names_both(double: World) -> None:
-    table = double.table()
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-    double.metastore.put_partition(table.name, double.partition(LOST))  # type: ignore[attr-defined]
-    for metastore, asked in ((double.metastore, table), (latin1_hive()[0], described())):
+def test_an_answer_with_other_values_is_an_error_that_names_both(latin1: World) -> None:
+    table = latin1.table()
+    put(latin1, table, latin1.partition(LOST))
+    for metastore, asked in ((latin1.metastore, table), (latin1_hive()[0], described())):
         with pytest.raises(MetastoreError, match="character set") as caught:
             metastore.get_partitions(asked, [(ODD,)])
         assert f"asked for 'dt={ODD}'" in caught.value.message
@@ -174,25 +187,22 @@ def test_an_answer_with_other_values_is_an_error_that_names_both(double: World) 
 
 
 def test_a_location_that_has_lost_its_values_is_an_error(double: World) -> None:
-    table = double.table()
-    kept, lost = double.partition("ü"), Partition(values=(ODD,), location=f"{double.root}/t/dt={LOST}/")
-    for one in (kept, lost):
-        double.metastore.put_partition(table.name, one)  # type: ignore[attr-defined]
-    assert set(double.metastore.get_partitions(table, [("ü",)])) == {("ü",)}
-    for read in (double.metastore.get_all_partitions, lambda asked: double.metastore.get_partitions(asked, [(ODD,)])):
+    table, metastore = double.table(), double.metastore
+    put(double, table, double.partition("ü"), Partition(values=(ODD,), location=f"{double.root}/t/dt={LOST}/"))
+    assert set(metastore.get_partitions(table, [("ü",)])) == {("ü",)}
+    for read in (metastore.get_all_partitions, lambda asked: metastore.get_partitions(asked, [(ODD,)])):
         with pytest.raises(MetastoreError, match=rf"location of 'dt={ODD}' of default.*with \? in it.*character set"):
             read(table)
 
 
 @pytest.mark.parametrize("read", [READS["names"], READS["all"]], ids=["names", "all"])
-def test_a_listed_name_with_a_lost_character_is_an_error(double: World, read: Callable[[Any, Table], object]) -> None:
-    table = double.table()
-    double.metastore.add_partitions(table, [double.partition("a?b")])
-    assert double.metastore.get_partition_names(table.name) == [("a?b",)]
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-    double.metastore.put_partition(table.name, double.partition(ODD))  # type: ignore[attr-defined]
+def test_a_listed_name_with_a_lost_character_is_an_error(latin1: World, read: Callable[[Any, Table], object]) -> None:
+    table = latin1.table()
+    latin1.metastore.add_partitions(table, [latin1.partition("a?b")])
+    assert latin1.metastore.get_partition_names(table.name) == [("a?b",)]
+    put(latin1, table, latin1.partition(ODD))
     listed = {"get_partition_names": lambda *_: ["dt=a%3Fb", f"dt={LOST}"]}
-    for metastore, asked in ((double.metastore, table), (hive(described(), **listed)[0], described())):
+    for metastore, asked in ((latin1.metastore, table), (hive(described(), **listed)[0], described())):
         with pytest.raises(MetastoreError, match=r"lists 1 partition of .* first '.*ünïcödé \?\?': the character set"):
             read(metastore, asked)
 
@@ -209,68 +219,39 @@ def test_an_overwrite_of_the_table_does_not_leave_a_lost_partition_to_readers() 
     assert world.history().newest == 2, "partitions that are not lost can be written"
 
 
-def test_a_drop_never_takes_the_partition_that_a_value_is_stored_as(double: World) -> None:
+def test_the_partition_that_a_value_is_stored_as_is_neither_dropped_nor_added_to(latin1: World) -> None:
     """As every Hive refuses it."""
-    table = double.table()
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-    double.metastore.put_partition(table.name, double.partition(LOST))  # type: ignore[attr-defined]
+    table = latin1.table()
+    put(latin1, table, latin1.partition(LOST), latin1.partition("??"))
     with pytest.raises(MetastoreError, match="Expecting"):
-        double.metastore.drop_partition(table, (ODD,))
-    assert double.metastore.get_partition_names(table.name) == [(LOST,)]
+        latin1.metastore.drop_partition(table, (ODD,))
+    with pytest.raises(PartitionExistsError):
+        latin1.metastore.add_partitions(table, [latin1.partition("日本")])
+    assert latin1.metastore.get_partition_names(table.name) == [("??",), (LOST,)]
 
 
-def test_values_that_are_not_kept_are_dropped_again_and_refused(double: World) -> None:
-    table = double.table()
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-    double.metastore.add_partitions(table, [double.partition("ü")])
+def test_values_that_are_not_kept_are_dropped_again_and_refused(latin1: World) -> None:
+    table = latin1.table()
+    latin1.metastore.add_partitions(table, [latin1.partition("ü")])
     with pytest.raises(MetastoreError, match=r"does not keep.*nothing was changed"):
-        double.metastore.add_partitions(table, [double.partition(ODD), double.partition("1")])
-    assert double.metastore.get_partition_names(table.name) == [("ü",)]
+        latin1.metastore.add_partitions(table, [latin1.partition(ODD), latin1.partition("1")])
+    assert latin1.metastore.get_partition_names(table.name) == [("ü",)]
     metastore, server = latin1_hive()
     with pytest.raises(MetastoreError, match=r"does not keep.*nothing was changed"):
-        metastore.add_partitions(
-            table_from(thrift_table(described())), [Partition(values=(ODD,), location="file:/wh/x")]
-        )
+        metastore.add_partitions(described(), [Partition(values=(ODD,), location="file:/wh/x")])
     assert server.changes == ["add_partitions_req", "drop_partitions_req"]
 
 
-def test_two_values_that_a_database_makes_one_are_not_mixed(double: World) -> None:
-    table = double.table()
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-    double.metastore.put_partition(table.name, double.partition("??"))  # type: ignore[attr-defined]
-    with pytest.raises(PartitionExistsError):
-        double.metastore.add_partitions(table, [double.partition("日本")])
-
-
-def test_what_was_added_and_cannot_be_read_back_is_unknown(double: World) -> None:
-    table = double.table()
-
-    def fail(method: str, phase: str) -> None:
-        if (method, phase) == ("get_partitions", "before"):
-            raise MetastoreError("injected")
-
-    double.metastore.on_call = fail  # type: ignore[attr-defined]
+def test_what_was_added_and_cannot_be_read_back_is_unknown_and_plain_values_are_not(latin1: World) -> None:
+    table = latin1.table()
+    latin1.metastore.add_partitions(table, [latin1.partition("1")])
+    assert latin1.metastore.call_counts().get("get_partitions_by_names", 0) == 0
+    fails_at(latin1, "get_partitions")
     with pytest.raises(LostResponseError, match="could not be read back: injected"):
-        double.metastore.add_partitions(table, [double.partition(ODD)])
-
-
-def test_what_cannot_be_dropped_again_is_said(double: World) -> None:
-    table = double.table()
-    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
-
-    def fail(method: str, phase: str) -> None:
-        if (method, phase) == ("drop_partitions", "before"):
-            raise MetastoreError("injected")
-
-    double.metastore.on_call = fail  # type: ignore[attr-defined]
+        latin1.metastore.add_partitions(table, [latin1.partition(ODD)])
+    fails_at(latin1, "drop_partitions")
     with pytest.raises(MetastoreError, match=r"could not be dropped again \(injected\)"):
-        double.metastore.add_partitions(table, [double.partition(ODD)])
-
-
-def test_plain_values_are_not_read_back(double: World) -> None:
-    table = double.table()
-    double.metastore.add_partitions(table, [double.partition("1")])
-    assert double.metastore.call_counts().get("get_partitions_by_names", 0) == 0
+        latin1.metastore.add_partitions(table, [latin1.partition("日本")])
 
 
 def test_a_write_of_a_value_that_is_not_kept_is_refused_and_nothing_is_visible() -> None:

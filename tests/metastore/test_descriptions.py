@@ -13,8 +13,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive_objects import partition_from
-from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
-from tests.doubles.memory_metastore import MemoryMetastore
+from table_writer.model.table import Column, PartitionChange, Table, TableName
 from tests.metastore.conftest import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, thrift_table
 
 ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
@@ -112,17 +111,6 @@ def test_partitions_are_compared_with_the_table_as_it_is_now(hive: World, backdo
     hive.metastore.alter_partitions(table, [change])
     after = hive.metastore.get_all_partitions(table)
     assert (after["1",].differs, after["2",].differs) == ("", found["2",].differs)
-
-
-def test_the_double_lets_tests_say_what_differs() -> None:
-    metastore = MemoryMetastore()
-    table = metastore.create_table(TABLE)
-    metastore.put_partition(TABLE.name, Partition(values=("1",), location="s3://mart/a/", differs="is stored as text"))
-    (found,) = metastore.get_all_partitions(table).values()
-    assert found.differs == "is stored as text"
-    metastore.alter_partitions(table, [PartitionChange(partition=found, location="s3://mart/b/", set_parameters={})])
-    (found,) = metastore.get_all_partitions(table).values()
-    assert found.differs == ""
 
 
 def test_the_managed_location_of_a_database_is_read_where_the_server_has_one() -> None:

@@ -49,9 +49,7 @@ def server(
 
 @pytest.mark.parametrize("kind", ["MANAGED_TABLE", "EXTERNAL_TABLE"])
 @pytest.mark.parametrize("inside", [True, False], ids=["in the warehouse", "elsewhere"])
-def test_the_server_refuses_what_is_said_to_be_immovable_and_nothing_else(
-    server: Server, kind: str, inside: bool, tmp_path: Path
-) -> None:
+def test_the_server_refuses_only_what_is_immovable(server: Server, kind: str, inside: bool, tmp_path: Path) -> None:
     world = hive_world(server.uri, server.warehouse if inside else tmp_path)
     refuses = server.is_strict and inside
     if refuses and kind == "EXTERNAL_TABLE":

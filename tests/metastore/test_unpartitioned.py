@@ -6,9 +6,8 @@ import copy
 import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 from table_writer.testing import Lakehouse
-from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World
 
 ALTER_TABLE = "alter_table_with_environment_context"
@@ -34,11 +32,10 @@ def whole(world: World, table: Table) -> Partition:
     return world.metastore.get_partitions(table, [()])[()]
 
 
-def moved(
-    partition: Partition, to: str, *, removed: frozenset[str] = frozenset(), **parameters: str
-) -> PartitionChange:
+def moved(partition: Partition, to: str, *, removed: Iterable[str] = (), **parameters: str) -> PartitionChange:
     named = {name.replace("__", "."): value for name, value in parameters.items()}
-    return PartitionChange(partition=partition, location=to, set_parameters=named, removed_parameters=removed)
+    fields = {"set_parameters": named, "removed_parameters": frozenset(removed)}
+    return PartitionChange(partition=partition, location=to, **fields)  # type: ignore[arg-type]
 
 
 def move(world: World, table: Table, to: str, **parameters: str) -> Table:
@@ -69,47 +66,37 @@ def test_a_table_is_its_only_partition(world: World) -> None:
     assert found[()].native is not None
 
 
-def test_reading_it_costs_one_call(world: World) -> None:
-    table = world.table(())
-    before = world.metastore.call_counts()
-    world.metastore.get_partitions(table, [()])
-    world.metastore.get_all_partitions(table)
-    assert world.metastore.call_counts() == {**before, "get_table_req": before["get_table_req"] + 2}
+def test_reading_and_moving_it_cost_one_call_each(world: World) -> None:
+    partitioned, table = world.table(), world.table(())
 
+    def sent(call: Callable[[], object]) -> dict[str, int]:
+        before = world.metastore.call_counts()
+        call()
+        return {
+            name: count - before.get(name, 0)
+            for name, count in world.metastore.call_counts().items()
+            if count != before.get(name)
+        }
 
-def test_names_of_partitions_are_still_one_call(world: World) -> None:
-    table = world.table()
-    assert world.metastore.get_partition_names(table.name) == []
-    world.metastore.add_partitions(table, [world.partition("1")])
-    before = world.metastore.call_counts()
-    assert world.metastore.get_partition_names(table.name) == [("1",)]
-    assert world.metastore.call_counts() == {**before, "get_partition_names": before["get_partition_names"] + 1}
-
-
-def test_the_table_moves_in_one_call(world: World) -> None:
-    table = world.table(())
+    assert sent(lambda: world.metastore.get_partitions(table, [()])) == {"get_table_req": 1}
+    assert sent(lambda: world.metastore.get_all_partitions(table)) == {"get_table_req": 1}
     change = moved(whole(world, table), f"{world.root}/new/")
-    before = world.metastore.call_counts()
-    world.metastore.alter_partitions(table, [change])
-    assert world.metastore.call_counts() == {**before, ALTER_TABLE: 1}
-    assert read(world, table).location == f"{world.root}/new/"
-    assert whole(world, table).location == f"{world.root}/new/"
+    assert sent(lambda: world.metastore.alter_partitions(table, [change])) == {ALTER_TABLE: 1}
+    assert read(world, table).location == whole(world, table).location == f"{world.root}/new/"
+    world.metastore.add_partitions(partitioned, [world.partition("1")])
+    world.metastore.get_partition_names(partitioned.name)  # the first time it looks whether the table is one
+    assert sent(lambda: world.metastore.get_partition_names(partitioned.name)) == {"get_partition_names": 1}
 
 
-@pytest.mark.parametrize("name", ["path", "PATH"])
+@pytest.mark.parametrize("name", ["path", "PATH", ""])
 @pytest.mark.parametrize("parameters", [{"EXTERNAL": "TRUE"}, USING_PARQUET], ids=["hive", "using-parquet"])
 def test_the_serde_parameter_path_moves_along(world: World, name: str, parameters: dict[str, str]) -> None:
-    options = {"serialization.format": "1", name: f"{world.root}/old", "compression": "zstd"}
-    table = world.table((), location=f"{world.root}/old/", serde_parameters=options, parameters=parameters)
+    options = {"serialization.format": "1", "compression": "zstd"}
+    old, new = ({name: f"{world.root}/{to}"} if name else {} for to in ("old", "new"))
+    table = world.table((), location=f"{world.root}/old/", serde_parameters=options | old, parameters=parameters)
     after = move(world, table, "new")
     assert after.location == f"{world.root}/new/"
-    assert after.serde_parameters == {**options, name: f"{world.root}/new"}
-
-
-def test_a_serde_without_path_gets_none(world: World) -> None:
-    after = move(world, world.table((), serde_parameters={"serialization.format": "1"}), "new")
-    assert after.serde_parameters == {"serialization.format": "1"}
-    assert after.location == f"{world.root}/new/"
+    assert after.serde_parameters == options | new
 
 
 def test_a_table_behind_a_placeholder_moves_by_its_path(world: World) -> None:
@@ -125,11 +112,13 @@ def test_a_table_behind_a_placeholder_moves_by_its_path(world: World) -> None:
 
 
 def test_only_parameters_that_are_named_change(world: World) -> None:
-    table = world.table((), parameters={"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "r", "go": "g"})
-    change = moved(
-        whole(world, table), f"{world.root}/new/", removed=frozenset({"go", "absent"}), replace="R", come="日本"
-    )
+    given = {"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "r", "go": "g", "table_writer.write_id": "0"}
+    table, removed = world.table((), parameters=given), ("go", "absent", "table_writer.write_id")
+    partition = whole(world, table)
+    before = repr((table, table.native, partition, partition.native))
+    change = moved(partition, f"{world.root}/new/", removed=removed, replace="R", come="日本")
     world.metastore.alter_partitions(table, [change])
+    assert repr((table, table.native, partition, partition.native)) == before, "what was read is left alone"
     after = read(world, table)
     wanted = {"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "R", "come": "日本"}
     assert without_time(after.parameters) == wanted
@@ -137,14 +126,6 @@ def test_only_parameters_that_are_named_change(world: World) -> None:
     assert replace(after, location="", parameters={}, serde_parameters={}) == replace(
         table, location="", parameters={}, serde_parameters={}
     )
-
-
-def test_what_was_read_is_left_alone(world: World) -> None:
-    table = world.table(())
-    partition = whole(world, table)
-    before = repr((table, table.native, partition, partition.native))
-    world.metastore.alter_partitions(table, [moved(partition, f"{world.root}/new/", new="x")])
-    assert repr((table, table.native, partition, partition.native)) == before
 
 
 def test_the_root_stays_when_the_table_moves(world: World) -> None:
@@ -155,18 +136,12 @@ def test_the_root_stays_when_the_table_moves(world: World) -> None:
 
 
 def test_only_an_unpartitioned_table_has_a_root_of_its_own() -> None:
-    table = Table(
-        name=TableName("mart", "orders"),
-        kind="EXTERNAL_TABLE",
-        location="s3://mart/orders",
-        columns=(),
-        partition_columns=(),
-    )
+    here, name = "s3://mart/orders/", TableName("mart", "orders")
+    table = Table(name=name, kind="EXTERNAL_TABLE", location="s3://mart/orders", columns=(), partition_columns=())
     kept = {"table_writer.root": "s3://mart/elsewhere"}
-    assert table.root == "s3://mart/orders/"
+    assert table.root == replace(table, parameters={"table_writer.root": ""}).root == here
     assert replace(table, parameters=kept).root == "s3://mart/elsewhere/"
-    assert replace(table, parameters={"table_writer.root": ""}).root == "s3://mart/orders/"
-    assert replace(table, parameters=kept, partition_columns=(Column("dt", "string"),)).root == "s3://mart/orders/"
+    assert replace(table, parameters=kept, partition_columns=(Column("dt", "string"),)).root == here
     assert replace(table, location="").root == ""
 
 
@@ -177,44 +152,29 @@ FIRST_SEEN = [
 
 
 @pytest.mark.parametrize("parameters", FIRST_SEEN)
-def test_a_lost_update_is_refused(world: World, parameters: dict[str, str]) -> None:
+@pytest.mark.parametrize("write_ids", [("1", "2"), ("0", "0")], ids=["others", "the same"])
+def test_a_lost_update_is_refused(world: World, parameters: dict[str, str], write_ids: tuple[str, str]) -> None:
     table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
     mine = theirs = whole(world, table)
-    world.metastore.alter_partitions(table, [moved(theirs, f"{world.root}/theirs/", table_writer__write_id="1")])
+    changes = [
+        moved(partition, f"{world.root}/{to}/", table_writer__write_id=write_id)
+        for partition, to, write_id in zip((theirs, mine), ("theirs", "mine"), write_ids, strict=True)
+    ]
+    world.metastore.alter_partitions(table, changes[:1])
     before = read(world, table)
     if not world.compares_and_sets:
-        world.metastore.alter_partitions(table, [moved(mine, f"{world.root}/mine/", table_writer__write_id="2")])
+        world.metastore.alter_partitions(table, changes[1:])
         assert read(world, table).location == f"{world.root}/mine/"
         return
     with pytest.raises(MetastoreError, match=f"(?s)changed table {table.name}.*nothing was changed, run it") as caught:
-        world.metastore.alter_partitions(table, [moved(mine, f"{world.root}/mine/", table_writer__write_id="2")])
+        world.metastore.alter_partitions(table, changes[1:])
     assert not isinstance(caught.value, LostResponseError)
     assert read(world, table) == before
     assert move(world, table, "mine", table_writer__write_id="2").location == f"{world.root}/mine/"
 
 
-def test_a_lost_update_is_refused_also_if_the_write_id_stays(world: World) -> None:
-    table = world.table((), parameters={"EXTERNAL": "TRUE", "table_writer.write_id": "0"})
-    mine = theirs = whole(world, table)
-    world.metastore.alter_partitions(table, [moved(theirs, f"{world.root}/theirs/")])
-    refused = pytest.raises(MetastoreError, match="changed table") if world.compares_and_sets else nullcontext()
-    with refused:
-        world.metastore.alter_partitions(table, [moved(mine, f"{world.root}/mine/")])
-    last = "theirs" if world.compares_and_sets else "mine"
-    assert read(world, table).location == f"{world.root}/{last}/"
-
-
-def test_a_write_id_can_be_removed(world: World) -> None:
-    table = world.table((), parameters={"EXTERNAL": "TRUE", "table_writer.write_id": "0"})
-    change = moved(whole(world, table), f"{world.root}/new/", removed=frozenset({"table_writer.write_id"}))
-    world.metastore.alter_partitions(table, [change])
-    assert "table_writer.write_id" not in read(world, table).parameters
-
-
 @pytest.mark.parametrize("parameters", FIRST_SEEN)
-def test_of_four_racing_writers_one_wins_if_the_server_compares(
-    world: World, parameters: dict[str, str], hive: World
-) -> None:
+def test_of_four_racing_writers_one_wins_if_compared(world: World, parameters: dict[str, str], hive: World) -> None:
     table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
     looks = threading.Barrier(4)
 
@@ -282,12 +242,14 @@ def test_it_can_be_neither_added_nor_dropped(world: World) -> None:
     assert read(world, table) == table
 
 
-def test_a_partitioned_table_has_no_partition_without_values(world: World) -> None:
+def test_a_partitioned_table_has_no_partition_without_values_and_is_another_one(world: World) -> None:
     table = world.table()
     with pytest.raises(InvalidInputError, match="does not fit"):
         world.metastore.drop_partition(table, ())
     with pytest.raises(InvalidInputError, match="does not fit"):
         world.metastore.get_partitions(table, [()])
+    with pytest.raises(MetastoreError, match="made again"):
+        world.metastore.get_partitions(replace(table, partition_columns=()), [()])
 
 
 def test_a_table_that_is_gone_is_not_taken_for_one_without_rows(world: World) -> None:
@@ -311,26 +273,6 @@ def test_a_table_that_is_gone_is_not_taken_for_one_without_rows(world: World) ->
     with pytest.raises(MetastoreError, match=r"default\.gone") as caught:
         world.metastore.alter_partitions(gone, [moved(replace(partition, native=native), f"{world.root}/new/")])
     assert not isinstance(caught.value, LostResponseError)
-
-
-def test_a_table_that_has_become_partitioned_is_another_one(world: World) -> None:
-    partitioned = world.table()
-    before = replace(partitioned, partition_columns=())
-    with pytest.raises(MetastoreError, match="made again"):
-        world.metastore.get_partitions(before, [()])
-
-
-def test_hooks_see_the_methods_of_the_protocol(tmp_path: Path) -> None:
-    metastore = MemoryMetastore()
-    world = World(metastore, f"file:{tmp_path}", metastore.create_table)
-    table = world.table(())
-    seen: list[tuple[str, str]] = []
-    metastore.on_call = lambda method, phase: seen.append((method, phase))
-    metastore.get_partition_names(table.name)
-    partition = metastore.get_all_partitions(table)[()]
-    metastore.alter_partitions(table, [moved(partition, f"{world.root}/new/")])
-    methods = ("get_partition_names", "get_partitions", "alter_partitions")
-    assert seen == [(method, phase) for method in methods for phase in ("before", "after")]
 
 
 def test_fields_that_the_model_does_not_know_survive_a_move(hive: World, backdoor: Connection) -> None:
@@ -382,42 +324,32 @@ def test_a_managed_table_moves_no_data_and_asks_no_file_system(hive: World, tmp_
     assert file.read_text() == "a row"
 
 
-def shown(lakehouse: Lakehouse, name: TableName) -> str:
-    """Return Spark's description of a table, without the time of its last change."""
-    (text,) = lakehouse.spark.sql(f"SHOW CREATE TABLE {name}").collect()[0]
-    return re.sub(r"'transient_lastDdlTime' = '\d+'", "", text)
-
-
-@pytest.mark.parametrize(
-    "definition",
-    [
-        "(id BIGINT) USING parquet",
-        "(id BIGINT, at TIMESTAMP_NTZ) USING parquet LOCATION '{location}'",
-        "(id BIGINT) STORED AS PARQUET",
-    ],
-    ids=["managed", "placeholder", "hive"],
-)
-def test_spark_reads_a_table_where_it_was_moved(lakehouse: Lakehouse, lakehouse_database: str, definition: str) -> None:
+def test_spark_reads_a_table_behind_a_placeholder_where_it_was_moved(
+    lakehouse: Lakehouse, lakehouse_database: str
+) -> None:
+    """Those of other kinds: tests/end_to_end/test_unpartitioned.py."""
     spark, name = lakehouse.spark, TableName(lakehouse_database, "moving")
     elsewhere = f"{lakehouse.warehouse}/{lakehouse_database}_elsewhere"
-    spark.sql(f"CREATE TABLE {name} {definition.format(location=f'{elsewhere}/first')}")
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, at TIMESTAMP_NTZ) USING parquet LOCATION '{elsewhere}/first'")
     spark.sql(f"INSERT INTO {name} (id) VALUES (1)")
-    rows = spark.table(str(name)).selectExpr("id + 1 AS id", *spark.table(str(name)).columns[1:])
-    rows.write.parquet(f"{elsewhere}/second")
-    metastore = HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,)))
-    table = metastore.get_table(name)
-    assert table is not None
-    native: Any = table.native
-    before = shown(lakehouse, name)
-    change = moved(metastore.get_partitions(table, [()])[()], f"{elsewhere}/second/")
-    metastore.alter_partitions(table, [change])
-    spark.sql(f"REFRESH TABLE {name}")
-    assert [row.id for row in spark.table(str(name)).collect()] == [2]
-    after = metastore.get_table(name)
-    assert after is not None
-    changed: Any = after.native
-    assert after.location == f"{elsewhere}/second/"
-    assert changed.sd.location == (native.sd.location if "NTZ" in definition else f"{elsewhere}/second")
-    metastore.alter_partitions(table, [moved(metastore.get_partitions(table, [()])[()], table.location)])
-    spark.sql(f"REFRESH TABLE {name}")
-    assert shown(lakehouse, name) == before
+    spark.table(str(name)).selectExpr("id + 1 AS id", "at").write.parquet(f"{elsewhere}/second")
+    with HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,))) as metastore:
+
+        def shown() -> str:
+            spark.sql(f"REFRESH TABLE {name}")
+            return re.sub(
+                r"'transient_lastDdlTime' = '\d+'", "", spark.sql(f"SHOW CREATE TABLE {name}").collect()[0][0]
+            )
+
+        def move(location: str) -> Any:
+            metastore.alter_partitions(table, [moved(metastore.get_partitions(table, [()])[()], location)])
+            return metastore.get_table(name)
+
+        table: Any = metastore.get_table(name)
+        before = shown()
+        after = move(f"{elsewhere}/second/")
+        assert shown() != before
+        assert [row.id for row in spark.table(str(name)).collect()] == [2]
+        assert (after.location, after.native.sd.location) == (f"{elsewhere}/second/", table.native.sd.location)
+        move(table.location)
+        assert shown() == before

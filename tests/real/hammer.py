@@ -44,6 +44,19 @@ def hammer(
             results.put((number, type(error).__name__, 0, chosen))
 
 
+def settled(world: TableWorld) -> History:
+    """Return the history when nothing is open any more: a busy metastore may have left an answer open."""
+    world.wait_out_claims()  # type: ignore[attr-defined]
+    world.keeper.recover(str(world.name))
+    return world.history()
+
+
+def assert_clean(world: TableWorld) -> None:
+    """Check that a vacuum leaves nothing that nobody reads."""
+    assert world.vacuum().failures == ()  # type: ignore[attr-defined]
+    assert world.leftovers() == []  # type: ignore[attr-defined]
+
+
 def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
     """Check every pair of published writes, and what readers see; returns the number of overlapping pairs."""
     published = [record.entry for record in history.published_records if record.entry.operation is Operation.WRITE]

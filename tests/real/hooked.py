@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.message import UploadedPart
 from table_writer.storage.object_store import (
     ObjectInfo,
     ObjectStore,
@@ -27,72 +26,44 @@ class HookedStore:
     on_call: Callable[[str, str, str], object] | None = None
     skipped_seconds: float = 0.0
 
-    def _do(self, call: str, key: str, *arguments: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        """Return a call with the hook around it, which hears of the first argument's key, or of the prefix."""
+        if name.startswith("_"):  # what copy and pickle look for
+            raise AttributeError(name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            return self._hooked(name, key_of(arguments[0]), *arguments, **named)
+
+        return call
+
+    def _hooked(self, name: str, key: str, *arguments: Any, **named: Any) -> Any:
         if self.on_call:
-            self.on_call(call, "before", key)
-        answer = getattr(self.real, call)(*arguments)
+            self.on_call(name, "before", key)
+        answer = getattr(self.real, name)(*arguments, **named)
         if self.on_call:
-            self.on_call(call, "after", key)
+            self.on_call(name, "after", key)
         return answer
 
     def request_counts(self) -> Mapping[str, int]:
         return self.real.request_counts()
 
-    def put(self, key: str, body: bytes) -> None:
-        self._do("put", key, key, body)
-
-    def put_if_absent(self, key: str, body: bytes) -> bool:
-        return bool(self._do("put_if_absent", key, key, body))
-
     def get(self, key: str) -> StoredObject | None:
-        found = self._do("get", key, key)
+        found = self._hooked("get", key, key)
         return replace(found, age_seconds=found.age_seconds + self.skipped_seconds) if found else None
-
-    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
-        return bytes(self._do("read_range", source.key, source, start, size))
-
-    def head(self, key: str) -> ObjectInfo | None:
-        return self._do("head", key, key)  # type: ignore[no-any-return]
-
-    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
-        if self.on_call:
-            self.on_call("list_page", "before", prefix)
-        page = self.real.list_page(prefix, start_after=start_after)
-        if self.on_call:
-            self.on_call("list_page", "after", prefix)
-        return page
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         return every_page(self.list_page, prefix, start_after)
 
-    def list_files(self, directory: str) -> Sequence[str]:
-        return self._do("list_files", directory, directory)  # type: ignore[no-any-return]
-
-    def list_directories(self, directory: str) -> Sequence[str]:
-        return self._do("list_directories", directory, directory)  # type: ignore[no-any-return]
-
     def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
         if objects:
-            self._do("delete", key_of(objects[0]), objects)
+            self._hooked("delete", key_of(objects[0]), objects)
 
     def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         before_send()
-        self._do("copy", key, source, key)
-
-    def create_upload(self, key: str) -> str:
-        return str(self._do("create_upload", key, key))
-
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
-        return self._do("upload_part", key, key, upload_id, number, body)  # type: ignore[no-any-return]
-
-    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
-        self._do("complete_upload", key, key, upload_id, parts)
-
-    def abort_upload(self, key: str, upload_id: str) -> None:
-        self._do("abort_upload", key, key, upload_id)
+        self._hooked("copy", key, source, key)
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        return iter(tuple(self._do("list_uploads", prefix, prefix)))
+        return iter(tuple(self._hooked("list_uploads", prefix, prefix)))
 
 
 CALLS = (

@@ -6,18 +6,20 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from hmsclient.genthrift.hive_metastore import ttypes
-
 from table_writer.config import TableWriterConfig
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.model.table import TableName
+from table_writer.model.table import Column, Table, TableName
 from table_writer.storage import open_store
 from table_writer.storage.settings import S3Settings, StaticKeys
+from tests.metastore.conftest import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, thrift_table
 from tests.publish.world import FaultyWorld
 from tests.real.hooked import HookedMetastore, HookedStore
 
 DATABASE = "real"
+
+
+FORMATS = {"serde": SERDE, "input_format": INPUT_FORMAT, "output_format": OUTPUT_FORMAT}
 CONFIG = TableWriterConfig(metastore_timeout_seconds=30, publish_timeout_seconds=70, heartbeat_seconds=0.5)
 
 
@@ -63,30 +65,14 @@ class RealWorld(FaultyWorld):
     partition_keys: tuple[str, ...] = ("dt",)
 
     def create(self) -> RealWorld:
-        storage = ttypes.StorageDescriptor(
-            cols=[ttypes.FieldSchema("id", "bigint", "")],
-            location=self.root.rstrip("/"),
-            inputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
-            outputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
-            serdeInfo=ttypes.SerDeInfo(
-                serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", parameters={}
-            ),
-            parameters={},
-            bucketCols=[],
-            sortCols=[],
-            numBuckets=-1,
-        )
-        table = ttypes.Table(
-            tableName=self.name.name,
-            dbName=self.name.database,
-            owner="tests",
-            sd=storage,
-            partitionKeys=[ttypes.FieldSchema(name, "string", "") for name in self.partition_keys],
-            parameters={"EXTERNAL": "TRUE"},
-            tableType="EXTERNAL_TABLE",
-        )
-        self._thrift("create_table", table)
+        by = tuple(Column(name, "string") for name in self.partition_keys)
+        self.make(self.name, location=self.root, partition_columns=by, parameters={"EXTERNAL": "TRUE"})
         return self
+
+    def make(self, name: TableName, *, kind: str = "EXTERNAL_TABLE", location: str = "", **fields: Any) -> None:
+        """Make any table behind the library's back."""
+        fields = {"columns": (Column("id", "bigint"),), "partition_columns": (), **FORMATS, **fields}
+        self.change("create_table", thrift_table(Table(name=name, kind=kind, location=location, **fields)))
 
     def wait_out_claims(self) -> None:
         self.store.skipped_seconds += self.wait_seconds
@@ -102,7 +88,8 @@ class RealWorld(FaultyWorld):
         self.create()
 
     def drop(self) -> None:
-        self._thrift("drop_table", self.name.database, self.name.name, False)
+        self.change("drop_table", self.name.database, self.name.name, False)
 
-    def _thrift(self, method: str, *arguments: Any) -> None:
+    def change(self, method: str, *arguments: Any) -> None:
+        """Send a call of Thrift's."""
         self.metastore.real._connection.change(method, *arguments, table=str(self.name))

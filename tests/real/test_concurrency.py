@@ -15,7 +15,7 @@ import pytest
 from table_writer.errors import ConflictError
 from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault
-from tests.real.hammer import Written, assert_no_update_is_lost, hammer, rows_by_the_log
+from tests.real.hammer import Written, assert_clean, assert_no_update_is_lost, hammer, rows_by_the_log, settled
 from tests.real.real_world import Address, RealWorld
 from tests.real.worker import context, roll_back, stop_at, vacuum_it, write_one
 
@@ -88,28 +88,21 @@ def test_writers_of_different_partitions_never_conflict(address: Address, new_wo
     outcomes = Counter(outcome for _, outcome, _, _ in written)
     assert outcomes["published"] >= len(VALUES)
     assert outcomes["conflict"] == 0
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))  # a busy metastore may have left an answer open
-    history = world.history()
+    history = settled(world)
     published = {version for _, outcome, version, _ in written if outcome == "published"}
     assert published <= {record.entry.version for record in history.published_records}
     assert len(history.current_partitions) == len(VALUES)
     assert_no_update_is_lost(world, history)
 
 
-def test_overlapping_writers_have_one_winner_for_each_overlap(
-    address: Address, new_world: Callable[[], RealWorld]
-) -> None:
+def test_each_overlap_of_writers_has_one_winner(address: Address, new_world: Callable[[], RealWorld]) -> None:
     world = new_world()
     written, _ = run_together(address, world, [VALUES] * 4, SECONDS)
     outcomes = Counter(outcome for _, outcome, _, _ in written)
     assert outcomes["published"] > 0
     assert outcomes["conflict"] > 0
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))  # a busy metastore may have left an answer open
-    assert assert_no_update_is_lost(world, world.history()) > 0
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
+    assert assert_no_update_is_lost(world, settled(world)) > 0
+    assert_clean(world)
 
 
 @pytest.mark.parametrize("killing", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -122,13 +115,10 @@ def test_appenders_and_overwriters_of_the_same_partitions_lose_no_row(
     outcomes = Counter((number <= 2, outcome) for number, outcome, _, _ in written)
     assert killing or outcomes[True, "published"] > 1, "both kinds get their turn"
     assert outcomes[True, "conflict"] == 0 or killing, "an append is built on what others publish"
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    history = world.history()
+    history = settled(world)
     assert_no_update_is_lost(world, history)
     assert world.rows() == rows_by_the_log(history)
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
+    assert_clean(world)
     print(f"{kills} kills, {len(history.records)} versions, {outcomes}")
 
 
@@ -141,14 +131,11 @@ def test_writers_that_are_killed_at_random_lose_nothing(
     written, kills = run_together(address, world, [VALUES[:2], VALUES[2:], VALUES], seconds, killing=True)
     assert kills > 0
     published = {version for _, outcome, version, _ in written if outcome == "published"}
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    history = world.history()
+    history = settled(world)
     assert published <= {record.entry.version for record in history.published_records}, "what was reported published is"
     assert_no_update_is_lost(world, history)
     assert not history.publishes_in_doubt
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
+    assert_clean(world)
     print(f"{kills} kills, {len(history.records)} versions, {Counter(outcome for _, outcome, _, _ in written)}")
 
 

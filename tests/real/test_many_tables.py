@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.open_table import Services
 from table_writer.maintenance import Maintenance
+from table_writer.model.table import TableName
 from tests.real.real_world import DATABASE, Address, RealWorld
 
 ONE = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -30,37 +29,13 @@ def keeper(address: Address) -> Maintenance:
     return Maintenance(services=Services(SessionSettings(hadoop=hadoop), TableWriterConfig(progress="off")))
 
 
-def make_other(world: RealWorld, name: str, *, kind: str, parameters: dict[str, str], location: str | None) -> None:
-    columns = [ttypes.FieldSchema("id", "bigint", "")]
-    storage = ttypes.StorageDescriptor(cols=columns, location=location, serdeInfo=ttypes.SerDeInfo(parameters={}))
-    view = {"viewOriginalText": "SELECT 1", "viewExpandedText": "SELECT 1"} if "VIEW" in kind else {}
-    table = ttypes.Table(
-        tableName=name,
-        dbName=DATABASE,
-        owner="tests",
-        sd=storage,
-        partitionKeys=[],
-        parameters=parameters,
-        tableType=kind,
-        **view,
-    )
-    world._thrift("create_table", table)
-
-
 def test_many_tables_over_real_parts(new_world: Callable[[], RealWorld], keeper: Maintenance) -> None:
     worlds = [new_world() for _ in range(4)]
     for one in worlds[:3]:
         one.write(ONE)
-    others: dict[str, dict[str, Any]] = {
-        "a_view": {"kind": "VIRTUAL_VIEW", "parameters": {}, "location": None},
-        "an_iceberg": {
-            "kind": "EXTERNAL_TABLE",
-            "parameters": {"EXTERNAL": "TRUE", "table_type": "ICEBERG"},
-            "location": f"{worlds[0].root}../iceberg",
-        },
-    }
-    for name, fields in others.items():
-        make_other(worlds[0], name, **fields)
+    of_iceberg = {"EXTERNAL": "TRUE", "table_type": "ICEBERG"}
+    worlds[0].make(TableName(DATABASE, "a_view"), kind="VIRTUAL_VIEW")
+    worlds[0].make(TableName(DATABASE, "an_iceberg"), location=f"{worlds[0].root}../iceberg", parameters=of_iceberg)
     try:
         written = [str(one.name) for one in worlds[:3]]
         for report in (keeper.vacuum_many(database=DATABASE), keeper.recover_many(database=DATABASE)):
@@ -76,8 +51,8 @@ def test_many_tables_over_real_parts(new_world: Callable[[], RealWorld], keeper:
         with pytest.raises(InvalidInputError, match="there is no database"):
             keeper.tables("nowhere")
     finally:
-        for name in others:
-            worlds[0]._thrift("drop_table", DATABASE, name, False)
+        for name in ("a_view", "an_iceberg"):
+            worlds[0].change("drop_table", DATABASE, name, False)
         keeper.close()
 
 

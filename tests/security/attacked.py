@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
+from time import time
 from typing import Any, Final
 
 import pytest
@@ -13,9 +16,12 @@ import pytest
 from table_writer.errors import TableWriterError
 from table_writer.maintenance import Maintenance
 from table_writer.model.location import Location
+from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
+from tests.cli.shell import Shell
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import TABLE, DeathError, Fault, TableWorld, World
 
 T: Final = str(TABLE)
 NOW: Final = timedelta(0)
@@ -115,14 +121,29 @@ def bodies(store: ObjectStore) -> dict[str, bytes]:
     return {key: stored.body for key, stored in found.items() if stored is not None}
 
 
-def survives_every_call(make: Callable[[], Attacked]) -> dict[str, str]:
+def bare_shell(world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A command line on a machine whose environment says nothing."""
+    for name in ("TABLE_WRITER_METASTORE_URI", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return Shell(world, capsys, monkeypatch)
+
+
+def local_world(directory: Path) -> TableWorld:
+    """A table in a directory of this machine, where nothing is young."""
+    store = LocalStore(clock=lambda: time() + LONGER_THAN_ANY_CLAIM_SECONDS)
+    world = TableWorld(store=store, metastore=MemoryMetastore(), root=f"{directory.as_uri()}/orders/")
+    world.metastore.create_table(replace(World().table, location=world.root))  # type: ignore[attr-defined]
+    return world
+
+
+def survives_every_call(make: Callable[[], Attacked], calls: Sequence[str] = tuple(CALLS)) -> dict[str, str]:
     """Run each call on a world of its own; returns how each ended: empty, or the error's text."""
     ended: dict[str, str] = {}
-    for name, call in CALLS.items():
+    for name in calls:
         world = make()
         before = bodies(world.store)
         try:
-            call(world.keeper)
+            CALLS[name](world.keeper)
             ended[name] = ""
         except TableWriterError as error:
             ended[name] = str(error)
@@ -130,3 +151,14 @@ def survives_every_call(make: Callable[[], Attacked]) -> dict[str, str]:
         lost = {key for key, body in before.items() if after.get(key) != body}
         assert lost <= world.garbage, f"{name} has touched {sorted(lost - world.garbage)}"
     return ended
+
+
+def survives(key: str, body: bytes, calls: Sequence[str] = tuple(CALLS)) -> dict[str, str]:
+    """Run each call where the object of a key has this body."""
+
+    def changed() -> Attacked:
+        world = Attacked()
+        world.replace_body(key, body)
+        return world
+
+    return survives_every_call(changed, calls)

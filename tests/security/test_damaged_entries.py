@@ -13,7 +13,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.table_log import MAX_ENTRY_BYTES
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore
-from tests.security.attacked import NOW, Attacked, T, bodies, survives_every_call
+from tests.security.attacked import CALLS, NOW, Attacked, T, bodies, survives
 
 DEEP: Final = 10_000
 BYTES: Final[dict[str, Callable[[bytes], bytes]]] = {
@@ -83,15 +83,17 @@ def names_the_entry(text: str) -> bool:
     return "log entry 2 " in text or "00000000000000000002" in text
 
 
+ENTRY: Final = "mart/orders/_table_writer/log/00000000000000000002.json"
+
+
+def survives_entry(change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, str]:
+    """Run each call on a log whose newest entry was changed."""
+    return survives(ENTRY, json.dumps(change(Attacked().entry(2))).encode())
+
+
 @pytest.mark.parametrize("damage", BYTES.values(), ids=BYTES)
 def test_a_damaged_entry_is_refused_by_name_and_nothing_is_deleted(damage: Callable[[bytes], bytes]) -> None:
-    def damaged() -> Attacked:
-        world = Attacked()
-        key = world.layout.entry_key(2)
-        world.replace_body(key, damage(bodies(world.store)[key]))
-        return world
-
-    ended = survives_every_call(damaged)
+    ended = survives(ENTRY, damage(bodies(Attacked().store)[ENTRY]))
     assert all(names_the_entry(text) for text in ended.values()), ended
 
 
@@ -128,12 +130,7 @@ HARMLESS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 
 @pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
 def test_what_does_no_harm_is_read(change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    def changed() -> Attacked:
-        world = Attacked()
-        world.replace_body(world.layout.entry_key(2), json.dumps(change(world.entry(2))).encode())
-        return world
-
-    assert not any(survives_every_call(changed).values())
+    assert not any(survives_entry(change).values())
 
 
 def test_a_byte_order_mark_that_an_editor_has_put_before_an_entry_is_read() -> None:
@@ -142,36 +139,20 @@ def test_a_byte_order_mark_that_an_editor_has_put_before_an_entry_is_read() -> N
     assert world.keeper.history(T).versions[0].version == 2
 
 
-def test_a_partition_named_twice_is_refused() -> None:
-    def twice() -> Attacked:
-        world = Attacked()
-        entry = world.entry(2)
-        entry["partitions"] *= 2
-        world.replace_body(world.layout.entry_key(2), json.dumps(entry).encode())
-        return world
-
-    assert all("named twice" in text for text in survives_every_call(twice).values())
+def test_a_partition_named_twice_and_an_entry_in_the_wrong_slot_are_refused() -> None:
+    twice = survives_entry(lambda entry: {**entry, "partitions": entry["partitions"] * 2})
+    assert all("named twice" in text for text in twice.values())
+    moved = survives_entry(lambda _: Attacked().entry(1))
+    assert all("moved or copied" in text for text in moved.values())
 
 
 @pytest.mark.parametrize("values", [[], ["d1", "d2"]])
 def test_values_of_another_number_of_columns_end_in_an_error_of_ours_or_in_none(values: list[str]) -> None:
-    def changed() -> Attacked:
-        world = Attacked()
-        entry = world.entry(2)
+    def changed(entry: dict[str, Any]) -> dict[str, Any]:
         entry["partitions"][0]["values"] = values
-        world.replace_body(world.layout.entry_key(2), json.dumps(entry).encode())
-        return world
+        return entry
 
-    survives_every_call(changed)
-
-
-def test_an_entry_in_the_wrong_slot_is_refused() -> None:
-    def moved() -> Attacked:
-        world = Attacked()
-        world.replace_body(world.layout.entry_key(2), json.dumps(world.entry(1)).encode())
-        return world
-
-    assert all("moved or copied" in text for text in survives_every_call(moved).values())
+    survives_entry(changed)
 
 
 class Inflated(MemoryStore):
@@ -194,17 +175,11 @@ def test_a_huge_file_in_the_log_is_refused_before_it_is_read(suffix: str) -> Non
     key = f"{world.layout.log_prefix}{2:020d}.{suffix}"
     before = bodies(world.store)
     world.store.inflated = key  # type: ignore[attr-defined]
-    for call in (
-        lambda: world.keeper.history(T),
-        lambda: world.keeper.recover(T),
-        lambda: world.keeper.rollback(T, version=1),
-        lambda: vacuum(world),
-        lambda: world.keeper.uploads(T, abort=True, older_than=NOW, force=True),
-        lambda: world.keeper.restore(T),
-        lambda: world.write({"d1": frozenset({77})}),
-    ):
+    for call in CALLS.values():
         with pytest.raises(InvalidInputError, match=key):
-            call()
+            call(world.keeper)
+    with pytest.raises(InvalidInputError, match=key):
+        world.write({"d1": frozenset({77})})
     world.store.inflated = ""  # type: ignore[attr-defined]
     assert bodies(world.store) == before
 
@@ -225,13 +200,10 @@ STRAY: Final = (
 
 @pytest.mark.parametrize("name", STRAY)
 def test_a_file_that_only_looks_like_an_entry_is_not_one(name: str) -> None:
-    def stray() -> Attacked:
-        world = Attacked()
-        world.replace_body(world.layout.log_prefix + name, b"stray")
-        return world
-
-    assert not any(survives_every_call(stray).values())
-    world = stray()
+    world = Attacked()
+    key = world.layout.log_prefix + name
+    assert not any(survives(key, b"stray").values())
+    world.replace_body(key, b"stray")
     assert world.keeper.history(T).versions[0].version == 2
     assert world.write({"d1": frozenset({77})}).entry.version == 3
 

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import functools
-import http.server
-import socketserver
-import threading
+import io
+import socket
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import S3Overrides, settings_for
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer
+from tests.bare_server import BareServer, Request, http, read_request
 from tests.doubles.memory_store import MemoryStore
 from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
+SOURCE = ObjectInfo(key="d/a=1", size_bytes=4, etag="etag", modified_at=datetime(2024, 1, 1, tzinfo=UTC))
+COPIED = "<CopyObjectResult><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
+PART_COPIED = "<CopyPartResult><ETag>&quot;e&quot;</ETag></CopyPartResult>"
+CREATED = "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
 MARKS = {"azurite": pytest.mark.needs("azure"), "seaweedfs": pytest.mark.needs("seaweedfs"), "moto": pytest.mark.slow}
 
 
@@ -111,19 +117,7 @@ def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> P
 
 @pytest.fixture(params=["memory", "local", "versitygw", "azurite", "seaweedfs"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
-    return open_place(request.param)
-
-
-@pytest.fixture(params=["memory", "local", "versitygw", "seaweedfs"])
-def listing_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every strict store that keeps a list of its uploads, and Azure does not: there a part needs none."""
-    return open_place(request.param)
-
-
-@pytest.fixture(params=["memory", "moto", "versitygw", "azurite", "seaweedfs"])
-def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
-    """Every store without directories: a key may end in ``/``."""
+    """Every store but moto, which accepts what S3 refuses, or answers 500."""
     return open_place(request.param)
 
 
@@ -133,15 +127,7 @@ class Answer:
     body: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     drop: bool = False  # close the connection instead
-    truncate: bool = False  # announce more than is sent
-
-
-@dataclass
-class Request:
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
+    truncate: bool = False  # keep the last byte back, and close
 
 
 class FakeS3:
@@ -150,37 +136,22 @@ class FakeS3:
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
         self.requests: list[Request] = []
-        fake = self
+        self.server = BareServer(self.converse)
+        self.url = f"http://127.0.0.1:{self.server.port}"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                fake.requests.append(Request(self.command, self.path, headers, body))
-                answer = fake.answers.popleft()
-                self.close_connection = answer.drop or answer.truncate
-                if answer.drop:
-                    return
-                data = answer.body.encode()
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data) + answer.truncate))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(data)
-
-            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815
-
-            def log_message(self, *_: object) -> None:
-                """Keep quiet."""
-
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)  # http.server asks DNS
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+    def converse(self, end: socket.socket) -> tuple[str, bytes] | None:
+        request = read_request(end)
+        if request is None:
+            return None
+        self.requests.append(request)
+        answer = self.answers.popleft()
+        if answer.drop:
+            return None
+        sent = http(answer.status, answer.body.encode(), answer.headers, has_body=request.method != "HEAD")
+        if answer.truncate:
+            end.sendall(sent[:-1])
+            return None
+        return request.method, sent
 
     def answer(self, status: int = 200, body: str = "", **options: object) -> None:
         self.answers.append(Answer(status, body, **options))
@@ -192,16 +163,12 @@ class FakeS3:
         headers = {"ETag": '"etag"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
         self.answer(200, body, headers=headers, **options)
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
 
 @pytest.fixture
 def fake_s3() -> Iterator[FakeS3]:
     fake = FakeS3()
-    yield fake
-    fake.close()
+    with fake.server:
+        yield fake
     assert not fake.answers, "the code under test sent fewer requests than the test prepared answers for"
 
 
@@ -222,3 +189,21 @@ def fake_settings(fake_s3: FakeS3) -> S3Settings:
 @pytest.fixture
 def fake_store(fake_settings: S3Settings) -> S3Store:
     return S3Store(fake_settings, sleep=lambda _: None)
+
+
+def answer_instead(
+    store: S3Store, operation: str, body: bytes, *, status: int = 200, where: str = ""
+) -> list[AWSPreparedRequest]:
+    """Answer an operation of a store before it is sent; returns the list of what would have been."""
+    sent: list[AWSPreparedRequest] = []
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+        if where not in f"{request.url}&":
+            return None
+        sent.append(request)
+        answered = AWSResponse(request.url, status, {}, io.BytesIO())
+        answered._content = body
+        return answered
+
+    store.client.meta.events.register_first(f"before-send.s3.{operation}", answer)
+    return sent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -54,16 +53,14 @@ def store(settings: AzureSettings) -> AzureStore:
 
 
 def fail(fake: FakeS3, status: int, code: str) -> None:
+    """Let the next request fail; with no status, by a lost answer."""
     body = f"<Error><Code>{code}</Code><Message>said the fake</Message></Error>"
-    fake.answer(status, body, headers={**XML, "x-ms-error-code": code})
+    fake.answer(status, body, headers={**XML, "x-ms-error-code": code}, drop=not status)
 
 
 def give(fake: FakeS3, body: str, **more: str) -> None:
     headers = {**OF_SOURCE, "Content-Range": f"bytes 0-{len(body) - 1}/{len(body)}", **more}
     fake.answer(206, body, headers=headers)
-
-
-# ---- claims
 
 
 @pytest.mark.parametrize(
@@ -74,23 +71,17 @@ def give(fake: FakeS3, body: str, **more: str) -> None:
 def test_whose_claim_it_is_is_read_back(
     fake_s3: FakeS3, store: AzureStore, status: int, code: str, present: str
 ) -> None:
-    if status:
-        fail(fake_s3, status, code)
-    else:
-        fake_s3.answer(drop=True)
+    fail(fake_s3, status, code)
     give(fake_s3, present)
     assert store.put_if_absent("log/1", b"ours") == (present == "ours")
     assert [request.headers.get("if-none-match") for request in fake_s3.requests] == ["*", None]
 
 
-def test_a_claim_that_is_not_there_is_sent_again(fake_s3: FakeS3, store: AzureStore) -> None:
+def test_a_claim_that_is_not_there_is_sent_again_and_in_the_end_open(fake_s3: FakeS3, store: AzureStore) -> None:
     fake_s3.answer(drop=True)
     fail(fake_s3, 404, "BlobNotFound")
     fake_s3.answer(201)
     assert store.put_if_absent("log/1", b"ours")
-
-
-def test_a_claim_without_an_end_to_the_failures_is_open(fake_s3: FakeS3, store: AzureStore) -> None:
     for _ in range(5):
         fail(fake_s3, 503, "ServerBusy")
         fail(fake_s3, 404, "BlobNotFound")
@@ -98,28 +89,30 @@ def test_a_claim_without_an_end_to_the_failures_is_open(fake_s3: FakeS3, store: 
         store.put_if_absent("log/1", b"ours")
 
 
-def test_a_claim_that_was_denied_is_not_read_back(fake_s3: FakeS3, store: AzureStore) -> None:
+def test_a_claim_that_was_denied_is_not_read_back_and_a_retry_is_counted(
+    fake_s3: FakeS3, store: AzureStore, settings: AzureSettings
+) -> None:
     fail(fake_s3, 403, "AuthorizationPermissionMismatch")
     with pytest.raises(StorageError, match="Storage Blob Data Contributor"):
         store.put_if_absent("log/1", b"ours")
-
-
-def test_a_retry_is_counted(fake_s3: FakeS3, settings: AzureSettings) -> None:
     fail(fake_s3, 503, "ServerBusy")
     fake_s3.answer(201)
-    store = AzureStore(replace(settings, max_attempts=2))
-    store.put("a", b"x")
-    assert store.request_counts() == {"PutObject": 2}
+    patient = AzureStore(replace(settings, max_attempts=2))
+    patient.put("a", b"x")
+    assert patient.request_counts() == {"PutObject": 2}
 
 
-# ---- uploads
-
-
-def test_a_completion_names_uncommitted_blocks_alone(fake_s3: FakeS3, store: AzureStore) -> None:
+def test_a_completion_names_uncommitted_blocks_alone_and_deletes_nothing_if_it_fails(
+    fake_s3: FakeS3, store: AzureStore
+) -> None:
     """Else a late repeat would commit the object's own blocks again, which changes its ETag."""
     fake_s3.answer(201)
     store.complete_upload("a", UPLOAD, PARTS)
     assert re.findall(rb"<(Uncommitted|Latest|Committed)>", fake_s3.requests[0].body) == [b"Uncommitted"]
+    fail(fake_s3, 500, "InternalError")
+    with pytest.raises(StorageError, match="Azure failed"):
+        store.complete_upload("a", UPLOAD, PARTS)
+    assert [request.method for request in fake_s3.requests] == ["PUT", "PUT"]
 
 
 def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, settings: AzureSettings) -> None:
@@ -131,9 +124,7 @@ def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, setti
 
 
 @pytest.mark.parametrize("present", ["longer rows", None])
-def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(
-    fake_s3: FakeS3, store: AzureStore, present: str | None
-) -> None:
+def test_a_gone_upload_is_no_object_of_another_size(fake_s3: FakeS3, store: AzureStore, present: str | None) -> None:
     fail(fake_s3, 400, "InvalidBlockList")
     if present is None:
         fake_s3.answer(404, headers={"x-ms-error-code": "BlobNotFound"})
@@ -141,13 +132,6 @@ def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(
         fake_s3.answer(200, present, headers=OF_SOURCE)
     with pytest.raises(StorageError, match="is gone"):
         store.complete_upload("a", UPLOAD, PARTS)
-
-
-def test_a_completion_that_failed_is_open_and_nothing_is_deleted(fake_s3: FakeS3, store: AzureStore) -> None:
-    fail(fake_s3, 500, "InternalError")
-    with pytest.raises(StorageError, match="Azure failed"):
-        store.complete_upload("a", UPLOAD, PARTS)
-    assert [request.method for request in fake_s3.requests] == ["PUT"]
 
 
 def test_an_abort_deletes_only_what_it_has_put(fake_s3: FakeS3, store: AzureStore) -> None:
@@ -172,9 +156,7 @@ def listing(*blobs: str) -> str:
     return f"<EnumerationResults><Blobs>{''.join(blobs)}</Blobs><NextMarker/></EnumerationResults>"
 
 
-def test_pending_uploads_are_found_though_azure_gives_them_neither_time_nor_etag(
-    fake_s3: FakeS3, store: AzureStore
-) -> None:
+def test_pending_uploads_are_found_without_time_and_etag(fake_s3: FakeS3, store: AzureStore) -> None:
     pending = (
         "<Blob><Name>d/a</Name><Properties><Content-Length>0</Content-Length><BlobType>BlockBlob</BlobType></Properties>"
         "</Blob>"
@@ -196,9 +178,6 @@ def encoded(name: str) -> str:
     return base64.b64encode(name.encode()).decode()
 
 
-# ---- copies
-
-
 @pytest.mark.parametrize(
     ("status", "code"),
     [(404, "BlobNotFound"), (404, "CannotVerifyCopySource"), (412, "SourceConditionNotMet"), (412, "ConditionNotMet")],
@@ -206,6 +185,9 @@ def encoded(name: str) -> str:
 def test_a_source_that_changed_is_refused(fake_s3: FakeS3, store: AzureStore, status: int, code: str) -> None:
     fail(fake_s3, status, code)
     with pytest.raises(SourceChangedError, match="replaced or deleted"):
+        store.copy(SOURCE, "b")
+    fake_s3.answer(202, headers={"x-ms-copy-status": "pending", **OF_SOURCE})
+    with pytest.raises(StorageError, match="its state is 'pending'"):
         store.copy(SOURCE, "b")
 
 
@@ -217,12 +199,6 @@ def test_a_copy_is_made_by_the_store_from_exactly_the_source(fake_s3: FakeS3, st
     assert request.headers["x-ms-requires-sync"] == "True"
     assert re.search(r"/mart/lake/d/a\?.*sp=r&.*sig=", request.headers["x-ms-copy-source"])  # to read, and that one
     assert request.body == b""
-
-
-def test_a_copy_that_is_not_finished_is_no_copy(fake_s3: FakeS3, store: AzureStore) -> None:
-    fake_s3.answer(202, headers={"x-ms-copy-status": "pending", **OF_SOURCE})
-    with pytest.raises(StorageError, match="its state is 'pending'"):
-        store.copy(SOURCE, "b")
 
 
 def test_a_large_file_is_copied_in_blocks_with_its_metadata(fake_s3: FakeS3, settings: AzureSettings) -> None:
@@ -254,20 +230,12 @@ def test_the_source_of_a_copy_is_read_with_the_stores_own_token(fake_s3: FakeS3,
     fake_s3.answer(202, headers={"x-ms-copy-status": "success", **OF_SOURCE})
     AzureStore(replace(settings, credential=SasToken("?sv=1&sig=hush"))).copy(SOURCE, "b")
     assert fake_s3.requests[0].headers["x-ms-copy-source"].endswith("/mart/lake/d/a?sv=1&sig=hush")
-
-
-class TokenClient:
-    """What a login with tokens needs of the client."""
-
-    credential = SimpleNamespace(get_token=lambda scope: SimpleNamespace(token=f"token-for-{scope}"))
-
-    def get_blob_client(self, key: str) -> SimpleNamespace:
-        return SimpleNamespace(url=f"https://mart.blob.core.windows.net/lake/{key}")
-
-
-def test_with_tokens_the_source_of_a_copy_is_read_with_one(settings: AzureSettings) -> None:
     login = replace(settings, account_url="https://mart.blob.core.windows.net", credential=ManagedIdentity())
-    address, options = SourceLogin(login, TokenClient()).of("d/a")  # type: ignore[arg-type]
+    client = SimpleNamespace(
+        credential=SimpleNamespace(get_token=lambda scope: SimpleNamespace(token=f"token-for-{scope}")),
+        get_blob_client=lambda key: SimpleNamespace(url=f"https://mart.blob.core.windows.net/lake/{key}"),
+    )
+    address, options = SourceLogin(login, client).of("d/a")  # type: ignore[arg-type]
     assert address == "https://mart.blob.core.windows.net/lake/d/a"
     assert options == {"source_authorization": "Bearer token-for-https://storage.azure.com/.default"}
 
@@ -282,11 +250,13 @@ def test_with_tokens_the_source_of_a_copy_is_read_with_one(settings: AzureSettin
     ],
     ids=["machine", "of several", "secret", "workload"],
 )
-def test_logins_of_entra_id_are_made_without_a_request(settings: AzureSettings, login: AzureCredential) -> None:
+def test_logins_of_entra_id_need_no_request_but_tls(settings: AzureSettings, login: AzureCredential) -> None:
     store = AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
     assert callable(store.client.credential.get_token)
     assert store.request_counts() == {}
-    assert "hush" not in repr(store)
+    with pytest.raises(InvalidInputError, match="TLS") as caught:
+        replace(settings, credential=login)
+    assert "hush" not in f"{store!r}{login!r}{vars(caught.value)}"
 
 
 def test_a_tenant_that_cannot_be_one_is_refused(settings: AzureSettings) -> None:
@@ -294,9 +264,6 @@ def test_a_tenant_that_cannot_be_one_is_refused(settings: AzureSettings) -> None
     with pytest.raises(InvalidInputError, match="no login for Azure") as caught:
         AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
     assert "hush" not in str(caught.value)
-
-
-# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -320,13 +287,11 @@ def test_each_error_says_what_to_do(fake_s3: FakeS3, store: AzureStore, status: 
     assert "hush" not in f"{caught.value.__cause__!r}{vars(caught.value.__cause__)}"
 
 
-@pytest.mark.parametrize("call", [lambda store: store.get("a"), lambda store: store.head("a")])
-def test_an_object_without_permission_does_not_pass_for_a_missing_one(
-    fake_s3: FakeS3, store: AzureStore, call: Callable[[AzureStore], object]
-) -> None:
-    fake_s3.answer(403, headers={"x-ms-error-code": "AuthorizationPermissionMismatch"})
-    with pytest.raises(StorageError, match="access denied"):
-        call(store)
+def test_an_object_without_permission_does_not_pass_for_a_missing_one(fake_s3: FakeS3, store: AzureStore) -> None:
+    for call in (store.get, store.head):
+        fake_s3.answer(403, headers={"x-ms-error-code": "AuthorizationPermissionMismatch"})
+        with pytest.raises(StorageError, match="access denied"):
+            call("a")
 
 
 def test_objects_that_azure_refuses_to_delete_keep_no_others_from_it(fake_s3: FakeS3, store: AzureStore) -> None:
@@ -348,13 +313,6 @@ def test_the_age_of_an_object_comes_from_the_services_own_clock(fake_s3: FakeS3,
 def test_an_endpoint_that_is_not_there_is_named(settings: AzureSettings) -> None:
     with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1.*port=1"):
         AzureStore(replace(settings, account_url="http://127.0.0.1:1/mart")).head("a")
-
-
-def test_a_token_is_not_sent_without_tls(settings: AzureSettings) -> None:
-    login = ServicePrincipal(tenant="t", client_id="c", secret="hush-hush")
-    with pytest.raises(InvalidInputError, match="TLS") as caught:
-        replace(settings, credential=login)
-    assert "hush-hush" not in str(vars(caught.value)) + repr(login)
 
 
 def test_pauses_between_attempts_stay_short(settings: AzureSettings) -> None:

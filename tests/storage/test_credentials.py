@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
-import socketserver
-import threading
+import socket
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from table_writer.storage import open_store
 from table_writer.storage.s3_credentials import resolve
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
+from tests.bare_server import BareServer, http, read_request
 
 STATIC = StaticKeys(access_key="AKIASTATIC", secret_key="hush-hush")
 
@@ -49,13 +49,10 @@ def access_key(*sources: CredentialSource) -> str:
     return str(credentials.get_frozen_credentials().access_key)
 
 
-def test_static_keys_are_taken_as_they_are() -> None:
+def test_static_keys_are_taken_as_they_are_and_anonymous_is_no_credentials() -> None:
     credentials = found(StaticKeys(access_key="AKIA", secret_key="s", session_token="t"))
     assert credentials is not None
     assert (credentials.access_key, credentials.secret_key, credentials.token) == ("AKIA", "s", "t")
-
-
-def test_anonymous_is_no_credentials() -> None:
     assert found(Provider.ANONYMOUS) is None
 
 
@@ -88,12 +85,9 @@ def test_a_profile_is_taken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_found_says_what_was_tried_and_what_to_set() -> None:
+    sources = (Provider.ENVIRONMENT, Profile("unheard-of"), Provider.INSTANCE_METADATA)
     with pytest.raises(InvalidInputError) as caught:
-        open_store(
-            S3Settings(
-                bucket="mart", credentials=(Provider.ENVIRONMENT, Profile("unheard-of"), Provider.INSTANCE_METADATA)
-            )
-        )
+        open_store(S3Settings(bucket="mart", credentials=sources))
     for named in ("bucket mart", "Environment", "unheard-of", "InstanceMetadata", "fs.s3a.access.key", "profile"):
         assert named in str(caught.value)
     first, *_ = traceback.format_exception(caught.value)
@@ -106,76 +100,59 @@ def test_a_profile_that_the_environment_names_wrongly_is_an_input_error(monkeypa
         open_store(S3Settings(bucket="mart", credentials=(STATIC,)))
 
 
-# ---- from servers on this machine
-
-
-class Metadata(socketserver.ThreadingTCPServer):
-    """Answers as the metadata services of EC2 and ECS do."""
-
-    daemon_threads = True
-    expires_at = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    class RequestHandlerClass(http.server.BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            keys = {"AccessKeyId": "AKIAROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": Metadata.expires_at}
-            body = (
-                "role-name" if self.path.endswith("/security-credentials/") else json.dumps(keys | {"Code": "Success"})
-            )
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_PUT = answer  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-
 @pytest.fixture
 def metadata_url() -> Iterator[str]:
-    with Metadata(("127.0.0.1", 0), Metadata.RequestHandlerClass) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    """A server that answers as the metadata services of EC2 and ECS do."""
+    expires_at = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    keys = {"AccessKeyId": "AKIAROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": expires_at}
+
+    def converse(end: socket.socket) -> tuple[str, bytes] | None:
+        request = read_request(end)
+        if request is None:
+            return None
+        is_list = request.path.endswith("/security-credentials/")
+        return "", http(200, b"role-name" if is_list else json.dumps(keys | {"Code": "Success"}).encode())
+
+    with BareServer(converse) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
-def test_a_container_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")
-    assert access_key(Provider.CONTAINER) == "AKIAROLE"
-    assert isinstance(found(Provider.CONTAINER), RefreshableCredentials)
-
-
-def test_an_instance_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("provider", "variable", "path"),
+    [
+        (Provider.CONTAINER, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "/role"),
+        (Provider.INSTANCE_METADATA, "AWS_EC2_METADATA_SERVICE_ENDPOINT", ""),
+    ],
+)
+def test_the_role_of_a_container_and_of_an_instance_is_renewable(
+    metadata_url: str, monkeypatch: pytest.MonkeyPatch, provider: Provider, variable: str, path: str
+) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata_url)
-    assert access_key(Provider.INSTANCE_METADATA) == "AKIAROLE"
-    assert isinstance(found(Provider.INSTANCE_METADATA), RefreshableCredentials)
+    monkeypatch.setenv(variable, f"{metadata_url}{path}")
+    assert access_key(provider) == "AKIAROLE"
+    assert isinstance(found(provider), RefreshableCredentials)
 
 
-def test_the_machines_role_does_not_pass_for_a_profile(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_the_machines_role_nor_one_that_is_down_counts(
+    metadata_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")
     Path(os.environ["AWS_CONFIG_FILE"]).write_text("[profile empty]\nregion=eu-west-1\n")
     assert access_key(Profile("empty"), STATIC) == "AKIASTATIC"
-
-
-def test_a_container_service_that_is_down_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/role")
     assert access_key(Provider.CONTAINER, STATIC) == "AKIASTATIC"
 
 
 @pytest.fixture
 def role_arn(moto: S3Server) -> str:
-    iam = boto3.client(
-        "iam", endpoint_url=moto.endpoint_url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
-    )
-    try:
-        made = iam.create_role(RoleName="writer", AssumeRolePolicyDocument="{}")
-    except iam.exceptions.EntityAlreadyExistsException:
-        made = iam.get_role(RoleName="writer")
-    return str(made["Role"]["Arn"])
+    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "s"}
+    iam = boto3.client("iam", endpoint_url=moto.endpoint_url, region_name="us-east-1", **keys)
+    with suppress(iam.exceptions.EntityAlreadyExistsException):
+        iam.create_role(RoleName="writer", AssumeRolePolicyDocument="{}")
+    return str(iam.get_role(RoleName="writer")["Role"]["Arn"])
 
 
-def test_an_assumed_role_is_taken_from_sts_and_renewable(moto: S3Server, role_arn: str) -> None:
+def test_an_assumed_role_is_taken_from_sts_renewable_and_opens_a_store(moto: S3Server, role_arn: str) -> None:
     role = AssumedRole(
         arn=role_arn,
         sources=(Provider.ENVIRONMENT, STATIC),
@@ -185,32 +162,21 @@ def test_an_assumed_role_is_taken_from_sts_and_renewable(moto: S3Server, role_ar
         external_id="42",
         sts_endpoint_url=moto.endpoint_url,
     )
-    credentials = found(role)
-    assert isinstance(credentials, RefreshableCredentials)
+    assert isinstance(found(role), RefreshableCredentials)
     assert access_key(role).startswith("ASIA")
-
-
-def test_a_store_opened_with_an_assumed_role_works(moto: S3Server, role_arn: str) -> None:
-    role = AssumedRole(arn=role_arn, sources=(STATIC,), sts_endpoint_url=moto.endpoint_url)
-    settings = S3Settings(
-        bucket=moto.bucket, endpoint_url=moto.endpoint_url, path_style=True, credentials=(role,), max_attempts=1
-    )
-    store = open_store(settings)
+    bare = AssumedRole(arn=role_arn, sources=(STATIC,), sts_endpoint_url=moto.endpoint_url)
+    where = {"bucket": moto.bucket, "endpoint_url": moto.endpoint_url, "path_style": True}
+    store = open_store(S3Settings(**where, credentials=(bare,), max_attempts=1))
     store.put("assumed/a", b"1")
     assert [info.key for info in store.list("assumed/")] == ["assumed/a"]
 
 
-def test_an_sts_that_is_not_there_is_a_storage_error() -> None:
-    role = AssumedRole(
-        arn="arn:aws:iam::123456789012:role/writer", sources=(STATIC,), sts_endpoint_url="http://127.0.0.1:1"
-    )
+def test_an_sts_that_is_not_there_is_a_storage_error_and_no_role_is_assumed_anonymously() -> None:
+    arn = "arn:aws:iam::123456789012:role/writer"
     with pytest.raises(StorageError, match="can't be reached"):
-        found(role)
-
-
-def test_a_role_is_not_assumed_anonymously() -> None:
+        found(AssumedRole(arn=arn, sources=(STATIC,), sts_endpoint_url="http://127.0.0.1:1"))
     with pytest.raises(InvalidInputError, match="anonymously"):
-        found(AssumedRole(arn="arn:aws:iam::123456789012:role/writer", sources=(Provider.ANONYMOUS,)))
+        found(AssumedRole(arn=arn, sources=(Provider.ANONYMOUS,)))
 
 
 def test_a_web_identity_token_is_exchanged_at_sts(

@@ -1,9 +1,11 @@
-"""Hadoop's settings mean here what they mean to S3A."""
+"""Hadoop's settings mean here what they mean to S3A; all are right when made, and travel."""
 
 from __future__ import annotations
 
 import base64
 import json
+import pickle
+from typing import Any
 
 import pytest
 
@@ -44,55 +46,82 @@ def sources(provider: str, **values: str) -> tuple[CredentialSource, ...]:
     return read(aws_credentials_provider=provider, **values).credentials
 
 
-# ---- where
-
-
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_the_three_s3_schemes_are_one_store(scheme: str) -> None:
     assert read(location=Location.parse(f"{scheme}://mart/orders")) == read()
 
 
 def test_file_is_local() -> None:
-    assert settings_for(Location.parse("file:///wh/orders"), {}) == LocalSettings()
-    assert settings_for(Location.parse("file:/wh/orders"), {}) == LocalSettings()
-
-
-def test_a_file_location_with_a_host_is_refused() -> None:
+    for text in ("file:///wh/orders", "file:/wh/orders"):
+        assert settings_for(Location.parse(text), {}) == LocalSettings()
     with pytest.raises(InvalidInputError, match="three slashes"):
         settings_for(Location.parse("file://wh/orders"), {})
 
 
-@pytest.mark.parametrize("scheme", ["hdfs", "gs", "wasb", "oss", "viewfs"])
-def test_other_schemes_are_refused_by_name(scheme: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"{scheme}:// is not supported for now"):
-        settings_for(Location.parse(f"{scheme}://x/orders"), {})
+ARN = "arn:aws:s3:eu-west-1:1:accesspoint/mart"
+VPCE = "vpce-1.s3.eu-west-1.vpce.amazonaws.com"
+DEFAULT_TIMEOUT = S3Settings(bucket="mart").read_timeout_seconds
+ENDPOINTS = [
+    ({}, ("", "")),
+    ({"endpoint": ""}, ("", "")),
+    ({"endpoint": "minio:9000"}, ("https://minio:9000", "")),
+    ({"endpoint": "minio:9000", "connection_ssl_enabled": "false"}, ("http://minio:9000", "")),
+    ({"endpoint": "http://minio:9000/"}, ("http://minio:9000", "")),
+    ({"endpoint": "https://minio", "connection_ssl_enabled": "false"}, ("https://minio", "")),
+    ({"endpoint": "s3.amazonaws.com"}, ("", "")),
+    ({"endpoint": "s3.eu-west-1.amazonaws.com"}, ("", "eu-west-1")),
+    ({"endpoint": "https://s3-eu-west-1.amazonaws.com"}, ("", "eu-west-1")),
+    ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint_region": "eu-central-1"}, ("", "eu-central-1")),
+    ({"endpoint": f"mart.{VPCE}"}, (f"https://mart.{VPCE}", "eu-west-1")),
+    ({"endpoint_region": " eu-west-3 "}, ("", "eu-west-3")),
+]
+ENCRYPTIONS = [
+    ({}, ("", "")),
+    ({"encryption_algorithm": "AES256"}, ("AES256", "")),
+    ({"encryption_algorithm": "SSE-KMS"}, ("aws:kms", "")),
+    ({"encryption_algorithm": "SSE-KMS", "encryption_key": "arn:key"}, ("aws:kms", "arn:key")),
+    ({"encryption_algorithm": "DSSE-KMS", "encryption_key": "arn:key"}, ("aws:kms:dsse", "arn:key")),
+    ({"server__side__encryption__algorithm": "SSE-KMS", "server__side__encryption_key": "k"}, ("aws:kms", "k")),
+    (  # an old name for the bucket wins over a new name for all
+        {
+            "encryption_algorithm": "SSE-KMS",
+            "encryption_key": "all",
+            "bucket_mart_server__side__encryption_key": "mart",
+        },
+        ("aws:kms", "mart"),
+    ),
+]
+TIMEOUTS = {"200000": 200, "5s": 5, "2m": 120, "1500 ms": 1.5, " 200S ": 200, "1h": 3600}
+ACLS = {"": "", "BucketOwnerFullControl": "bucket-owner-full-control", "private": "private", "Private": "private"}
+PROXY = {"proxy_host": "proxy", "proxy_port": "3128", "proxy_username": "me", "proxy_password": "p@ss/word"}
+OTHERS = [
+    ({"bucket_mart_accesspoint_arn": ARN}, {"bucket": ARN}),
+    ({"create_storage_class": "intelligent_tiering"}, {"storage_class": "INTELLIGENT_TIERING"}),
+    ({"requester_pays_enabled": "true"}, {"requester_pays": True}),
+    ({"attempts_maximum": "20", "connection_maximum": "500"}, {"max_attempts": 20, "max_connections": 500}),
+    (PROXY, {"proxy_url": "http://me:p%40ss%2Fword@proxy:3128"}),
+    ({"proxy_host": "proxy", "proxy_ssl_enabled": "true"}, {"proxy_url": "https://proxy:443"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("values", "url", "region"),
+    ("values", "expected"),
     [
-        ({}, "", ""),
-        ({"endpoint": ""}, "", ""),
-        ({"endpoint": "minio:9000"}, "https://minio:9000", ""),
-        ({"endpoint": "minio:9000", "connection_ssl_enabled": "false"}, "http://minio:9000", ""),
-        ({"endpoint": "http://minio:9000/"}, "http://minio:9000", ""),
-        ({"endpoint": "https://minio", "connection_ssl_enabled": "false"}, "https://minio", ""),
-        ({"endpoint": "s3.amazonaws.com"}, "", ""),
-        ({"endpoint": "s3.eu-west-1.amazonaws.com"}, "", "eu-west-1"),
-        ({"endpoint": "https://s3-eu-west-1.amazonaws.com"}, "", "eu-west-1"),
-        ({"endpoint": "s3.cn-north-1.amazonaws.com.cn"}, "", "cn-north-1"),
-        ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint_region": "eu-central-1"}, "", "eu-central-1"),
-        ({"endpoint": "bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com"},) * 1
-        + ("https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com", "eu-west-1"),
-        ({"endpoint_region": " eu-west-3 "}, "", "eu-west-3"),
+        *((values, {"endpoint_url": url, "region": region}) for values, (url, region) in ENDPOINTS),
+        *((values, {"encryption": name, "kms_key_id": key}) for values, (name, key) in ENCRYPTIONS),
+        *(({"acl_default": name}, {"acl": acl}) for name, acl in ACLS.items()),
+        *(({"connection_timeout": text}, {"read_timeout_seconds": some}) for text, some in TIMEOUTS.items()),
+        *(
+            ({"connection_establish_timeout": text}, {"connect_timeout_seconds": some})
+            for text, some in TIMEOUTS.items()
+        ),
+        ({"connection_timeout": "0"}, {"read_timeout_seconds": DEFAULT_TIMEOUT}),  # for ever, to Hadoop
+        *OTHERS,
     ],
 )
-def test_endpoint_and_region(values: dict[str, str], url: str, region: str) -> None:
+def test_each_setting_means_what_it_means_to_s3a(values: dict[str, str], expected: dict[str, object]) -> None:
     settings = read(**values)
-    assert (settings.endpoint_url, settings.region) == (url, region)
-
-
-# ---- per bucket
+    assert {name: getattr(settings, name) for name in expected} == expected
 
 
 def test_settings_of_the_bucket_win() -> None:
@@ -106,44 +135,8 @@ def test_settings_of_the_bucket_win() -> None:
     assert settings.endpoint_url == "http://mart"
     assert settings.path_style
     assert settings.credentials[0] == StaticKeys(access_key="AKIAMART", secret_key="hush-hush")
-
-
-def test_a_bucket_with_dots_has_its_own_settings() -> None:
-    hadoop = s3a(KEYS | {"bucket.my.data.mart.endpoint": "http://dotted", "bucket.my.endpoint": "http://my"})
-    settings = settings_for(Location.parse("s3a://my.data.mart/x"), hadoop)
-    assert isinstance(settings, S3Settings)
-    assert settings.endpoint_url == "http://dotted"
-
-
-def test_an_old_name_for_the_bucket_wins_over_a_new_name_for_all() -> None:
-    settings = read(
-        encryption_algorithm="SSE-KMS", encryption_key="all", bucket_mart_server__side__encryption_key="mart"
-    )
-    assert (settings.encryption, settings.kms_key_id) == ("aws:kms", "mart")
-
-
-def test_an_access_point_takes_the_place_of_the_bucket() -> None:
-    arn = "arn:aws:s3:eu-west-1:1:accesspoint/mart"
-    assert read(bucket_mart_accesspoint_arn=arn).bucket == arn
-
-
-# ---- encryption, acl, storage class
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({}, ("", "")),
-        ({"encryption_algorithm": "AES256"}, ("AES256", "")),
-        ({"encryption_algorithm": "SSE-KMS"}, ("aws:kms", "")),
-        ({"encryption_algorithm": "SSE-KMS", "encryption_key": "arn:key"}, ("aws:kms", "arn:key")),
-        ({"encryption_algorithm": "DSSE-KMS", "encryption_key": "arn:key"}, ("aws:kms:dsse", "arn:key")),
-        ({"server__side__encryption__algorithm": "SSE-KMS", "server__side__encryption_key": "k"}, ("aws:kms", "k")),
-    ],
-)
-def test_encryption(values: dict[str, str], expected: tuple[str, str]) -> None:
-    settings = read(**values)
-    assert (settings.encryption, settings.kms_key_id) == expected
+    dotted = {"bucket_my_data_mart_endpoint": "http://dotted", "bucket_my_endpoint": "http://my"}
+    assert read(location=Location.parse("s3a://my.data.mart/x"), **dotted).endpoint_url == "http://dotted"
 
 
 def test_the_encryption_context_is_sent_as_json() -> None:
@@ -151,63 +144,31 @@ def test_the_encryption_context_is_sent_as_json() -> None:
     assert json.loads(base64.b64decode(settings.kms_context)) == {"team": "mart", "env": "prod=1"}
 
 
-@pytest.mark.parametrize("algorithm", ["SSE-C", "CSE-KMS", "CSE-CUSTOM", "ROT13"])
-def test_encryption_with_keys_that_s3_does_not_hold_is_refused(algorithm: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"{algorithm} is not supported") as caught:
-        read(encryption_algorithm=algorithm, encryption_key="secret-material")
-    assert "secret-material" not in str(caught.value)
+ASSUMED = f"{S3A}auth.AssumedRoleCredentialProvider"
+SELF = {"aws_credentials_provider": ASSUMED, "assumed_role_arn": "a", "assumed_role_credentials_provider": ASSUMED}
 
 
 @pytest.mark.parametrize(
-    ("name", "acl"),
-    [("", ""), ("BucketOwnerFullControl", "bucket-owner-full-control"), ("private", "private"), ("Private", "private")],
+    ("values", "message"),
+    [
+        *(
+            ({"encryption_algorithm": name, "encryption_key": "unseen"}, f"{name} is not supported")
+            for name in ("SSE-C", "CSE-KMS", "CSE-CUSTOM", "ROT13")
+        ),
+        ({"acl_default": "LogDeliveryWrite"}, "LogDeliveryWrite"),
+        ({"connection_timeout": "unseen"}, r"connection\.timeout"),
+        ({"attempts_maximum": "unseen"}, r"attempts\.maximum"),
+        (
+            {"aws_credentials_provider": "com.acme.VaultProvider"},
+            r"com\.acme\.VaultProvider.*access_key and secret_key, or profile",
+        ),
+        (SELF, "itself"),
+    ],
 )
-def test_canned_acls(name: str, acl: str) -> None:
-    assert read(acl_default=name).acl == acl
-
-
-def test_an_unknown_acl_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="LogDeliveryWrite"):
-        read(acl_default="LogDeliveryWrite")
-
-
-def test_storage_class_and_requester_pays() -> None:
-    settings = read(create_storage_class="intelligent_tiering", requester_pays_enabled="true")
-    assert settings.storage_class == "INTELLIGENT_TIERING"
-    assert settings.requester_pays
-
-
-# ---- connection
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("200000", 200), ("5s", 5), ("2m", 120), ("1500 ms", 1.5), (" 200S ", 200), ("1h", 3600)]
-)
-def test_timeouts_in_hadoops_spelling(text: str, seconds: float) -> None:
-    assert read(connection_timeout=text).read_timeout_seconds == pytest.approx(seconds)
-    assert read(connection_establish_timeout=text).connect_timeout_seconds == pytest.approx(seconds)
-
-
-def test_a_timeout_of_zero_which_means_forever_to_hadoop_stays_the_default() -> None:
-    assert read(connection_timeout="0").read_timeout_seconds == read().read_timeout_seconds
-
-
-def test_attempts_and_connections() -> None:
-    settings = read(attempts_maximum="20", connection_maximum="500")
-    assert (settings.max_attempts, settings.max_connections) == (20, 500)
-
-
-@pytest.mark.parametrize("name", ["connection_timeout", "attempts_maximum"])
-def test_a_value_that_cannot_be_read_is_named_but_not_shown(name: str) -> None:
-    with pytest.raises(InvalidInputError, match=name.replace("_", r"\.")) as caught:
-        read(**{name: "soon"})
-    assert "soon" not in str(caught.value)
-
-
-def test_a_proxy_with_a_password_is_escaped() -> None:
-    settings = read(proxy_host="proxy", proxy_port="3128", proxy_username="me", proxy_password="p@ss/word")
-    assert settings.proxy_url == "http://me:p%40ss%2Fword@proxy:3128"
-    assert read(proxy_host="proxy", proxy_ssl_enabled="true").proxy_url == "https://proxy:443"
+def test_what_cannot_be_honoured_is_refused_without_its_value(values: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message) as caught:
+        read(**values)
+    assert "unseen" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -223,8 +184,6 @@ def test_committer_threads(text: str | None, threads: int | None) -> None:
     assert committer_threads(MART, {} if text is None else {"fs.s3a.committer.threads": text}) == threads
 
 
-# ---- credentials
-
 TEMPORARY = StaticKeys(access_key="AKIAME", secret_key="hush-hush", session_token="token")
 EVERY_PROVIDER = {
     SIMPLE: (STATIC,),
@@ -234,20 +193,17 @@ EVERY_PROVIDER = {
     f"{S3A}auth.IAMInstanceCredentialsProvider": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
     f"{S3A}auth.ProfileAWSCredentialsProvider": (Profile("mart-writer"),),
     f"{V1}AnonymousAWSCredentials": (Provider.ANONYMOUS,),
-    f"{V1}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
-    f"{V1}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
-    f"{V1}ContainerCredentialsProvider": (Provider.CONTAINER,),
     f"{V1}EC2ContainerCredentialsProviderWrapper": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
     f"{V1}WebIdentityTokenCredentialsProvider": (Provider.WEB_IDENTITY,),
     f"{V1}DefaultAWSCredentialsProviderChain": (Provider.DEFAULT_CHAIN,),
     f"{V1}profile.ProfileCredentialsProvider": (Profile(),),
     f"{V2}AnonymousCredentialsProvider": (Provider.ANONYMOUS,),
-    f"{V2}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
-    f"{V2}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
-    f"{V2}ContainerCredentialsProvider": (Provider.CONTAINER,),
     f"{V2}WebIdentityTokenFileCredentialsProvider": (Provider.WEB_IDENTITY,),
     f"{V2}DefaultCredentialsProvider": (Provider.DEFAULT_CHAIN,),
     f"{V2}ProfileCredentialsProvider": (Profile(),),
+    **{f"{v}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,) for v in (V1, V2)},
+    **{f"{v}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,) for v in (V1, V2)},
+    **{f"{v}ContainerCredentialsProvider": (Provider.CONTAINER,) for v in (V1, V2)},
 }
 
 
@@ -266,133 +222,69 @@ def test_a_list_keeps_its_order_and_passes_over_keys_that_are_not_set() -> None:
     assert sources(listed) == (Provider.ENVIRONMENT, STATIC)
 
 
-def test_an_unknown_class_is_named_with_the_way_out() -> None:
-    with pytest.raises(InvalidInputError, match=r"com\.acme\.VaultProvider.*access_key and secret_key, or profile"):
-        sources("com.acme.VaultProvider")
-
-
 def test_explicit_credentials_make_the_list_irrelevant() -> None:
-    keys = S3Overrides(access_key="AKIAOTHER", secret_key="other", session_token="t")
+    keys = {"access_key": "AKIAOTHER", "secret_key": "other", "session_token": "t"}
     unknown = {"aws_credentials_provider": "com.acme.VaultProvider"}
-    assert read(keys, **unknown).credentials == (
-        StaticKeys(access_key="AKIAOTHER", secret_key="other", session_token="t"),
-    )
+    assert read(S3Overrides(**keys), **unknown).credentials == (StaticKeys(**keys),)
     assert read(S3Overrides(profile="mart"), **unknown).credentials == (Profile("mart"),)
 
 
-def test_half_of_an_explicit_key_is_refused() -> None:
+def test_keys_that_are_not_whole_say_which_to_set() -> None:
+    with pytest.raises(InvalidInputError, match=r"fs\.s3a\.access\.key and fs\.s3a\.secret\.key are not set"):
+        settings_for(MART, {"fs.s3a.aws.credentials.provider": SIMPLE})
     with pytest.raises(InvalidInputError, match="both or none"):
         read(S3Overrides(access_key="AKIAOTHER"))
 
 
-def test_a_provider_without_its_keys_says_which_to_set() -> None:
-    with pytest.raises(InvalidInputError, match=r"fs\.s3a\.access\.key and fs\.s3a\.secret\.key are not set"):
-        settings_for(MART, {"fs.s3a.aws.credentials.provider": SIMPLE})
-
-
-def test_an_assumed_role_with_all_its_settings() -> None:
-    role = {
-        "assumed_role_arn": "arn:aws:iam::1:role/writer",
-        "assumed_role_session_name": "nightly",
+def test_an_assumed_role_with_all_its_settings_and_with_none() -> None:
+    texts = {"arn": "arn:aws:iam::1:role/writer", "session_name": "nightly", "policy": "{}", "external_id": "42"}
+    role = {f"assumed_role_{name}": text for name, text in texts.items()}
+    role |= {
         "assumed_role_session_duration": "1h",
-        "assumed_role_policy": "{}",
-        "assumed_role_external_id": "42",
         "assumed_role_sts_endpoint": "sts.eu-west-1.amazonaws.com",
         "assumed_role_sts_endpoint_region": "eu-west-1",
         "assumed_role_credentials_provider": f"{SIMPLE},{V2}EnvironmentVariableCredentialsProvider",
     }
-    assert sources(f"{S3A}auth.AssumedRoleCredentialProvider", **role) == (
-        AssumedRole(
-            arn="arn:aws:iam::1:role/writer",
-            sources=(STATIC, Provider.ENVIRONMENT),
-            session_name="nightly",
-            duration_seconds=3600,
-            policy="{}",
-            external_id="42",
-            sts_endpoint_url="https://sts.eu-west-1.amazonaws.com",
-            sts_region="eu-west-1",
-        ),
+    whole = AssumedRole(
+        **texts,
+        sources=(STATIC, Provider.ENVIRONMENT),
+        duration_seconds=3600,
+        sts_endpoint_url="https://sts.eu-west-1.amazonaws.com",
+        sts_region="eu-west-1",
     )
-
-
-def test_an_assumed_role_by_default_lasts_half_an_hour_and_uses_the_simple_keys() -> None:
-    (role,) = sources(f"{S3A}auth.AssumedRoleCredentialProvider", assumed_role_arn="arn")
-    assert isinstance(role, AssumedRole)
-    assert (role.duration_seconds, role.sources) == (1800, (STATIC, Provider.ENVIRONMENT))
-
-
-def test_a_role_that_needs_itself_is_refused() -> None:
-    provider = f"{S3A}auth.AssumedRoleCredentialProvider"
-    with pytest.raises(InvalidInputError, match="itself"):
-        sources(provider, assumed_role_arn="arn", assumed_role_credentials_provider=provider)
-
-
-# ---- overrides
+    assert sources(ASSUMED, **role) == (whole,)
+    (bare,) = sources(ASSUMED, assumed_role_arn="arn")
+    assert isinstance(bare, AssumedRole)
+    assert (bare.duration_seconds, bare.sources) == (1800, whole.sources)
 
 
 def test_the_writers_own_config_wins() -> None:
-    overrides = S3Overrides(
-        endpoint_url="http://mine",
-        region="eu-west-1",
-        path_style=False,
-        checksums=False,
-        verify_tls="/ca.pem",
-        connect_timeout_seconds=1,
-        read_timeout_seconds=2,
-        max_attempts=3,
-        max_connections=4,
-    )
-    settings = read(
-        overrides,
-        endpoint="http://theirs",
-        endpoint_region="us-east-1",
-        path_style_access="true",
-        connection_timeout="200s",
-        attempts_maximum="20",
-    )
-    assert (settings.endpoint_url, settings.region, settings.path_style) == ("http://mine", "eu-west-1", False)
+    mine: dict[str, Any] = {"endpoint_url": "http://mine", "region": "eu-west-1", "path_style": False}
+    mine |= {"connect_timeout_seconds": 1, "read_timeout_seconds": 2, "max_attempts": 3, "max_connections": 4}
+    theirs = {"endpoint": "http://theirs", "endpoint_region": "us-east-1", "path_style_access": "true"}
+    theirs |= {"connection_timeout": "200s", "attempts_maximum": "20"}
+    settings = read(S3Overrides(**mine, checksums=False, verify_tls="/ca.pem"), **theirs)
+    assert {name: getattr(settings, name) for name in mine} == mine
     assert (settings.checksum, settings.verify_tls) == (None, "/ca.pem")
-    assert (settings.connect_timeout_seconds, settings.read_timeout_seconds) == (1, 2)
-    assert (settings.max_attempts, settings.max_connections) == (3, 4)
-
-
-def test_no_secret_of_the_overrides_is_in_their_repr() -> None:
-    shown = repr(S3Overrides(access_key="AKIAME", secret_key="hush-hush", session_token="quiet"))
-    assert not any(secret in shown for secret in ("AKIAME", "hush-hush", "quiet"))
 
 
 ROLE = f"{S3A}auth.IAMInstanceCredentialsProvider"
 
 
+OF_INSTANCE = (Provider.CONTAINER, Provider.INSTANCE_METADATA)
+PAIR = {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush"}
+BY_ROLE, BY_KEYS = ({"aws.credentials.provider": name} for name in (ROLE, SIMPLE))
+
+
 @pytest.mark.parametrize(
     ("shown", "named", "environment", "expected"),
     [
-        (
-            {},
-            {},
-            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush"},
-            (StaticKeys(access_key="me", secret_key="hush"),),
-        ),
-        (
-            {"aws.credentials.provider": ROLE},
-            {},
-            {"ACCESS_KEY_ID": "me"},
-            (Provider.CONTAINER, Provider.INSTANCE_METADATA),
-        ),
-        ({"aws.credentials.provider": SIMPLE}, {}, {}, (Provider.DEFAULT_CHAIN,)),
+        ({}, {}, PAIR, (StaticKeys(access_key="me", secret_key="hush"),)),
+        (BY_ROLE, {}, {"ACCESS_KEY_ID": "me"}, OF_INSTANCE),
+        (BY_KEYS, {}, {}, (Provider.DEFAULT_CHAIN,)),
         ({}, {}, {}, (Provider.DEFAULT_CHAIN,)),
-        (
-            {},
-            KEYS,
-            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush", "SESSION_TOKEN": "t"},
-            (STATIC, Provider.ENVIRONMENT, Provider.CONTAINER, Provider.INSTANCE_METADATA),
-        ),
-        (
-            {},
-            {"aws.credentials.provider": ROLE},
-            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush"},
-            (Provider.CONTAINER, Provider.INSTANCE_METADATA),
-        ),
+        ({}, KEYS, {**PAIR, "SESSION_TOKEN": "t"}, (STATIC, Provider.ENVIRONMENT, *OF_INSTANCE)),
+        ({}, BY_ROLE, PAIR, OF_INSTANCE),
     ],
 )
 def test_the_environment_stands_for_keys_that_a_session_hides_and_the_config_for_both(
@@ -409,3 +301,46 @@ def test_the_environment_stands_for_keys_that_a_session_hides_and_the_config_for
     settings = settings_for(MART, with_environment(s3a(shown), s3a(named)))
     assert isinstance(settings, S3Settings)
     assert settings.credentials == expected
+
+
+WHOLE = StaticKeys(access_key="AKIAME", secret_key="hush-hush", session_token="quiet")
+WRITER = AssumedRole(arn="arn:aws:iam::1:role/writer", sources=(WHOLE,), external_id="whisper")
+FULL = S3Settings(bucket="mart", credentials=(WRITER, WHOLE), proxy_url="http://me:hush-hush@proxy:3128")
+
+
+@pytest.mark.parametrize("settings", [FULL, S3Settings(bucket="mart"), LocalSettings()], ids=repr)
+def test_settings_travel_to_executors_and_can_be_keys(settings: object) -> None:
+    arrived = pickle.loads(pickle.dumps(settings))  # noqa: S301 - our own bytes
+    assert arrived == settings
+    assert len({settings, arrived}) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"bucket": ""}, "bucket"),
+        ({"endpoint_url": "127.0.0.1:9000"}, "http://"),
+        ({"credentials": ()}, "credential"),
+        ({"acl": "everyone"}, "bucket-owner-full-control"),
+        ({"kms_key_id": "key"}, "aws:kms"),
+        ({"connect_timeout_seconds": 0}, "timeouts"),
+        ({"read_timeout_seconds": -1}, "timeouts"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_connections": 0}, "max_connections"),
+        ({"max_single_copy_bytes": -1}, "max_single_copy_bytes"),
+        ({"max_single_copy_bytes": 5 * 2**30 + 1}, "max_single_copy_bytes"),
+        ({"copy_part_bytes": 5 * 2**20 - 1}, "copy_part_bytes"),
+        ({"copy_part_bytes": 5 * 2**30 + 1}, "copy_part_bytes"),
+    ],
+)
+def test_a_wrong_value_fails_where_it_is_given(wrong: dict[str, object], named: str) -> None:
+    with pytest.raises(InvalidInputError, match=named):
+        S3Settings(**({"bucket": "mart", "credentials": (Profile(),)} | wrong))
+
+
+def test_half_a_key_and_a_role_without_an_arn_are_refused() -> None:
+    for half in ({"access_key": "a", "secret_key": ""}, {"access_key": "", "secret_key": "s"}):
+        with pytest.raises(InvalidInputError, match="both or none"):
+            StaticKeys(**half)
+    with pytest.raises(InvalidInputError, match=r"fs\.s3a\.assumed\.role\.arn"):
+        AssumedRole(arn="", sources=(WHOLE,))

@@ -19,14 +19,8 @@ HIDDEN = ["_SUCCESS", "_metadata", "_common_metadata", "_temporary", ".part-0.cr
 VISIBLE = ["part-0", "000000_0", "_dt=1", "a_b", "a.b", "=", "a._COPYING_b", "-", "~", "ü", "😀"]
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-def test_spark_passes_over(name: str) -> None:
-    assert is_hidden(name)
-
-
-@pytest.mark.parametrize("name", VISIBLE)
-def test_spark_reads(name: str) -> None:
-    assert not is_hidden(name)
+def test_hidden_is_what_spark_passes_over() -> None:
+    assert [name for name in (*HIDDEN, *VISIBLE) if is_hidden(name)] == HIDDEN
 
 
 def test_hidden_names_hide_what_lies_below_them(place: Place) -> None:
@@ -62,16 +56,13 @@ def test_a_directory_of_very_many_objects_costs_one_request_at_most(before: int)
     assert store.request_counts()["ListObjectsV2"] <= pages + 1
 
 
-def test_nothing_is_listed_before_it_is_asked_for() -> None:
+def test_nothing_is_listed_before_it_is_asked_for_and_a_prefix_that_is_no_directory_is_refused_at_the_call() -> None:
     store = MemoryStore()
     visible_files(store, "orders/")
     assert store.request_counts() == {}
-
-
-@pytest.mark.parametrize(("location", "beside"), [("orders", ""), ("", ""), ("orders/", "orders/_table_writer")])
-def test_a_prefix_that_is_no_directory_is_refused_at_the_call(location: str, beside: str) -> None:
-    with pytest.raises(InvalidInputError, match="does not end in"):
-        visible_files(MemoryStore(), location, beside=beside)
+    for location, beside in (("orders", ""), ("", ""), ("orders/", "orders/_table_writer")):
+        with pytest.raises(InvalidInputError, match="does not end in"):
+            visible_files(store, location, beside=beside)
 
 
 names = st.text("_.=~0aüz😀", min_size=1, max_size=3)

@@ -20,7 +20,7 @@ from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import S3Settings, StaticKeys
-from tests.bare_server import OF_PROXIES, UNANSWERED, BareServer, Fault
+from tests.bare_server import OF_PROXIES, UNANSWERED, BareServer, Fault, http, read_request
 
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 READ_TIMEOUT_SECONDS: Final = 0.2
@@ -39,28 +39,42 @@ class BareS3:
 
     def converse(self, end: socket.socket) -> tuple[str, bytes] | None:
         """Read a request, carry it out, and return its answer."""
-        received = b""
-        while b"\r\n\r\n" not in received:
-            more = end.recv(1 << 16)
-            if not more:
-                return None
-            received += more
-        head, _, body = received.partition(b"\r\n\r\n")
-        line, *lines = head.decode().split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
-        if headers.get("expect"):
-            end.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while len(body) < int(headers.get("content-length", 0)):
-            body += end.recv(1 << 16)
-        method, target, _ = line.split(" ")
-        path, _, query = target.partition("?")
+        request = read_request(end)
+        if request is None:
+            return None
+        path, _, query = request.path.partition("?")
         key = unquote(path).removeprefix("/mart/")
-        name = _name_of(method, query, headers)
-        does = {"list": self._list, "delete": self._delete, "complete": self._complete, "copy": self._copy}
-        does |= {"put": self._put, "claim": self._claim, "get": self._get, "head": self._head}
-        return name, does[name](key, body, self.applies or not self.hits(name))
+        name = _name_of(request.method, query, request.headers)
+        takes_effect = self.applies or not self.hits(name)
+        if request.method in ("GET", "HEAD"):
+            answer = self._list() if name == "list" else self._get(key)
+            return name, answer if name != "head" else answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        if name == "claim" and key in self.objects:
+            return name, refusal(412, "PreconditionFailed")
+        if name == "complete" and takes_effect and not self.uploads:
+            return name, refusal(404, "NoSuchUpload")
+        if takes_effect:
+            self._change(name, key, request.body)
+        answers = {
+            "delete": document("<DeleteResult></DeleteResult>"),
+            "complete": document(
+                "<CompleteMultipartUploadResult>"
+                f"<Bucket>mart</Bucket><Key>{key}</Key><ETag>{tag(b'whole')}</ETag></CompleteMultipartUploadResult>"
+            ),
+            "copy": document(f"<CopyObjectResult><ETag>{tag(b'source')}</ETag></CopyObjectResult>"),
+        }
+        return name, answers.get(name) or http(200, b"", {"ETag": tag(request.body)})
 
-    def _list(self, _: str, __: bytes, ___: bool) -> bytes:
+    def _change(self, name: str, key: str, body: bytes) -> None:
+        if name == "delete":
+            for one in re.findall("<Key>(.*?)</Key>", body.decode()):
+                self.objects.pop(one, None)
+        else:
+            self.objects[key] = {"complete": b"whole", "copy": self.objects.get("source", b"")}.get(name, body)
+        if name == "complete":
+            self.uploads.clear()
+
+    def _list(self) -> bytes:
         items = "".join(
             f"<Contents><Key>{one}</Key><Size>{len(text)}</Size><ETag>{tag(text)}</ETag>"
             "<LastModified>2024-01-01T00:00:00Z</LastModified></Contents>"
@@ -68,41 +82,10 @@ class BareS3:
         )
         return document(f"<ListBucketResult><IsTruncated>false</IsTruncated>{items}</ListBucketResult>")
 
-    def _delete(self, _: str, body: bytes, takes_effect: bool) -> bytes:
-        for one in re.findall("<Key>(.*?)</Key>", body.decode()) if takes_effect else ():
-            self.objects.pop(one, None)
-        return document("<DeleteResult></DeleteResult>")
-
-    def _complete(self, key: str, _: bytes, takes_effect: bool) -> bytes:
-        if takes_effect and not self.uploads:
-            return refusal(404, "NoSuchUpload")
-        if takes_effect:
-            self.uploads.clear()
-            self.objects[key] = b"whole"
-        result = f"<Bucket>mart</Bucket><Key>{key}</Key><ETag>{tag(b'whole')}</ETag>"
-        return document(f"<CompleteMultipartUploadResult>{result}</CompleteMultipartUploadResult>")
-
-    def _copy(self, key: str, _: bytes, takes_effect: bool) -> bytes:
-        if takes_effect:
-            self.objects[key] = self.objects["source"]
-        return document(f"<CopyObjectResult><ETag>{tag(b'source')}</ETag></CopyObjectResult>")
-
-    def _claim(self, key: str, body: bytes, takes_effect: bool) -> bytes:
-        is_there = key in self.objects
-        return refusal(412, "PreconditionFailed") if is_there else self._put(key, body, takes_effect)
-
-    def _put(self, key: str, body: bytes, takes_effect: bool) -> bytes:
-        if takes_effect:
-            self.objects[key] = body
-        return http(200, b"", ETag=tag(body))
-
-    def _get(self, key: str, _: bytes, __: bool) -> bytes:
+    def _get(self, key: str) -> bytes:
         if key not in self.objects:
             return refusal(404, "NoSuchKey")
-        return http(200, self.objects[key], **{"ETag": tag(self.objects[key]), "Last-Modified": DATE})
-
-    def _head(self, key: str, body: bytes, takes_effect: bool) -> bytes:
-        return self._get(key, body, takes_effect).partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+        return http(200, self.objects[key], {"ETag": tag(self.objects[key]), "Last-Modified": DATE})
 
 
 def _name_of(method: str, query: str, headers: Mapping[str, str]) -> str:
@@ -116,14 +99,8 @@ def tag(body: bytes) -> str:
     return f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
 
 
-def http(status: int, body: bytes, **headers: str) -> bytes:
-    named = {"Date": DATE, **headers, "Content-Length": str(len(body))}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
-    return f"HTTP/1.1 {status} S\r\n{lines}\r\n".encode() + body
-
-
 def document(text: str) -> bytes:
-    return http(200, f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode(), **{"Content-Type": "application/xml"})
+    return http(200, f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode(), {"Content-Type": "application/xml"})
 
 
 def refusal(status: int, code: str) -> bytes:

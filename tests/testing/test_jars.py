@@ -42,60 +42,48 @@ def jars_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_comes_first_and_an_old_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fake_java(tmp_path)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     assert find_java() == str(java)
+    for version, means in (("1.8.0_392", 8), ("11.0.2", 11)):
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / version, version=version).parents[1]))
+        with pytest.raises(LakehouseError, match=f"is Java {means}, too old: install"):
+            find_java()
 
 
-@pytest.mark.parametrize("java_home", [None, "/does/not/exist"])
-def test_without_java_the_error_names_what_to_install(java_home: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/does/not/exist")
-    if java_home is None:
-        monkeypatch.delenv("JAVA_HOME", raising=False)
-    else:
+    for java_home in ("", "/does/not/exist"):
         monkeypatch.setenv("JAVA_HOME", java_home)
-    with pytest.raises(LakehouseError, match=r"no java in .*openjdk-17-jre-headless"):
-        find_java()
+        with pytest.raises(LakehouseError, match=r"no java in .*openjdk-17-jre-headless"):
+            find_java()
 
 
-@pytest.mark.parametrize(("version", "means"), [("1.8.0_392", 8), ("11.0.2", 11)])
-def test_an_old_java_is_an_error(version: str, means: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, version=version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    with pytest.raises(LakehouseError, match=f"is Java {means}, too old: install"):
-        find_java()
-
-
-@pytest.mark.usefixtures("jars_directory")
-def test_the_jars_are_downloaded_once(tmp_path: Path) -> None:
+def test_the_jars_are_downloaded_once_and_no_rest_stays(tmp_path: Path, jars_directory: Path) -> None:
     fake_java(tmp_path)
     first = s3a_jars()
     assert [jar.name for jar in first] == ["org.apache.hadoop_hadoop-aws-0.jar"]
     assert s3a_jars() == first
     assert (tmp_path / "runs").read_text() == "run\n"
+    directory = first[0].parent
+    directory.rename(jars_directory / f"{directory.name}.tmp-killed")
+    s3a_jars()
+    assert sorted(path.suffix for path in jars_directory.iterdir()) == sorted([directory.suffix, ".lock"])
 
 
-@pytest.mark.parametrize("transitive", [True, False])
-def test_other_jars_are_kept_in_a_directory_of_their_own(
-    transitive: bool, tmp_path: Path, jars_directory: Path
-) -> None:
+def test_other_jars_have_a_directory_with_or_without_dependencies(tmp_path: Path, jars_directory: Path) -> None:
     fake_java(tmp_path)
-    jars = resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=transitive)
-    assert [jar.parent.parent for jar in jars] == [jars_directory]
-    assert jars[0].parent.name.startswith("cloud-spark-4.3-")
-    assert jars[0].parent != s3a_jars()[0].parent
-    assert jars == resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=transitive)
-    assert (tmp_path / "runs").read_text() == "run\nrun\n"
-
-
-@pytest.mark.usefixtures("jars_directory")
-def test_what_jars_depend_on_can_be_left_out(tmp_path: Path) -> None:
-    fake_java(tmp_path)
-    without = resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=False)
-    assert 'transitive="false"' in (tmp_path / "runs.ivy").read_text()
-    assert resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"]) != without
-    assert 'transitive="false"' not in (tmp_path / "runs.ivy").read_text()
+    found = {s3a_jars()[0].parent}
+    for number, transitive in enumerate((True, False), start=2):
+        for _ in range(2):
+            (jar,) = resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=transitive)
+            assert jar.parent.name.startswith("cloud-spark-4.3-")
+            assert jar.parent.parent == jars_directory
+            found.add(jar.parent)
+        assert ('transitive="false"' in (tmp_path / "runs.ivy").read_text()) is not transitive
+        assert (tmp_path / "runs").read_text() == "run\n" * number
+        assert len(found) == number
 
 
 def test_a_download_is_counted_in_megabytes_also_what_is_on_its_way(tmp_path: Path) -> None:
@@ -125,23 +113,13 @@ def test_two_processes_that_need_the_jars_at_once_download_them_once(tmp_path: P
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-def test_a_failed_download_leaves_nothing_behind_and_names_the_way_without_network(
-    tmp_path: Path, jars_directory: Path
-) -> None:
+def test_a_failed_download_leaves_nothing_and_names_another_way(tmp_path: Path, jars_directory: Path) -> None:
     java = fake_java(tmp_path, leave="echo no network for")
     with pytest.raises(LakehouseError, match=r"(?s)copy s3a-spark-4\.3-\w+/ from another machine.*no network for"):
         s3a_jars()
     assert [path.suffix for path in jars_directory.iterdir()] == [".lock"]
     java.write_text(java.read_text().replace("echo no network for", "touch"))
     assert len(s3a_jars()) == 1
-
-
-def test_what_a_killed_download_left_is_removed(tmp_path: Path, jars_directory: Path) -> None:
-    fake_java(tmp_path)
-    directory = s3a_jars()[0].parent
-    directory.rename(jars_directory / f"{directory.name}.tmp-killed")
-    s3a_jars()
-    assert sorted(path.suffix for path in jars_directory.iterdir()) == sorted([directory.suffix, ".lock"])
 
 
 def test_a_spark_without_recipe_is_told_about_file_storage(monkeypatch: pytest.MonkeyPatch) -> None:

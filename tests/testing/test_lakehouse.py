@@ -12,21 +12,8 @@ from table_writer.testing import Lakehouse, LakehouseError
 from table_writer.testing import lakehouse as start_lakehouse
 
 
-def test_rows_of_a_partitioned_table_go_to_s3_and_come_back(lakehouse: Lakehouse, lakehouse_database: str) -> None:
-    table, spark = f"{lakehouse_database}.orders", lakehouse.spark
-    spark.sql(f"CREATE TABLE {table} (id INT, dt STRING) USING parquet PARTITIONED BY (dt)")
-    rows = [(1, "2024-01-01"), (2, "2024-01-01"), (3, "2024-01-02")]
-    spark.createDataFrame(rows, "id INT, dt STRING").write.insertInto(table)
-    assert sorted(map(tuple, spark.table(table).collect())) == rows
-    prefix = f"warehouse/{lakehouse_database}.db/orders/dt="
-    found = lakehouse.s3.list_objects_v2(Bucket=lakehouse.bucket, Prefix=prefix)["Contents"]
-    assert {entry["Key"].split("/")[3] for entry in found} == {"dt=2024-01-01", "dt=2024-01-02"}
-
-
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_a_hive_table_keeps_the_scheme_of_its_location(
-    scheme: str, lakehouse: Lakehouse, lakehouse_database: str
-) -> None:
+def test_a_hive_table_keeps_its_locations_scheme(scheme: str, lakehouse: Lakehouse, lakehouse_database: str) -> None:
     table, location = f"{lakehouse_database}.events", f"{scheme}://{lakehouse.bucket}/{lakehouse_database}/events"
     spark = lakehouse.spark
     spark.sql(f"CREATE TABLE {table} (id INT) PARTITIONED BY (dt STRING) STORED AS PARQUET LOCATION '{location}'")
@@ -70,9 +57,3 @@ def test_the_repr_names_the_parts_and_no_secret(lakehouse: Lakehouse) -> None:
     for part in (lakehouse.warehouse, lakehouse.metastore_uri, lakehouse.s3_server.endpoint_url):
         assert part in shown
     assert lakehouse.s3_server.secret_key not in shown
-
-
-@pytest.mark.parametrize("_", range(2))
-def test_each_test_has_an_empty_database_of_its_own(_: int, lakehouse: Lakehouse, lakehouse_database: str) -> None:
-    assert lakehouse.spark.sql(f"SHOW TABLES IN {lakehouse_database}").collect() == []
-    lakehouse.spark.sql(f"CREATE TABLE {lakehouse_database}.t USING parquet AS SELECT 1 AS x")

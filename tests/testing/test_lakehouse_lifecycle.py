@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,9 +69,8 @@ class Script:
         return self.processes()
 
     def remove(self) -> None:
-        for leftover in self.temporary.glob("*"):
-            subprocess.run(["rm", "-rf", str(leftover)], check=True)
-        self.temporary.rmdir()
+        assert self.wait_until_alone() == []
+        shutil.rmtree(self.temporary)
 
 
 def test_a_lakehouse_leaves_no_trace_and_the_next_one_in_the_same_process_is_independent(tmp_path: Path) -> None:
@@ -112,7 +112,6 @@ def test_all_processes_end_with_their_parent(how: signal.Signals, tmp_path: Path
     assert len(script.processes()) >= 4  # Python, Spark's Java, the metastore, S3
     script.process.send_signal(how)
     script.finish()
-    assert script.wait_until_alone() == []
     script.remove()
 
 
@@ -146,7 +145,6 @@ with lakehouse(storage="file") as lake:
     script = Script(tmp_path, code)
     code_, out, _ = script.finish()
     assert (code_, out) == (0, "seen\n")
-    assert script.wait_until_alone() == []
     script.remove()
 
 
@@ -163,5 +161,4 @@ def test_a_lakehouse_that_is_never_stopped_ends_with_the_interpreter(tmp_path: P
 def test_executors_in_their_own_processes_read_and_write_s3(tmp_path: Path) -> None:
     script = Script(tmp_path, f'with lakehouse(master="local-cluster[2,1,1024]") as lake:\n    {TABLE}')
     assert script.finish()[0] == 0
-    assert script.wait_until_alone() == []
     script.remove()

@@ -7,9 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,12 @@ def start_parent(parent_directory: Path, last_line: str) -> tuple[subprocess.Pop
     return parent, int(pid), Path(path)
 
 
+def launched(tmp_path: Path, name: str = "sleeper", command: list[str] = SLEEP) -> ChildProcess:
+    child = ChildProcess(name, tmp_path / "log")
+    child.launch(command, directory=tmp_path)
+    return child
+
+
 @LINUX_ONLY
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str)
 def test_a_child_ends_when_its_parent_is_signalled(how: signal.Signals, tmp_path: Path) -> None:
@@ -79,47 +85,33 @@ def test_a_fork_that_exits_leaves_its_parents_children_and_directories_alone(tmp
     assert run.stdout.splitlines()[-1] == "True"
 
 
-def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
-    child = ChildProcess("sleeper", tmp_path / "log")
-    thread = threading.Thread(target=child.launch, args=(SLEEP,), kwargs={"directory": tmp_path}, daemon=True)
-    thread.start()
-    thread.join()
+def test_a_child_outlives_the_thread_that_started_it_and_no_ctrl_c_in_the_terminal_reaches_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        child = pool.submit(launched, tmp_path).result()
     time.sleep(0.3)
     assert child.running
+    assert os.getpgid(child.pid) != os.getpgid(0)
     child.stop()
     assert not child.running
 
 
-def test_ctrl_c_in_the_terminal_does_not_reach_a_child(tmp_path: Path) -> None:
-    child = ChildProcess("sleeper", tmp_path / "log")
-    child.launch(SLEEP, directory=tmp_path)
-    assert os.getpgid(child.pid) != os.getpgid(0)
-    child.kill()
-
-
 def test_stop_ends_a_child_that_ignores_sigterm(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
-    child = ChildProcess("stubborn", tmp_path / "log")
-    child.launch([sys.executable, "-c", code], directory=tmp_path)
+    child = launched(tmp_path, "stubborn", [sys.executable, "-c", code])
     assert wait_for(lambda: (tmp_path / "log").read_text() == "1\n")
     child.stop(grace_seconds=0.1)
     assert not child.running
     child.stop()
 
 
-def test_a_child_that_ends_early_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
-    child = ChildProcess("failing", tmp_path / "log")
-    child.launch([sys.executable, "-c", "raise SystemExit('no such option')"], directory=tmp_path)
+def test_a_child_that_ends_early_or_is_never_ready_is_an_error(tmp_path: Path) -> None:
+    child = launched(tmp_path, "failing", [sys.executable, "-c", "raise SystemExit('no such option')"])
     with pytest.raises(LakehouseError, match=r"(?s)failing ended while it was starting.*no such option"):
         child.wait_until_ready(lambda: False, timeout_seconds=20)
-
-
-def test_a_child_that_is_never_ready_is_an_error(tmp_path: Path) -> None:
-    child = ChildProcess("silent", tmp_path / "log")
-    child.launch(SLEEP, directory=tmp_path)
+    silent = launched(tmp_path, "silent")
     with pytest.raises(LakehouseError, match="silent was not ready after 0 s"):
-        child.wait_until_ready(lambda: False, timeout_seconds=0.1)
-    child.kill()
+        silent.wait_until_ready(lambda: False, timeout_seconds=0.1)
+    silent.kill()
 
 
 def test_a_program_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
@@ -155,13 +147,8 @@ def test_a_directory_of_a_killed_process_goes_with_the_next_one(tmp_path: Path) 
     next_one = ScratchDirectory("test", parent=tmp_path)
     assert not abandoned.exists()
     assert in_use.path.is_dir()
+    assert in_use.path.stat().st_mode & 0o077 == 0, "it is private"
     in_use.remove()
     next_one.remove()
     next_one.remove()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_directory_is_private() -> None:
-    directory = ScratchDirectory("test")
-    assert directory.path.stat().st_mode & 0o077 == 0
-    directory.remove()
