@@ -371,9 +371,8 @@ class Maintenance:
     ) -> ManyReport[VacuumReport]:
         """Vacuum many tables, each as :meth:`vacuum` does: those that are named, those of databases, or all.
 
-        One that fails is in the report, and keeps no other from its turn. A table at which nothing has happened since
-        it was last looked through takes four requests; once a week it is looked through all the same. What is kept
-        for its retention is not listed of such a table.
+        One that fails is in the report, and keeps no other from its turn. A table where nothing is to be done takes
+        some ten requests, and two for each version since its log was last folded.
 
         Parameters
         ----------
@@ -438,7 +437,7 @@ class Maintenance:
             return Maintenance(services=services).recover(table, dry_run=dry_run)
 
         def recover_table(services: Services, chosen_table: ChosenTable) -> RecoverReport | None:
-            return TableVisit(services, chosen_table).recover(recover, dry_run=dry_run)
+            return TableVisit(services, chosen_table).recover(recover)
 
         return chosen_tables.run("recover", recover_table, many_report)
 

@@ -8,7 +8,6 @@
 ``trimming``        the entries that a vacuum deletes, and the fold that stands for them; pure
 ``past``            the rows that readers saw after a version, and the changes between two
 ``present``         the rows that readers see now, and the versions that wrote them
-``idle``            the note of a look that found nothing to do, so that the next one is short
 ``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
 ``keys``            looks up idempotency keys, and the newest of a stream of them
 ``stored``          the stored form of objects of JSON, and the memory that reading them may take

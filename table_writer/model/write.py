@@ -97,11 +97,6 @@ class TableLayout:
         return f"{self.own.key}settled.json"
 
     @property
-    def idle_key(self) -> str:
-        """Return the key of the note that says until when nothing becomes due, if nothing happens."""
-        return f"{self.own.key}idle.json"
-
-    @property
     def log_prefix(self) -> str:
         """Return the prefix of entries, outcomes, marks and folds."""
         return f"{self.own.key}log/"

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -31,7 +30,6 @@ from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, BlobProperties
 
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
-from table_writer.model.process import PerProcess
 from table_writer.storage.answers import age_seconds, field_of
 from table_writer.storage.azure_client import (
     SourceLogin,
@@ -44,10 +42,8 @@ from table_writer.storage.azure_client import (
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
-    RequestCounter,
     StoredObject,
     UploadInfo,
-    gone_upload_message,
     key_of,
     many,
     nothing,
@@ -56,19 +52,14 @@ from table_writer.storage.object_store import (
     require_gettable,
     source_changed,
 )
+from table_writer.storage.remote import COPY_THREADS, MAY_BE_STORED, READ_ATTEMPTS, RemoteStore
 from table_writer.storage.settings import AzureSettings
 
-_logger = logging.getLogger(__name__)
-CLAIM_ATTEMPTS: Final = 5
-READ_ATTEMPTS: Final = 4
-PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
-MAY_BE_STORED: Final = frozenset({0, 408, 409, 412, 500, 502, 503, 504})  # a put with such an answer may be stored
 DIRECTORY: Final = "hdi_isfolder"  # metadata of what stands for a directory, in either kind of account
 ABORTED: Final = "table_writer_aborted"  # metadata of an object that is there for a moment, to discard blocks
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_SEGMENTS: Final = 254
 LISTED_KEYS: Final = 5_000  # Azure: in one page of a listing
-COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
 BLOCK: Final = re.compile(r"([0-9a-f]{32})-\d{5}-[0-9a-f]{24}")
 UNCOMMITTED: Final[Any] = SimpleNamespace(
@@ -78,58 +69,34 @@ NO_BLOCKS: Final = ("InvalidBlockList", "BlobNotFound", "InvalidBlockId", "Inval
 """Azure's error codes for blocks that are committed by now, or were given up."""
 
 
-class AzureStore:
+class AzureStore(RemoteStore[ContainerClient]):
     """One container. Safe to use from several threads; not picklable: send the settings instead.
 
     Opening costs some 10 ms, and 300 ms for the first one of a process, which imports the SDK. A forked process makes
     a client of its own at its first call. Raises ``InvalidInputError`` if the SDK refuses the settings.
     """
 
-    def __init__(self, settings: AzureSettings, *, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._settings = settings
-        self._sleep = sleep
-        self._counter = RequestCounter()
-        self._clients = PerProcess(lambda: make_client(settings, self._counter.add))
-        self._clients.get()  # what is wrong with the settings is said here
-
-    def __repr__(self) -> str:
-        return f"AzureStore({self._settings!r})"
-
-    @property
-    def client(self) -> ContainerClient:
-        """The SDK's client of the container; nothing outside ``table_writer.storage`` uses it."""
-        return self._clients.get()
-
-    def request_counts(self) -> Mapping[str, int]:
-        return self._counter.counts()
+    _settings: AzureSettings
 
     def put(self, key: str, body: bytes) -> None:
         with self._errors(key):
             self._blob(key).upload_blob(body, overwrite=True, validate_content=True)
 
-    def put_if_absent(self, key: str, body: bytes) -> bool:
-        blob = self._blob(key)
-        for attempt in range(CLAIM_ATTEMPTS):
-            self._pause(attempt)
-            try:
-                blob.upload_blob(body, overwrite=False, validate_content=True)  # If-None-Match: *
-            except AzureError as error:
-                status = http_status(error)
-                failure = storage_error(error, self._where(key))
-                failure.__cause__ = error
-                if status not in MAY_BE_STORED:
-                    raise failure from error
-                present = self.get(key)
-                if present is not None:
-                    return present.body == body
-            else:
-                return True
-        raise failure
+    def _put_new(self, key: str, body: bytes) -> StorageError | None:
+        try:
+            self._blob(key).upload_blob(body, overwrite=False, validate_content=True)  # If-None-Match: *
+        except AzureError as error:
+            status = http_status(error)
+            failure = storage_error(error, self._where(key))
+            failure.__cause__ = error
+            if status not in MAY_BE_STORED:
+                raise failure from error
+            return failure
+        return None
 
     def get(self, key: str) -> StoredObject | None:
         blob = self._blob(key, new=False)
-        for attempt in range(READ_ATTEMPTS):
-            self._pause(attempt)
+        for _ in self._attempts(READ_ATTEMPTS):
             dates: list[str] = []
             try:
                 answer = blob.download_blob(
@@ -245,9 +212,7 @@ class AzureStore:
         except AzureError as error:
             if error_code(error) not in NO_BLOCKS:
                 raise storage_error(error, self._where(key)) from error
-            present = self.head(key)  # this may be the answer to a repeat of our own request
-            if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
-                raise StorageError(gone_upload_message(self._where(key))) from error
+            self._require_completed(key, parts, error)
 
     def abort_upload(self, key: str, upload_id: str) -> None:  # noqa: ARG002 - Azure keeps one set of blocks for a key
         """Give up the pending uploads of a key: from then on nothing completes them.
@@ -273,16 +238,12 @@ class AzureStore:
         except AzureError as error:
             raise storage_error(error, self._where(key)) from error
 
-    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+    def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
         """Iterate over pending uploads below the prefix: a listing of all objects, and a request for each pending one.
 
         They are told apart by their size of 0 and by their blocks; Azure gives them no time, so it is that of their id,
         by the clock of the machine that began them.
         """
-        require_directory(prefix)
-        return self._uploads(prefix)
-
-    def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
         for page in self._pages(prefix, ["metadata", "uncommittedblobs"]):
             candidates = [blob for blob in page if not blob.size and DIRECTORY not in (blob.metadata or {})]
             yield from chain.from_iterable(many(self._uploads_of, candidates))
@@ -402,12 +363,6 @@ class AzureStore:
             return source_changed(self._where(source.key))
         return storage_error(error, f"{self._where(key)}, a copy of {self._where(source.key)}")
 
-    def _abort_quietly(self, key: str, upload_id: str) -> None:
-        try:
-            self.abort_upload(key, upload_id)
-        except StorageError as error:  # whoever gives up the write aborts it again, by the write's prefix
-            _logger.warning("the copy to %s failed, and its upload was not aborted: %s", key, error)
-
     def _properties(self, key: str) -> BlobProperties | None:
         try:
             return self._blob(key, new=False).get_blob_properties()
@@ -432,15 +387,14 @@ class AzureStore:
             raise InvalidInputError(f"{self._where(key)}: Azure can take a backslash for a slash; use another name")
         return self.client.get_blob_client(key)
 
+    def _open(self) -> ContainerClient:
+        return make_client(self._settings, self._counter.add)
+
     def _errors(self, key: str) -> AbstractContextManager[None]:
         return sdk_errors_translated(self._where(key))
 
     def _where(self, key: str) -> str:
         return f"abfss://{self._settings.container}@{self._settings.account}/{key}"
-
-    def _pause(self, attempt: int) -> None:
-        if attempt:
-            self._sleep(PAUSE_SECONDS * 2 ** (attempt - 1))
 
 
 def _is_no_object(blob: BlobProperties) -> bool:

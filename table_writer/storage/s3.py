@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import re
 import time
 import zlib
@@ -23,13 +22,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
-from table_writer.model.process import PerProcess
 from table_writer.storage.answers import age_seconds, field_of, unreadable
 from table_writer.storage.object_store import (
     MAX_GET_BYTES,
     PAGE_KEYS,
     ObjectInfo,
-    RequestCounter,
     StoredObject,
     UploadInfo,
     every_page,
@@ -42,6 +39,7 @@ from table_writer.storage.object_store import (
     require_order,
     source_changed,
 )
+from table_writer.storage.remote import COPY_THREADS, MAY_BE_STORED, READ_ATTEMPTS, RemoteStore
 from table_writer.storage.s3_advice import (
     DENIED,
     error_code,
@@ -63,15 +61,10 @@ if TYPE_CHECKING:
         ObjectIdentifierTypeDef,
     )
 
-_logger = logging.getLogger(__name__)
-CLAIM_ATTEMPTS: Final = 5
 GONE_OR_OTHER: Final = frozenset({"NoSuchKey", "404", "PreconditionFailed", "412"})
-READ_ATTEMPTS: Final = 4
-PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
-MAY_BE_STORED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
 
 
-class S3Store:
+class S3Store(RemoteStore["S3Client"]):
     """One bucket. Safe to use from several threads; not picklable: send the settings instead.
 
     Opening costs 100 to 200 ms (botocore reads its models), so keep one per process. A forked process makes a client of
@@ -79,67 +72,47 @@ class S3Store:
     settings.
     """
 
+    _settings: S3Settings
+
     def __init__(self, settings: S3Settings, *, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._settings = settings
-        self._sleep = sleep
-        self._counter = RequestCounter()
         self._bucket: dict[str, Any] = {"Bucket": settings.bucket}
         if settings.requester_pays:
             self._bucket["RequestPayer"] = "requester"
         self._write = write_arguments(settings)
-        self._clients = PerProcess(self._open)
-        self._clients.get()  # what is wrong with the settings is said here
-
-    def __repr__(self) -> str:
-        return f"S3Store({self._settings!r})"
-
-    @property
-    def client(self) -> S3Client:
-        """The boto3 client, for what only S3 can tell; nothing outside ``table_writer.storage`` uses it."""
-        return self._clients.get()
+        super().__init__(settings, sleep=sleep)
 
     @property
     def bucket(self) -> str:
         """The name of the bucket."""
         return self._settings.bucket
 
-    def request_counts(self) -> Mapping[str, int]:
-        return self._counter.counts()
-
     def put(self, key: str, body: bytes) -> None:
         with self._errors(key):
             self.client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
 
-    def put_if_absent(self, key: str, body: bytes) -> bool:
-        for attempt in range(CLAIM_ATTEMPTS):
-            self._pause(attempt)
-            try:
-                arguments = self._checksum(body) | self._write
-                answer = self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
-            except (BotoCoreError, ClientError) as error:
-                is_unknown = error_code(error) == "NotImplemented" or http_status(error) == 501
-                if is_unknown and not is_of_checksums(error):
-                    raise InvalidInputError(
-                        f"the S3 store at {self._settings.endpoint_url or 'AWS'} does not know conditional puts"
-                        " (If-None-Match): two writers could not be kept apart. Use a store that does: AWS S3, MinIO,"
-                        " Ceph from Squid on"
-                    ) from error
-                failure = storage_error(error, self._settings.bucket, key)
-                failure.__cause__ = error
-                if http_status(error) not in MAY_BE_STORED:
-                    raise failure from error
-            else:
-                if _is_of(answer, body):
-                    return True
-                failure = unreadable(self._where(key), "its ETag and checksum are not those of what was sent")
-            present = self.get(key)
-            if present is not None:
-                return present.body == body
-        raise failure
+    def _put_new(self, key: str, body: bytes) -> StorageError | None:
+        try:
+            arguments = self._checksum(body) | self._write
+            answer = self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
+        except (BotoCoreError, ClientError) as error:
+            is_unknown = error_code(error) == "NotImplemented" or http_status(error) == 501
+            if is_unknown and not is_of_checksums(error):
+                raise InvalidInputError(
+                    f"the S3 store at {self._settings.endpoint_url or 'AWS'} does not know conditional puts"
+                    " (If-None-Match): two writers could not be kept apart. Use a store that does: AWS S3, MinIO,"
+                    " Ceph from Squid on"
+                ) from error
+            failure = storage_error(error, self._settings.bucket, key)
+            failure.__cause__ = error
+            if http_status(error) not in MAY_BE_STORED:
+                raise failure from error
+            return failure
+        if _is_of(answer, body):
+            return None
+        return unreadable(self._where(key), "its ETag and checksum are not those of what was sent")
 
     def get(self, key: str) -> StoredObject | None:
-        for attempt in range(READ_ATTEMPTS):
-            self._pause(attempt)
+        for _ in self._attempts(READ_ATTEMPTS):
             try:
                 answer = self.client.get_object(**self._bucket, Key=key)
             except (BotoCoreError, ClientError) as error:
@@ -166,9 +139,8 @@ class S3Store:
         if size <= 0:
             return b""
         wanted: dict[str, Any] = {"Range": f"bytes={start}-{start + size - 1}", "IfMatch": f'"{source.etag}"'}
-        where = f"s3://{self._settings.bucket}/{source.key}"
-        for attempt in range(READ_ATTEMPTS):
-            self._pause(attempt)
+        where = self._where(source.key)
+        for _ in self._attempts(READ_ATTEMPTS):
             try:
                 body = self.client.get_object(**self._bucket, Key=source.key, **wanted)["Body"].read()
             except ClientError as error:
@@ -272,7 +244,7 @@ class S3Store:
             )
         except (BotoCoreError, ClientError) as error:
             if error_code(error) == "NoSuchUpload":
-                raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
+                raise StorageError(gone_upload_message(self._where(key))) from error
             raise storage_error(error, self._settings.bucket, key) from error
         return UploadedPart(
             number=number,
@@ -289,9 +261,7 @@ class S3Store:
         except (BotoCoreError, ClientError) as error:
             if error_code(error) != "NoSuchUpload":
                 raise storage_error(error, self._settings.bucket, key) from error
-            present = self.head(key)  # this may be the answer to a repeat of our own request
-            if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
-                raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
+            self._require_completed(key, parts, error)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         try:
@@ -299,10 +269,6 @@ class S3Store:
         except (BotoCoreError, ClientError) as error:
             if error_code(error) != "NoSuchUpload":
                 raise storage_error(error, self._settings.bucket, key) from error
-
-    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        require_directory(prefix)
-        return self._uploads(prefix)
 
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
         markers: dict[str, Any] = {}
@@ -340,12 +306,6 @@ class S3Store:
         client.meta.events.register("before-send.s3", self._count)
         return client
 
-    def _abort_quietly(self, key: str, upload_id: str) -> None:
-        try:
-            self.abort_upload(key, upload_id)
-        except StorageError as error:  # whoever gives up the write aborts it again, by the write's prefix
-            _logger.warning("the copy to %s failed, and its upload was not aborted: %s", key, error)
-
     def _errors(self, key: str) -> AbstractContextManager[None]:
         return sdk_errors_translated(self._settings.bucket, key)
 
@@ -356,10 +316,6 @@ class S3Store:
         if self._settings.checksum is None:
             return {}
         return {"ChecksumCRC32": _crc32(body)}
-
-    def _pause(self, attempt: int) -> None:
-        if attempt:
-            self._sleep(PAUSE_SECONDS * 2 ** (attempt - 1))
 
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
@@ -472,7 +428,6 @@ def _to_delete(key: str, etag: str) -> ObjectIdentifierTypeDef:
 
 
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
-COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
 
 
 @dataclass(frozen=True, slots=True)

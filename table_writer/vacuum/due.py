@@ -432,20 +432,6 @@ class Look:
     history: History
     partitions: Mapping[PartitionValues, Partition]  # as the metastore has them
 
-    def quiet_seconds(self, ages: Ages) -> float:
-        """Return how long nothing will be due unless something happens; 0 if something is, or may be at any time."""
-        history, traces = self.history, self.traces
-        traced = traces.uploads or traces.registered or traces.checks or traces.write_ids - history.claimed_ids
-        copies = any(traces.write_id_of(upload, history) for upload in traces.elsewhere)
-        if history.in_doubt or history.unverified or traced or copies:
-            return 0.0
-        layout = history.layout
-        left = history.left_locations.values()
-        ours = [old for old in left if layout.write_id_of(old.location)]
-        ours += [old for old in left if old.objects and layout.root.contains(old.location)]
-        remaining_seconds = (ages.of_replaced(old) - old.age_seconds for old in ours)
-        return max(0.0, min(remaining_seconds, default=math.inf))
-
     def placements(self) -> dict[PartitionValues, Placement]:
         """Compare every partition of the log with the metastore."""
         here = {values: partition.location for values, partition in self.partitions.items()}

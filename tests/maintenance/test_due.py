@@ -11,7 +11,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.fold import LeftLocation
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import SlotRecord
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -21,8 +21,6 @@ from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.due import (
     Ages,
     DueLocations,
-    Look,
-    Traces,
     due_locations,
     in_use,
     is_used,
@@ -269,34 +267,6 @@ def test_a_partition_that_may_be_hidden_keeps_the_places_that_a_fold_says_it_has
     assert all(used.meets(Location.parse(at(name)).place) for name in ("w2", "w3"))
     assert used.meets(Location.parse(at("w1")).place), "where it was first, by the fold's list of what is left"
     assert not used.meets(Location.parse(at("w9")).place)
-
-
-def test_a_look_is_quiet_until_the_first_location_of_ours_or_the_first_listed_files_are_due(world: World) -> None:
-    ages = replace(USUAL, usual_seconds=2 * HOUR)
-    traces = look_for_traces(world.store, world.layout)
-    quiet = replace(traces, layout=LAYOUT, write_ids=frozenset(), uploads={}, registered={}, checks=(), elsewhere=())
-
-    def seconds(of: History, seen: Traces = quiet) -> float:
-        return Look(seen, of, {}).quiet_seconds(ages)
-
-    assert seconds(history(entry(1, D1))) == math.inf
-    assert seconds(history(*replaced_ours(HOUR))) == HOUR
-    assert seconds(history(*replaced_ours(3 * HOUR))) == 0.0
-    assert seconds(history(published(replacing(1), outcome_age_seconds=HOUR / 2))) == 1.5 * HOUR
-    unlisted = replace(replacing(1), replaced=(replace(replacing(1).replaced[0], objects=()),))
-    assert seconds(history(published(unlisted, outcome_age_seconds=HOUR / 2))) == math.inf, "nothing of it ever goes"
-    both = (published(replacing(1), outcome_age_seconds=HOUR / 2), published(entry(2, D1, old=at("w1"))))
-    assert seconds(history(*both)) == 1.5 * HOUR
-    assert seconds(history(SlotRecord(entry(1, D1), None, 0.0))) == 0.0
-    assert seconds(replace(history(entry(1, D1)), unverified={1})) == 0.0
-    assert seconds(history(entry(1, D1)), replace(quiet, write_ids=frozenset({"w1"}))) == math.inf
-    assert seconds(history(entry(1, D1)), replace(quiet, write_ids=frozenset({"w2"}))) == 0.0
-    assert seconds(history(entry(1, D1)), replace(quiet, checks=("key",))) == 0.0
-    upload = UploadInfo(key="t/dt=d1/part-0-w1.json", upload_id="u", initiated_at=quiet.now)
-    assert seconds(history(entry(1, D1)), replace(quiet, uploads={"w1": [upload]})) == 0.0
-    assert seconds(history(entry(1, D1)), replace(quiet, elsewhere=(upload,))) == 0.0
-    theirs = replace(upload, key="t/dt=d1/part-0.json")
-    assert seconds(history(entry(1, D1)), replace(quiet, elsewhere=(theirs,))) == math.inf
 
 
 def test_an_upload_is_its_writes_by_its_directory_or_by_an_id_in_its_name(world: World) -> None:

@@ -1,9 +1,8 @@
-"""Calls on many tables: an idle one costs little, one that fails stops no other, and nothing is overlooked for that."""
+"""Calls on many tables: each gets what the call on one does, and one that fails stops no other."""
 
 from __future__ import annotations
 
 import logging
-import random
 import signal
 import threading
 import time
@@ -20,11 +19,10 @@ import pytest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.many_report import ManyInterruptedError, ManyReport
 from table_writer.display.reports import VacuumReport
-from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
-from table_writer.log.idle import BELIEVED_SECONDS, COMPARED_VERSIONS
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.open_table import Services
 from table_writer.maintenance import Maintenance
-from table_writer.model.table import Partition, TableName
+from table_writer.model.table import TableName
 from table_writer.progress import Progress
 from table_writer.storage.local import LocalStore
 from table_writer.storage.settings import S3Settings, StoreSettings
@@ -33,9 +31,9 @@ from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, Worl
 
 DAY = 86_400.0
 ONE = {"d1": frozenset({1}), "d2": frozenset({2})}
-IDLE_REQUESTS, IDLE_CALLS = 4, 2
+IDLE_REQUESTS, REQUESTS_A_VERSION, IDLE_CALLS = 10, 2, 4
 SHARED = {"get_all_databases", "get_all_tables"}
-FLEET = 300
+FLEET, VERSIONS = 60, 4 / 3  # tables, and versions of each on average
 
 
 def add_table(world: World, name: str, *, database: str = "mart", bucket: str = "lake", **fields: Any) -> TableWorld:
@@ -73,8 +71,7 @@ def counted_per_table(world: World, count: int, found: dict[str, float]) -> Iter
     found["calls"] = sum(own.values()) / count
 
 
-@pytest.mark.slow
-def test_three_hundred_idle_tables_cost_four_requests_each(world: World) -> None:
+def test_sixty_idle_tables_cost_some_ten_requests_each(world: World) -> None:
     fleet(world, FLEET)
     keeper = world.keeper
     keeper.vacuum_many(database="mart")
@@ -88,34 +85,14 @@ def test_three_hundred_idle_tables_cost_four_requests_each(world: World) -> None
         lambda: keeper.recover_many(database="mart"),
         lambda: keeper.recover_many(names),
     ]
-    foreign = 2  # requests at the one table that was never written
+    passed_over = 1 / FLEET  # a request at the one table that was never written
     for call in calls:
         found: dict[str, float] = {}
         with counted_per_table(world, FLEET, found):
             report = call()
-        assert found["requests"] <= IDLE_REQUESTS + foreign / FLEET
+        assert found["requests"] <= IDLE_REQUESTS + REQUESTS_A_VERSION * VERSIONS + passed_over
         assert found["calls"] <= IDLE_CALLS
         assert len(getattr(report, "tables", ()) or report.results) == FLEET
-
-
-def test_recover_alone_makes_the_next_one_cheap(world: World) -> None:
-    fleet(world, 9)
-    world.keeper.recover_many(database="mart")
-    found: dict[str, float] = {}
-    with counted_per_table(world, 9, found):
-        world.keeper.recover_many(database="mart")
-    assert found["requests"] <= IDLE_REQUESTS
-    assert found["calls"] <= IDLE_CALLS
-
-
-def test_after_a_vacuum_that_deleted_something_the_next_one_is_cheap(world: World) -> None:
-    fleet(world, 9)
-    world.skipped_seconds = 4 * DAY
-    assert sum(one.report.bytes_freed for one in world.keeper.vacuum_many(database="mart").results if one.report) > 0
-    found: dict[str, float] = {}
-    with counted_per_table(world, 9, found):
-        world.keeper.vacuum_many(database="mart")
-    assert found["requests"] <= IDLE_REQUESTS + 2 / 9
 
 
 def test_tables_changes_nothing(world: World) -> None:
@@ -141,7 +118,7 @@ def test_what_this_library_has_not_written_is_passed_over(world: World) -> None:
         assert report.others_count == 7
     touched = {key.split("/")[1] for key in seen}
     assert touched.isdisjoint({"view", "iceberg", "delta", "far"})
-    assert sum("/plain/" in key for key in seen) / 2 == 3 * 2  # before and after; two requests each
+    assert sum("/plain/" in key for key in seen) / 2 == 3  # before and after; one request each
 
 
 def test_tables_say_how_they_are(world: World) -> None:
@@ -376,7 +353,7 @@ def test_tables_on_files_are_idle_too(world: World, tmp_path: Path) -> None:
         assert [found.outcome for found in keeper.vacuum_many(database="files").results] == ["nothing to do"]
     before = Counter(store.request_counts())
     assert [found.health for found in keeper.tables("files").tables] == ["ok"]
-    assert (Counter(store.request_counts()) - before).total() <= IDLE_REQUESTS
+    assert (Counter(store.request_counts()) - before).total() <= IDLE_REQUESTS + REQUESTS_A_VERSION * 2
     (tmp_path / "orders" / "_table_writer" / "log" / f"{1:020d}.done").unlink()
     assert [found.health for found in keeper.tables("files").tables] == ["in doubt"]
 
@@ -436,31 +413,19 @@ def test_each_worker_has_a_connection_of_its_own(world: World) -> None:
     assert len(opened) == 3
 
 
-# Nothing is overlooked
+# The same as of one table
 
 
-def noted(world: World) -> TableWorld:
-    """Return a table at which a vacuum has found nothing to do, and has left its note."""
-    one = add_table(world, "noted")
-    one.write(ONE)
-    one.write({"d1": frozenset({3})})
-    world.keeper.vacuum_many(["mart.noted"])
-    assert world.store.head(one.layout.idle_key) is not None
-    return one
-
-
-def requests_of(world: World, call: Callable[[], object]) -> int:
-    before = Counter(world.store.request_counts())
-    call()
-    return (Counter(world.store.request_counts()) - before).total()
+def visited(world: World) -> TableWorld:
+    """Return a table at which a vacuum has found nothing to do."""
+    table_world = add_table(world, "visited")
+    table_world.write(ONE)
+    table_world.write({"d1": frozenset({3})})
+    world.keeper.vacuum_many(["mart.visited"])
+    return table_world
 
 
 def age(world: World, _: TableWorld) -> None:
-    world.skipped_seconds += 3 * DAY + 60
-
-
-def write_late(world: World, one: TableWorld) -> None:
-    one.write({"d3": frozenset({7})})
     world.skipped_seconds += 3 * DAY + 60
 
 
@@ -470,11 +435,6 @@ def dead_write(world: World, one: TableWorld) -> None:
     with faulty.inject(fault), pytest.raises(DeathError):
         faulty.write({"d9": frozenset({9})})
     world.skipped_seconds += 2.9 * DAY
-
-
-def upload(_: World, one: TableWorld) -> None:
-    write_id = next(iter(one.history().claimed_ids))
-    one.store.create_upload(f"{one.layout.data(write_id).key}dt=d1/late")
 
 
 def stray_object(world: World, one: TableWorld) -> None:
@@ -488,14 +448,6 @@ def lost_entry(_: World, one: TableWorld) -> None:
 
 def damaged_entry(_: World, one: TableWorld) -> None:
     one.store.put(one.layout.entry_key(1), b"{")
-
-
-def lost_outcome(_: World, one: TableWorld) -> None:
-    one.store.delete([one.layout.outcome_key(2)])
-
-
-def lost_owner(_: World, one: TableWorld) -> None:
-    one.store.delete([one.layout.owner_key])
 
 
 def other_owner(_: World, one: TableWorld) -> None:
@@ -523,31 +475,24 @@ def wrong_property(world: World, one: TableWorld) -> None:
     world.metastore.create_table(replace(table, parameters={**table.parameters, "table_writer.retentions": "25"}))
 
 
-def old_history(world: World, one: TableWorld) -> None:
-    one.write({"d1": frozenset({8})})
-    world.skipped_seconds += 40 * DAY
-
-
 CHANGES = [
-    *(age, write_late, dead_write, upload, stray_object, lost_entry, damaged_entry, lost_outcome, lost_owner),
-    *(other_owner, born_again, doubtful, short_retention, wrong_property, old_history),
+    *(age, dead_write, stray_object, lost_entry, damaged_entry, other_owner, born_again, doubtful, short_retention),
+    wrong_property,
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_short_look_sees_what_the_whole_look_sees(
-    world: World, change: Callable[[World, TableWorld], None]
-) -> None:
-    one = noted(world)
+def test_many_are_told_what_one_is_told(world: World, change: Callable[[World, TableWorld], None]) -> None:
+    one = visited(world)
     change(world, one)
     assert_same(world, one)
     with suppress(InvalidInputError):
-        whole = world.keeper.vacuum("mart.noted", dry_run=True)
+        whole = world.keeper.vacuum("mart.visited", dry_run=True)
         assert [one.free_bytes for one in world.keeper.tables("mart").tables] == [whole.bytes_freed]
 
 
 def assert_same(world: World, one: TableWorld) -> None:
-    """Compare the calls on many tables with those on one, which never take a note's word; all are dry runs."""
+    """Compare the calls on many tables with those on one; all are dry runs."""
     name = str(one.name)
     alone: dict[str, Any] = {}
     for what, call in (("vacuum", world.keeper.vacuum), ("recover", world.keeper.recover)):
@@ -567,17 +512,16 @@ def assert_same(world: World, one: TableWorld) -> None:
 
 
 def said(found: Mapping[str, Any] | str) -> Any:
-    """Return what a report says without what a short look leaves out, and ages that go on."""
+    """Return what a report says without ages that go on."""
     if isinstance(found, str):
         return found
-    plain = {name: value for name, value in found.items() if name != "kept"}
-    for path in plain.get("deleted", ()):
+    for path in found.get("deleted", ()):
         path["reason"] = path["reason"].rpartition(" ")[0] if "hours" in path["reason"] else path["reason"]
-    return plain
+    return found
 
 
 def test_a_metastore_that_was_set_back_is_noticed(world: World) -> None:
-    one = noted(world)
+    one = visited(world)
     first = one.history().records[0].entry.partitions[0].new_location
     assert first is not None
     one.pointed_by_another_tool("d1", first)
@@ -589,63 +533,12 @@ def test_a_metastore_that_was_set_back_is_noticed(world: World) -> None:
 
 
 def test_a_dropped_partition_is_named_each_time(world: World) -> None:
-    one = noted(world)
+    one = visited(world)
     world.metastore.drop_partition(one.table, ("d2",))
     missing = [
         [found.report.missing for found in world.keeper.recover_many().results if found.report] for _ in range(3)
     ]
     assert missing == [[("dt=d2",)]] * 3
-    assert requests_of(world, lambda: world.keeper.recover_many(["mart.noted"])) <= IDLE_REQUESTS
-
-
-def test_after_a_week_everything_is_looked_through_again(world: World) -> None:
-    one = add_table(world, "noted")
-    one.write(ONE)
-    world.keeper.vacuum_many(["mart.noted"])
-    world.skipped_seconds += BELIEVED_SECONDS - 60
-    assert requests_of(world, lambda: world.keeper.vacuum_many(["mart.noted"])) == IDLE_REQUESTS
-    world.skipped_seconds += 120
-    assert requests_of(world, lambda: world.keeper.vacuum_many(["mart.noted"])) > IDLE_REQUESTS
-    assert requests_of(world, lambda: world.keeper.vacuum_many(["mart.noted"])) == IDLE_REQUESTS
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"format": 99}', b"\x1f\x8b00", b"\xff" * 100])
-def test_a_note_that_cannot_be_read_counts_nothing(world: World, body: bytes) -> None:
-    one = noted(world)
-    world.store.put(one.layout.idle_key, body)
-    age(world, one)
-    assert_same(world, one)
-    (done,) = world.keeper.vacuum_many(["mart.noted"]).results
-    assert done.report is not None
-    assert done.report.bytes_freed == 3
-
-
-def test_a_note_that_cannot_be_put_is_no_failure(world: World) -> None:
-    one = add_table(world, "noted")
-    one.write(ONE)
-
-    def refuse(call: str, _phase: str, key: str) -> None:
-        if call == "put" and key == one.layout.idle_key:
-            raise StorageError("AccessDenied")
-
-    world.store.on_call = refuse
-    assert [one.error for one in world.keeper.vacuum_many(["mart.noted"]).results] == [None]
-    assert [one.error for one in world.keeper.recover_many(["mart.noted"]).results] == [None]
-
-
-def test_a_long_log_with_many_names_is_compared_as_far_as_a_page_goes(world: World) -> None:
-    one = add_table(world, "noted")
-    for number in range(COMPARED_VERSIONS + 20):
-        one.write({"d1": frozenset({number})})
-        world.store.put(one.layout.name_key(f"run-{number:05}"), b"")
-    world.keeper.vacuum_many(["mart.noted"])
-    assert requests_of(world, lambda: world.keeper.vacuum_many(["mart.noted"])) == IDLE_REQUESTS
-    lost_entry(world, one)  # older than what is compared: who reads all entries finds it
-    assert requests_of(world, lambda: world.keeper.vacuum_many(["mart.noted"])) == IDLE_REQUESTS
-    world.store.delete([one.layout.entry_key(100)])
-    assert world.keeper.tables("mart").tables[0].health == "ok", "the fold says what it did"
-    with pytest.raises(InvalidInputError, match="are lost"):
-        world.keeper.history("mart.noted")
 
 
 def test_an_unpartitioned_table_is_idle_too(world: World) -> None:
@@ -657,48 +550,9 @@ def test_an_unpartitioned_table_is_idle_too(world: World) -> None:
         found: dict[str, float] = {}
         with counted_per_table(world, 1, found):
             call()
-        assert found["requests"] <= IDLE_REQUESTS + 2  # two at the table that was never written
+        assert found["requests"] <= IDLE_REQUESTS + REQUESTS_A_VERSION * 2 + 1  # one at a table never written
         assert found["calls"] <= IDLE_CALLS
     assert one.rows() == {"": frozenset({2})}
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_the_short_look_agrees_with_the_whole_one(world: World, seed: int) -> None:
-    chosen = random.Random(seed)
-    one = noted(world)
-    faulty = FaultyWorld(world.store, world.metastore, one.name, one.root, sleep=world.sleep)
-
-    def die() -> None:
-        faults = [
-            Fault("metastore", "alter_partitions", 1, "before", DeathError),
-            Fault("metastore", "alter_partitions", 1, "after", DeathError),
-            Fault("store", "complete_upload", 1, "after", DeathError),
-        ]
-        with faulty.inject(chosen.choice(faults)), suppress(DeathError, TableWriterError):
-            faulty.write({"d1": frozenset({chosen.randrange(1000)})})
-
-    def wait() -> None:
-        world.skipped_seconds += chosen.choice([600, 20_000, DAY, 3 * DAY, 8 * DAY])
-
-    def write() -> None:
-        with suppress(Exception):
-            one.write({chosen.choice(["d1", "d2", "d4"]): frozenset({chosen.randrange(1000)})})
-
-    def drop() -> None:
-        world.metastore.drop_partition(one.table, (chosen.choice(["d1", "d2"]),))
-
-    def vacuum() -> None:
-        world.keeper.vacuum_many()
-
-    def recover() -> None:
-        world.keeper.recover_many()
-
-    def move() -> None:
-        world.metastore.put_partition(one.name, Partition(values=("d2",), location=f"{one.root}elsewhere/"))
-
-    for _ in range(25):
-        chosen.choice([die, wait, wait, write, drop, vacuum, vacuum, recover, move])()
-        assert_same(world, one)
 
 
 def test_a_report_of_a_vacuum_is_that_of_the_table(world: World) -> None:

@@ -61,5 +61,5 @@ def assert_idle_tables_cost_little(world: RealWorld) -> None:
     requests, calls = (sum(one().values()) for one in (world.store.request_counts, world.metastore.call_counts))
     assert world.keeper.vacuum_many([name]).results[0].error is None
     assert world.keeper.recover_many([name]).results[0].error is None
-    assert sum(world.store.request_counts().values()) - requests <= 4 + 2
-    assert sum(world.metastore.call_counts().values()) - calls <= 1 + 2
+    assert sum(world.store.request_counts().values()) - requests <= 2 * 12
+    assert sum(world.metastore.call_counts().values()) - calls <= 2 * 4
