@@ -28,7 +28,6 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
-from table_writer.version import __version__
 
 if TYPE_CHECKING:
     from table_writer.config import CompactOptions, TableWriterConfig, WriteOptions
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from table_writer.model.new_table import NewTable
     from table_writer.read.dataset import read_arrow
     from table_writer.storage.hadoop import S3Overrides
+    from table_writer.version import __version__
     from table_writer.write.staged_write import StagedFile, StagedWrite
     from table_writer.writer import TableWriter
 
@@ -77,7 +77,7 @@ __all__ = [
 
 __path__.append(f"{__path__[0]}/integrations/former_paths")  # where table_writer.airflow and table_writer.dbt are found
 
-# Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
+# Executors import this package for step 2 alone, and a command for its own call: each loads what it needs and no more.
 _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
@@ -95,6 +95,7 @@ _ON_FIRST_USE = {
     "TableWriterConfig": "table_writer.config",
     "WriteOptions": "table_writer.config",
     "WriteResult": "table_writer.display.write_result",
+    "__version__": "table_writer.version",
     "read_arrow": "table_writer.read.dataset",
 }
 

@@ -6,6 +6,7 @@ its public methods, reads them once, at the first call. What lies inside a type,
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, isfunction, signature
-from types import FunctionType, NoneType, UnionType
+from types import FunctionType, NoneType, SimpleNamespace, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
 from table_writer.errors import InvalidInputError, printable
@@ -150,8 +151,7 @@ class _Arguments:
     @cached_property
     def _hints(self) -> dict[str, Any]:
         """Return the type of each parameter; keywords that a TypedDict describes count as parameters."""
-        hints = get_type_hints(self._function)
-        hints.pop("return", None)
+        hints = _parameter_types(self._function)
         for name, hint in tuple(hints.items()):
             if get_origin(hint) is Unpack and is_typeddict(get_args(hint)[0]):
                 del hints[name]
@@ -198,6 +198,17 @@ class _Arguments:
             f"{self._name} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others by their"
             " names"
         )
+
+
+def _parameter_types(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the type of each parameter; a name that the module does not have yet is asked of its ``__getattr__``."""
+    annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    names: dict[str, Any] = dict(getattr(function, "__globals__", {}))
+    if "__getattr__" in names:
+        texts = [hint for hint in annotations.values() if isinstance(hint, str)]
+        named = {name for text in texts for name in compile(text, "<annotation>", "eval").co_names}
+        names |= {name: names["__getattr__"](name) for name in named - names.keys() - vars(builtins).keys()}
+    return get_type_hints(SimpleNamespace(__annotations__=annotations), names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
+from table_writer.model.defaults import DIRECTORY_NAME, METASTORE_TIMEOUT_SECONDS, PUBLISH_TIMEOUT_SECONDS
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
@@ -134,9 +135,9 @@ class TableWriterConfig:
     metastore_ca_file: str = ""
     metastore_password: str = field(default="", repr=False)
     metastore_password_in_clear: bool = False
-    metastore_timeout_seconds: float = 120.0
+    metastore_timeout_seconds: float = METASTORE_TIMEOUT_SECONDS
     sees_everything: bool = False
-    publish_timeout_seconds: float = 300.0
+    publish_timeout_seconds: float = PUBLISH_TIMEOUT_SECONDS
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
     s3: S3Overrides = field(default_factory=S3Overrides)
     part_size_bytes: int | None = None
@@ -147,7 +148,7 @@ class TableWriterConfig:
     row_group_bytes: int | None = None
     retention: timedelta = timedelta(days=3)
     heartbeat_seconds: float = 60.0
-    directory_name: str = "_table_writer"
+    directory_name: str = DIRECTORY_NAME
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
     listeners: Sequence[EventListener] = field(default=(), repr=False)

@@ -1,4 +1,7 @@
-"""Maintenance of tables, without Spark: history, rollback, recover, vacuum and what belongs to them."""
+"""Maintenance of tables, without Spark: history, rollback, recover, vacuum and what belongs to them.
+
+Each call imports what it needs when it is made: a command starts as fast as its own call allows.
+"""
 
 from __future__ import annotations
 
@@ -6,70 +9,39 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from table_writer.checked import checked, nearest, require_age
-from table_writer.config import TableWriterConfig
-from table_writer.display.many_report import ManyReport, TablesReport, many_report, tables_report
-from table_writer.display.reports import (
-    ChangesReport,
-    DoctorReport,
-    HistoryReport,
-    PartitionsReport,
-    RecoverReport,
-    RestoreReport,
-    RollbackReport,
-    UploadsReport,
-    VacuumReport,
-    VersionReport,
-)
-from table_writer.display.staged_report import (
-    DiscardReport,
-    StagedDetail,
-    StagedReport,
-    discard_report,
-    staged_detail,
-    staged_summary,
-)
-from table_writer.display.versions import (
-    changed_partitions,
-    partition_details,
-    partition_states,
-    small_files_notes,
-    summaries,
-    upload_details,
-    vacuum_report,
-    version_summary,
-)
-from table_writer.display.write_result import WriteResult
-from table_writer.doctor import examine
-from table_writer.doctor.store import examine_opened
 from table_writer.errors import InvalidInputError, StorageError, counted, few
-from table_writer.log.history import Placement
-from table_writer.log.open_table import OpenTable, RepeatedError, Services
-from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
-from table_writer.log.past import changes_between, require_one_name, version_meant
-from table_writer.log.present import Present
-from table_writer.many.round import WORKERS, ChosenTable, Round, choose
-from table_writer.many.visit import TableVisit
-from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues, TableName
-from table_writer.model.write import WriteMode
-from table_writer.page.look import NEWEST_VERSIONS, look_at
-from table_writer.page.table_page import TablePage
-from table_writer.publish.correction import Correction
-from table_writer.publish.entry import RepublishResult
-from table_writer.publish.restore import adopt, restore_partitions
-from table_writer.publish.rollback import roll_back
-from table_writer.publish.switch import locations
-from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces, require_safe, vacuum_ages
-from table_writer.vacuum.sweep import Vacuum, interrupted
-from table_writer.write.announcing import Announcement, announced
-from table_writer.write.results import repeated_result
-from table_writer.write.staged_writes import StagedWrites
+from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
+
+if TYPE_CHECKING:
+    from table_writer.config import TableWriterConfig
+    from table_writer.display.many_report import ManyReport, TablesReport
+    from table_writer.display.reports import (
+        ChangesReport,
+        DoctorReport,
+        HistoryReport,
+        PartitionsReport,
+        RecoverReport,
+        RestoreReport,
+        RollbackReport,
+        UploadsReport,
+        VacuumReport,
+        VersionReport,
+    )
+    from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
+    from table_writer.display.write_result import WriteResult
+    from table_writer.log.history import Placement
+    from table_writer.log.open_table import OpenTable, Services
+    from table_writer.many.round import ChosenTable
+    from table_writer.model.table import PartitionValues
+    from table_writer.page.table_page import TablePage
+    from table_writer.publish.entry import RepublishResult
+    from table_writer.write.announcing import Announcement
 
 OF_SPARK: Final = (
-    *(mode.value for mode in WriteMode),
+    *("append", "create_partitions", "overwrite_partitions", "overwrite_table"),
     "compact",
     "create_table",
     "for_each_batch",
@@ -120,6 +92,9 @@ class Maintenance:
         config: TableWriterConfig | None = None,
         services: Services | None = None,
     ) -> None:
+        from table_writer.config import TableWriterConfig
+        from table_writer.log.open_table import Services
+
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
     if not TYPE_CHECKING:  # without this condition a type checker would accept every name
@@ -153,6 +128,9 @@ class Maintenance:
         >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
         ['published']
         """
+        from table_writer.display.reports import HistoryReport
+        from table_writer.display.versions import small_files_notes, summaries
+
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
@@ -167,6 +145,9 @@ class Maintenance:
 
     def show(self, table: str, version: int) -> VersionReport:
         """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
+        from table_writer.display.reports import VersionReport
+        from table_writer.display.versions import partition_details, version_summary
+
         opened = self._open(table)
         state = opened.log.read_state()
         record = opened.log.find(version) if version > 0 else None
@@ -207,6 +188,10 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
+        from table_writer.display.reports import ChangesReport
+        from table_writer.display.versions import changed_partitions
+        from table_writer.log.past import changes_between
+
         opened = self._open(table)
         changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
         return ChangesReport(
@@ -240,6 +225,8 @@ class Maintenance:
         >>> page.health, len(page.partitions), page.to_html().startswith("<!doctype html>")
         ('ok', 1, True)
         """
+        from table_writer.page.look import look_at
+
         if limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         return look_at(self._open(table), limit)
@@ -263,6 +250,10 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
+        from table_writer.display.reports import PartitionsReport
+        from table_writer.display.versions import partition_states
+        from table_writer.log.present import Present
+
         opened = self._open(table)
         present_rows = Present(opened, opened.partition_values(partitions))
         return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, present_rows))
@@ -288,12 +279,22 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be resolved yet; call again.
         """
+        from table_writer.model.table import TableName
+        from table_writer.write.announcing import announced
+
         with announced(self._services, "recover", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
             announcement.follow(opened)
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
+        from table_writer.display.reports import RecoverReport
+        from table_writer.log.history import Placement
+        from table_writer.log.owner import is_of_earlier_table
+        from table_writer.publish.correction import Correction
+        from table_writer.publish.switch import locations
+        from table_writer.vacuum.sweep import Vacuum, interrupted
+
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
         lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # only now: a table created again adopts no log with lost entries
@@ -356,6 +357,10 @@ class Maintenance:
         >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
         [('mart.orders', 'ok')]
         """
+        from table_writer.display.many_report import tables_report
+        from table_writer.many.round import Round, choose
+        from table_writer.many.visit import TableVisit
+
         tables = Round(self._services, choose(self._services.metastore, database=database), workers)
         return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
 
@@ -400,6 +405,12 @@ class Maintenance:
         >>> [one.table for one in keeper.vacuum_many(database="mart").results]
         ['mart.orders']
         """
+        from table_writer.display.many_report import many_report
+        from table_writer.many.round import Round, choose
+        from table_writer.many.visit import TableVisit
+        from table_writer.vacuum.due import require_safe
+        from table_writer.write.announcing import announced
+
         if older_than is not None:
             require_safe("", older_than, SAFE_AGE, force=force)
         chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
@@ -431,6 +442,10 @@ class Maintenance:
         >>> [one.report.settled for one in keeper.recover_many(["mart.orders"]).results]
         [{}]
         """
+        from table_writer.display.many_report import many_report
+        from table_writer.many.round import Round, choose
+        from table_writer.many.visit import TableVisit
+
         chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
         def recover(services: Services, table: str) -> RecoverReport:
@@ -473,6 +488,12 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
+        from table_writer.display.reports import RollbackReport
+        from table_writer.display.versions import partition_details
+        from table_writer.log.past import require_one_name, version_meant
+        from table_writer.publish.rollback import roll_back
+        from table_writer.write.announcing import announced
+
         require_one_name(version, as_of, write_id)
         with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -518,6 +539,11 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
+        from table_writer.display.versions import vacuum_report
+        from table_writer.vacuum.due import vacuum_ages
+        from table_writer.vacuum.sweep import Vacuum
+        from table_writer.write.announcing import announced
+
         with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
             ages = vacuum_ages(opened, older_than, force=force)
@@ -546,6 +572,9 @@ class Maintenance:
         force
             Allow an age under 24 hours.
         """
+        from table_writer.vacuum.due import require_safe
+        from table_writer.write.announcing import announced
+
         require_age("older_than", older_than)
         with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as announcement:
             opened = self._open(table, announcement)
@@ -555,6 +584,11 @@ class Maintenance:
             return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
+        from table_writer.display.reports import UploadsReport
+        from table_writer.display.versions import upload_details, vacuum_report
+        from table_writer.vacuum.due import Ages, look_for_traces
+        from table_writer.vacuum.sweep import Vacuum
+
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
         listed = upload_details(uploads, traces, opened.log.read_history(), seconds)
@@ -580,6 +614,9 @@ class Maintenance:
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
         """
+        from table_writer.model.table import TableName
+        from table_writer.write.announcing import announced
+
         with announced(self._services, "restore", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
             announcement.follow(opened)
@@ -593,6 +630,11 @@ class Maintenance:
         *,
         dry_run: bool,
     ) -> RestoreReport:
+        from table_writer.display.reports import RestoreReport
+        from table_writer.display.versions import partition_details
+        from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
+        from table_writer.publish.restore import restore_partitions
+
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
         if is_new:
@@ -622,6 +664,8 @@ class Maintenance:
         self, opened: OpenTable, republished: RepublishResult, chosen_values: Collection[PartitionValues] | None
     ) -> str:
         """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
+        from table_writer.publish.restore import restore_partitions
+
         if chosen_values is not None:
             republished = restore_partitions(opened, None, dry_run=True)
         restorable = () if chosen_values is None else republished.partitions
@@ -656,6 +700,10 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in keeper.doctor("mart.orders").findings}["owner"]
         'ok'
         """
+        from table_writer.display.reports import DoctorReport
+        from table_writer.doctor import examine
+        from table_writer.model.table import TableName
+
         opened = self._services.open_table(TableName.parse(table))
         findings = examine(opened, spark_conf, scratch_table=scratch_table)
         return DoctorReport(table=str(opened.table.name), findings=findings)
@@ -683,6 +731,9 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in report.findings}["key order"]
         'ok'
         """
+        from table_writer.doctor.store import examine_opened
+        from table_writer.model.location import Location
+
         place = Location.parse(store)
         return examine_opened(place, lambda: self._services.store_of(place))
 
@@ -706,6 +757,9 @@ class Maintenance:
         MetastoreError, StorageError
             It may have changed something; call it again.
         """
+        from table_writer.model.table import TableName
+        from table_writer.publish.restore import adopt
+
         adopt(self._services.open_table(TableName.parse(table)), accept_loss=accept_loss)
 
     def staged(self, table: str) -> StagedReport:
@@ -716,6 +770,9 @@ class Maintenance:
         >>> keeper.staged("mart.orders").staged
         ()
         """
+        from table_writer.display.staged_report import StagedReport, staged_summary
+        from table_writer.write.staged_writes import StagedWrites
+
         opened = self._open(table)
         staged_writes, unreadable = StagedWrites(opened).find_all()
         return StagedReport(
@@ -729,6 +786,9 @@ class Maintenance:
 
         :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """
+        from table_writer.display.staged_report import staged_detail
+        from table_writer.write.staged_writes import StagedWrites
+
         return staged_detail(StagedWrites(self._open(table)).find(write_id))
 
     def publish(self, table: str, write_id: str, *, dry_run: bool = False) -> WriteResult | StagedDetail:
@@ -753,6 +813,12 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
+        from table_writer.display.staged_report import staged_detail
+        from table_writer.log.open_table import RepeatedError
+        from table_writer.write.announcing import announced
+        from table_writer.write.results import repeated_result
+        from table_writer.write.staged_writes import StagedWrites
+
         with announced(self._services, "publish", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
             announcement.concerns(opened, write_id=write_id)
@@ -775,6 +841,10 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
+        from table_writer.display.staged_report import discard_report
+        from table_writer.write.announcing import announced
+        from table_writer.write.staged_writes import StagedWrites
+
         with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
             announcement.concerns(opened, write_id=write_id)
@@ -784,11 +854,26 @@ class Maintenance:
             )
 
     def _open(self, table: str, announcement: Announcement | None = None) -> OpenTable:
+        from table_writer.model.table import TableName
+
         opened = self._services.open_table(TableName.parse(table))
         if announcement is not None:
             announcement.follow(opened)
         opened.require_owner()
         return opened
+
+
+def __getattr__(name: str) -> Any:
+    """Return a type of the constructor's parameters, which the check of its first call asks for."""
+    if name == "Services":
+        from table_writer.log.open_table import Services
+
+        return Services
+    if name == "TableWriterConfig":
+        from table_writer.config import TableWriterConfig
+
+        return TableWriterConfig
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _values_at(placements: Mapping[PartitionValues, Placement], placement: Placement) -> list[PartitionValues]:

@@ -16,13 +16,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from table_writer.errors import printable
 from table_writer.events.event import StepTime
-from table_writer.metastore.protocol import Metastore
 from table_writer.model.process import PerProcess, this_process
-from table_writer.storage.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from table_writer.metastore.protocol import Metastore
+    from table_writer.storage.object_store import ObjectStore
 
 logger = logging.getLogger("table_writer")
 PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")

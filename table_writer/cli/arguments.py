@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn
 
 from table_writer.checked import nearest
 from table_writer.cli.configuration import METASTORE_VARIABLE, USER_INFO, is_secret
-from table_writer.config import TableWriterConfig
 from table_writer.errors import (
     CheckFailedError,
     ConflictError,
@@ -24,6 +23,7 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
+from table_writer.model.defaults import DIRECTORY_NAME, METASTORE_TIMEOUT_SECONDS
 
 PROGRAM: Final = "table-writer"
 Options = Mapping[str, Mapping[str, Any]]
@@ -154,7 +154,7 @@ SHARED: Final[Mapping[str, Options]] = {
         "--metastore-timeout": {
             "type": _timeout,
             "metavar": "SECONDS",
-            "default": TableWriterConfig().metastore_timeout_seconds,
+            "default": METASTORE_TIMEOUT_SECONDS,
             "help": "how long one metastore call may take (default: %(default)g)",
         },
         "--sees-everything": switch(
@@ -176,7 +176,7 @@ SHARED: Final[Mapping[str, Options]] = {
         },
         "--directory-name": {
             "metavar": "NAME",
-            "default": TableWriterConfig().directory_name,
+            "default": DIRECTORY_NAME,
             "help": "as the table's writers have it (default: %(default)s)",
         },
     },

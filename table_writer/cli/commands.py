@@ -6,7 +6,7 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescription
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.checked import nearest
 from table_writer.cli.arguments import (
@@ -25,19 +25,16 @@ from table_writer.cli.arguments import (
 )
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
-from table_writer.config import TableWriterConfig
-from table_writer.display.many_report import ManyReport, TableResult, TablesReport
-from table_writer.display.report import Report
-from table_writer.display.reports import RecoverReport
-from table_writer.doctor.store import examine_store
 from table_writer.errors import MissingExtraError, needs_extra, printable
 from table_writer.maintenance import OF_SPARK, Maintenance
-from table_writer.many.round import WORKERS
-from table_writer.model.table import TableName
-from table_writer.page.look import NEWEST_VERSIONS
-from table_writer.page.table_page import TablePage
-from table_writer.vacuum.due import SAFE_AGE
-from table_writer.version import __version__
+from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
+
+if TYPE_CHECKING:
+    from table_writer.config import TableWriterConfig
+    from table_writer.display.many_report import TableResult
+    from table_writer.display.report import Report
+    from table_writer.display.reports import DoctorReport, RecoverReport
+    from table_writer.page.table_page import TablePage
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +118,8 @@ def _report(keeper: Maintenance, arguments: Namespace) -> TablePage | SavedPage:
 
 
 def _adopt(keeper: Maintenance, arguments: Namespace) -> Adopted:
+    from table_writer.model.table import TableName
+
     keeper.adopt(arguments.table, accept_loss=arguments.accept_loss)
     return Adopted(str(TableName.parse(arguments.table)))
 
@@ -128,6 +127,12 @@ def _adopt(keeper: Maintenance, arguments: Namespace) -> Adopted:
 def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
     spark_conf = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
     return keeper.doctor(arguments.table, spark_conf=spark_conf, scratch_table=arguments.scratch_table)
+
+
+def _examine_store(config: TableWriterConfig, arguments: Namespace) -> DoctorReport:
+    from table_writer.doctor.store import examine_store
+
+    return examine_store(arguments.store, config)
 
 
 def _not_recovered(report: RecoverReport) -> bool:
@@ -139,6 +144,8 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 def exit_code(command: Command, report: Any) -> ExitCode:
     """Return the exit code of a report; of many tables the worst counts."""
+    from table_writer.display.many_report import ManyReport, TablesReport
+
     if isinstance(report, TablesReport):
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
         return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
@@ -155,6 +162,8 @@ def exit_code_of_result(command: Command, result: TableResult[Any]) -> ExitCode:
 
 def facts(command: Command, report: Any) -> dict[str, Any]:
     """Return what ``--json`` prints: of many tables each with the exit code that it would have had alone."""
+    from table_writer.display.many_report import ManyReport
+
     found: dict[str, Any] = report.to_dict()
     if isinstance(report, ManyReport):
         for fact, result in zip(found["results"], report.results, strict=True):
@@ -383,7 +392,7 @@ COMMANDS: Final = (
             },
         },
         run=_doctor,
-        run_store=lambda config, given: examine_store(given.store, config),
+        run_store=_examine_store,
         needs_attention=lambda report: not report.healthy,
         takes=Takes.ONE_OR_STORE,
     ),
@@ -449,13 +458,23 @@ def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -
         parser.error("--accept-loss is for one TABLE at a time")
 
 
+class _Version(Action):
+    """Prints the version, and ends."""
+
+    def __call__(self, parser: ArgumentParser, *_: object) -> None:
+        from table_writer.version import __version__
+
+        print(PROGRAM, __version__)  # noqa: T201
+        parser.exit()
+
+
 class _PrintCompletion(Action):
     """Prints a script for a shell, made by shtab, and ends."""
 
     def __call__(self, parser: ArgumentParser, _: Namespace, shell: Any, option_string: str | None = None) -> None:  # noqa: ARG002
         try:
             with needs_extra("completion", "--print-completion"):
-                import shtab  # noqa: PLC0415 - an extra
+                import shtab  # an extra
         except MissingExtraError as missing:
             parser.error(missing.message)
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
@@ -475,7 +494,7 @@ def _parsers(parser: ArgumentParser) -> dict[str, ArgumentParser]:
 def build_parser() -> Parser:
     like: dict[str, Any] = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = Parser(prog=PROGRAM, description=description("", OVERVIEW), epilog=epilog(OVERVIEW), **like)
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version of this program and exit")
     parser.add_argument(
         "--print-completion",
         action=_PrintCompletion,

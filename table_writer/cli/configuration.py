@@ -7,15 +7,15 @@ import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from xml.etree import ElementTree as ET
 from xml.parsers.expat import ErrorString
 
-from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.events.listeners import listeners_named
-from table_writer.metastore.settings import GLUE_SCHEME, PLAIN_USER, GlueSettings, as_hive_2
-from table_writer.storage.hadoop import S3Overrides
+from table_writer.model.defaults import PUBLISH_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from table_writer.config import TableWriterConfig
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
 LISTENERS_VARIABLE: Final = "TABLE_WRITER_LISTENERS"  # module:object, several separated by commas
@@ -25,7 +25,6 @@ SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a lat
 MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
 MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
 VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
-PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
 SECRET_NAME: Final = re.compile(
     r"secret|password|passphrase|session\.token|azure\.account\.key(?!provider)|sas\.fixed\.token|client-provided-key",
     re.IGNORECASE,
@@ -39,6 +38,11 @@ MASK: Final = "***"
 
 def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) -> tuple[str, TableWriterConfig]:
     """Return the metastore's address and the settings; options win over the environment, the environment over files."""
+    from table_writer.config import TableWriterConfig
+    from table_writer.events.listeners import listeners_named
+    from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings, as_hive_2
+    from table_writer.storage.hadoop import S3Overrides
+
     hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
     timeout = arguments.metastore_timeout
     config = TableWriterConfig(
@@ -187,6 +191,8 @@ class Redaction:
 
     def hide(self, settings: Mapping[str, str]) -> None:
         """Keep the secrets among these settings out."""
+        from table_writer.metastore.settings import PLAIN_USER, as_hive_2
+
         user = as_hive_2(settings).get(PLAIN_USER, "")  # under whose name Hive's client keeps the password
         self._hide(value for name, value in settings.items() if is_secret(name) or name == user)
 

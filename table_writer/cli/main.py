@@ -16,7 +16,6 @@ from typing import Any, Final, TextIO
 from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_of
 from table_writer.cli.commands import BY_NAME, Command, exit_code, facts, parse
 from table_writer.cli.configuration import Redaction, read_configuration
-from table_writer.display.many_report import ManyInterruptedError
 from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
 
@@ -84,7 +83,9 @@ def _run(
     interrupted = None
     try:
         report = _call(command, arguments)(keeper, arguments)
-    except ManyInterruptedError as stopped:
+    except KeyboardInterrupt as stopped:
+        if not hasattr(stopped, "report"):  # of a call on many tables, which have been done in part
+            raise
         report, interrupted = stopped.report, ExitCode.INTERRUPTED
         output.say(f"{PROGRAM}: {stopped}")
     output.report(facts(command, report), report.to_text(all_rows=arguments.all_rows))

@@ -14,7 +14,6 @@ from table_writer.cli.configuration import (
     METASTORE_VARIABLE,
     PASSWORD_VARIABLE,
 )
-from table_writer.display.listeners import PROGRESS_VARIABLE
 
 COLUMNS: Final = 80  # of a terminal that nobody has made wider
 DOCUMENTATION: Final = "https://github.com/table-writer/table_writer/blob/main/docs/index.md"
@@ -42,7 +41,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN": "keys, where no profile and no setting has any",
     "AWS_REGION": "where --region and Hadoop's settings name none",
     LISTENERS_VARIABLE: "who is told of what commands do, as module:object,module:object",
-    PROGRESS_VARIABLE: "bar, log or off: how a command on many tables shows how far it is",
+    "TABLE_WRITER_PROGRESS": "bar, log or off: how a command on many tables shows how far it is",
 }
 
 MANUALS: Final[Mapping[str, Manual]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from table_writer.display.report import (
     Columns,
@@ -25,7 +25,9 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.staged_write import FoundStaged
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import TableLayout
-from table_writer.vacuum.sweep import VacuumResult
+
+if TYPE_CHECKING:
+    from table_writer.vacuum.sweep import VacuumResult
 
 STATISTICS: Final[Columns] = {
     "column": lambda pair: pair[0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from table_writer.display.reports import (
     AbortedUpload,
@@ -19,14 +19,16 @@ from table_writer.display.reports import (
 )
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.past import PartitionDifference, change_of
-from table_writer.log.present import PresentRows
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import UploadInfo
-from table_writer.vacuum.due import Traces
-from table_writer.vacuum.sweep import VacuumResult
+
+if TYPE_CHECKING:
+    from table_writer.log.present import PresentRows
+    from table_writer.storage.object_store import UploadInfo
+    from table_writer.vacuum.due import Traces
+    from table_writer.vacuum.sweep import VacuumResult
 
 SHOWN_PARTITIONS: Final = 5
 

@@ -20,8 +20,6 @@ from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.rules import Deadline, require_same_query
 from table_writer.log.table_log import LogState, TableLog
-from table_writer.metastore.glue import GlueMetastore
-from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore, require_named
 from table_writer.metastore.settings import GLUE_SCHEME, Credentials, GlueSettings, MetastoreSettings, as_hive_2
 from table_writer.model.entry import Key, LogEntry, Operation
@@ -334,7 +332,13 @@ def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> 
 
 def open_metastore(settings: AnySettings) -> Metastore:
     """Open the metastore that the settings are for."""
-    return GlueMetastore(settings) if isinstance(settings, GlueSettings) else HiveMetastore(settings)
+    if isinstance(settings, GlueSettings):
+        from table_writer.metastore.glue import GlueMetastore  # noqa: PLC0415 - boto3 is of no use to Hive's metastore
+
+        return GlueMetastore(settings)
+    from table_writer.metastore.hive import HiveMetastore  # noqa: PLC0415 - nor is Thrift to AWS Glue
+
+    return HiveMetastore(settings)
 
 
 def hadoop_without_spark(config: TableWriterConfig) -> Mapping[str, str]:

@@ -32,7 +32,6 @@ from table_writer.model.process import this_process
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
-from table_writer.version import __version__
 
 logger = logging.getLogger(__name__)
 MISSED_HEARTBEATS: Final = 5  # after so many in a row a writer counts as dead, if it is old enough
@@ -43,6 +42,8 @@ LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # the most that a registration may cl
 
 def writer_identity(application_id: str) -> dict[str, str]:
     """Say who writes, for people who read the log. Holds no credential."""
+    from table_writer.version import __version__  # noqa: PLC0415 - who reads a log alone does not need it
+
     return {
         "host": socket.gethostname(),
         "pid": str(os.getpid()),

@@ -26,7 +26,6 @@ from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
 
 logger = logging.getLogger(__name__)
-WORKERS: Final = 8
 MOST_WORKERS: Final = 64
 STOP_LOOK_SECONDS: Final = 0.2  # between two looks whether those at work have ended
 PATTERN: Final = frozenset("*?[]%")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from http.client import BadStatusLine, HTTPResponse, IncompleteRead, RemoteDisconnected
 from typing import Any, BinaryIO, Final, NoReturn
 
 from table_writer.errors import printable
@@ -65,6 +64,8 @@ class HttpWire(Layer):
 
     def flush(self) -> None:
         """Send the call and receive its answer; ``TurnedAwayError`` if the server did not take it."""
+        from http.client import BadStatusLine, HTTPResponse, IncompleteRead, RemoteDisconnected  # noqa: PLC0415
+
         body, self._body = self._body.getvalue(), io.BytesIO()
         headers = self._request.headers()
         fields = {"Host": self._host, **FIXED, **headers, "Content-Length": str(len(body))}

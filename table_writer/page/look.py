@@ -29,7 +29,6 @@ from table_writer.storage.object_store import many
 from table_writer.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, interrupted
 
-NEWEST_VERSIONS: Final = 1_000  # two requests each
 WORST_FIRST: Final = (FAILED, BEHIND, IN_DOUBT, OK)
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from table_writer.errors import needs_extra
-from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import AzureSettings, S3Settings, StoreSettings
 
 
@@ -18,4 +16,10 @@ def open_store(settings: StoreSettings) -> ObjectStore:
         with needs_extra("azure", "an abfss:// location, on this machine and where executors run,"):
             from table_writer.storage.azure import AzureStore  # noqa: PLC0415 - an optional extra
         return AzureStore(settings)
-    return S3Store(settings) if isinstance(settings, S3Settings) else LocalStore()
+    if isinstance(settings, S3Settings):
+        from table_writer.storage.s3 import S3Store  # noqa: PLC0415 - boto3 takes longer to load than all else
+
+        return S3Store(settings)
+    from table_writer.storage.local import LocalStore  # noqa: PLC0415 - for tests and demos
+
+    return LocalStore()

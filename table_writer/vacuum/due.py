@@ -21,13 +21,13 @@ from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, places_of
 from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 
-SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
 HISTORY_RETENTION: Final = timedelta(days=30)
 
 

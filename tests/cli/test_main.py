@@ -270,11 +270,6 @@ def python(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], check=False, text=True, stderr=subprocess.PIPE, **options)
 
 
-def test_neither_spark_nor_arrow_is_loaded() -> None:
-    code = "import sys, table_writer.cli.main; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
-    assert python("-c", code, stdout=subprocess.PIPE).stdout == "[]\n"
-
-
 def test_the_module_is_the_command() -> None:
     assert python("-m", "table_writer", "--version", stdout=subprocess.PIPE).stdout.startswith("table-writer ")
     ran = python("-m", "table_writer", "vacuum", stdout=subprocess.PIPE)
@@ -304,3 +299,36 @@ def test_an_age_has_a_unit_unless_it_is_zero() -> None:
 @pytest.mark.parametrize("error", [LostResponseError("no answer"), KeyError("bug")], ids=repr)
 def test_after_a_lost_answer_or_a_bug_the_outcome_is_unknown(error: Exception) -> None:
     assert exit_code_of(error) is ExitCode.UNKNOWN
+
+
+NEVER = {"pyspark", "pyarrow", "boto3", "botocore", "azure", "table_writer.metastore.glue", "table_writer.storage.s3"}
+OF_OTHER_COMMANDS = {
+    *("table_writer.doctor", "table_writer.page", "table_writer.vacuum", "table_writer.publish", "table_writer.many"),
+    *("table_writer.write", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
+}
+OF_EVERY_CALL = {
+    *("table_writer.config", "table_writer.log", "table_writer.metastore", "table_writer.storage"),
+    *("table_writer.display", "table_writer.events", "hmsclient", "thrift", "msgspec"),
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "not_loaded"),
+    [
+        (["--help"], 0, NEVER | OF_OTHER_COMMANDS | OF_EVERY_CALL),
+        (["history", "--help"], 0, NEVER | OF_OTHER_COMMANDS | OF_EVERY_CALL),
+        (["history"], 2, NEVER | OF_OTHER_COMMANDS | OF_EVERY_CALL),
+        (["history", TABLE, "--metastore-uri", "thrift://127.0.0.1:1"], 4, NEVER | OF_OTHER_COMMANDS),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_command_loads_what_it_needs_and_no_more(words: list[str], code: int, not_loaded: set[str]) -> None:
+    """Loading is what a person waits for: without this a page of help took a second."""
+    program = (
+        "import sys\nfrom table_writer.cli.main import main\n"
+        f"code = main({words})\nprint('loaded:', int(code), *sys.modules)"
+    )
+    printed = python("-c", program, stdout=subprocess.PIPE).stdout.splitlines()[-1]
+    name, ended_with, *loaded = printed.split()
+    assert (name, int(ended_with)) == ("loaded:", code)
+    assert sorted(not_loaded.intersection(loaded)) == []
