@@ -282,10 +282,9 @@ def _shortened(summary: Summary) -> Summary:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a value as JSON can hold it: decimals and dates become text, what no repr shows is left out."""
+    """Return a value as JSON can hold it: decimals and dates become text."""
     if dataclasses.is_dataclass(value):
-        shown_fields = (field.name for field in dataclasses.fields(value) if field.repr)
-        names = (*shown_fields, *getattr(value, "DERIVED", ()))
+        names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
         return {name: _plain_value(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): _plain_value(item) for key, item in value.items()}

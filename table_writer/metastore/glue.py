@@ -38,7 +38,7 @@ from table_writer.errors import (
 )
 from table_writer.metastore import glue_objects, hive_objects, protocol
 from table_writer.metastore.settings import GlueSettings
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.process import PerProcess
 from table_writer.model.table import (
     SPARK_SCHEMA,
@@ -345,7 +345,7 @@ class GlueMetastore:
     def differing_statistics(
         self,
         table: Table,  # noqa: ARG002
-        expected: Mapping[PartitionValues, Mapping[str, ColumnStatistics]],  # noqa: ARG002
+        expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]],  # noqa: ARG002
     ) -> Sequence[PartitionValues]:
         """Return none: an alter deletes those of what it moves, where the settings say so."""
         return ()
@@ -353,7 +353,7 @@ class GlueMetastore:
     def set_statistics(
         self,
         table: Table,  # noqa: ARG002
-        figures: Mapping[PartitionValues, Mapping[str, ColumnStatistics]],  # noqa: ARG002
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],  # noqa: ARG002
         *,
         before_send: Callable[[], None] = protocol.nothing,
     ) -> None:

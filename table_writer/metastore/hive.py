@@ -23,7 +23,7 @@ from table_writer.metastore.hive_statistics import (
     statistics_object,
 )
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
     Partition,
     PartitionChange,
@@ -276,7 +276,7 @@ class HiveMetastore:
         return True
 
     def differing_statistics(
-        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnStatistics]]
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
     ) -> Sequence[PartitionValues]:
         protocol.validate_values(table, list(expected))
         found = self._statistics(table, list(expected))
@@ -286,7 +286,7 @@ class HiveMetastore:
     def set_statistics(
         self,
         table: Table,
-        figures: Mapping[PartitionValues, Mapping[str, ColumnStatistics]],
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
         *,
         before_send: Callable[[], None] = protocol.nothing,
     ) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
 from hmsclient.genthrift.hive_metastore import ttypes
 
-from table_writer.model.column_statistics import ColumnStatistics, as_number
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Table
 
 ColumnDescription = tuple[Any, ...]
@@ -60,7 +59,7 @@ def _read_what_newer_servers_send() -> None:
 _read_what_newer_servers_send()
 
 
-def column_descriptions(table: Table, figures: Mapping[str, ColumnStatistics]) -> dict[str, ColumnDescription]:
+def column_descriptions(table: Table, figures: Mapping[str, ColumnFigures]) -> dict[str, ColumnDescription]:
     """Return the statistics that a metastore is to keep of some files, by the names of the table's columns.
 
     Left out are columns whose type in the table is another than in the files, those whose number of distinct values is
@@ -80,34 +79,39 @@ def column_descriptions(table: Table, figures: Mapping[str, ColumnStatistics]) -
     return found
 
 
-def _fields(field: str, figures: ColumnStatistics) -> tuple[Any, ...] | None:
-    values, nulls = figures.values or 0, figures.null_count or 0
+def _fields(field: str, figures: ColumnFigures) -> tuple[Any, ...] | None:
     if field == "booleanStats":
-        trues = 0 if not values else figures.true_values
-        return None if trues is None else (trues, values - trues, nulls)
+        trues = 0 if not figures.values else figures.true_values
+        return None if trues is None else (trues, figures.values - trues, figures.nulls)
     if field in {"stringStats", "binaryStats"}:
-        if values and (figures.total_bytes is None or figures.longest_bytes is None):
+        if figures.values and (figures.total_bytes is None or figures.longest_bytes is None):
             return None
-        average = (figures.total_bytes or 0) / max(1, values)
-        lengths = (figures.longest_bytes or 0, average, nulls)
+        average = (figures.total_bytes or 0) / max(1, figures.values)
+        lengths = (figures.longest_bytes or 0, average, figures.nulls)
         counted = _distinct(figures)
         return lengths if field == "binaryStats" else None if counted is None else (*lengths, counted)
     counted = _distinct(figures)
-    if counted is None or (values and (figures.low is None or figures.high is None)):
+    if counted is None or (figures.values and (figures.low is None or figures.high is None)):
         return None  # while a server takes bounds for accurate, Hive would answer max() with null
-    return (_bound(figures.low, is_low=True), _bound(figures.high, is_low=False), nulls, counted)
+    return (
+        _bound(figures, figures.low, is_low=True),
+        _bound(figures, figures.high, is_low=False),
+        figures.nulls,
+        counted,
+    )
 
 
-def _distinct(figures: ColumnStatistics) -> int | None:
+def _distinct(figures: ColumnFigures) -> int | None:
     """Return a number of distinct values as Hive counts them: null is one."""
-    return None if figures.distinct is None else figures.distinct + bool(figures.null_count and figures.values)
+    return None if figures.distinct is None else figures.distinct + (figures.nulls > 0 and figures.values > 0)
 
 
-def _bound(bound: Any, *, is_low: bool) -> Any:
-    number = as_number(bound)
-    if isinstance(bound, datetime):
-        return number // MICROS if is_low else -(-number // MICROS)
-    return number
+def _bound(figures: ColumnFigures, bound: Any, *, is_low: bool) -> Any:
+    if bound is None:
+        return None
+    if figures.kind == "timestamp":
+        return int(bound) // MICROS if is_low else -(-int(bound) // MICROS)
+    return Decimal(bound) if figures.kind == "decimal" else float(bound) if figures.kind == "float" else bound
 
 
 def statistics_object(column: str, kind: str, description: ColumnDescription) -> Any:

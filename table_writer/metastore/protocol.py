@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted, few
 from table_writer.metastore.hive_objects import WHOLE_TABLE
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
     NULL_PARTITION,
     Partition,
@@ -171,7 +171,7 @@ class Metastore(Protocol):
         """Return whether :meth:`set_statistics` does anything."""
 
     def differing_statistics(
-        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnStatistics]]
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
     ) -> Sequence[PartitionValues]:
         """Return those of some partitions that have column statistics, and other ones than these figures make.
 
@@ -181,7 +181,7 @@ class Metastore(Protocol):
     def set_statistics(
         self,
         table: Table,
-        figures: Mapping[PartitionValues, Mapping[str, ColumnStatistics]],
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
         *,
         before_send: Callable[[], None] = nothing,
     ) -> None:

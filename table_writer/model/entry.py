@@ -20,7 +20,7 @@ import msgspec
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
-from table_writer.model.column_statistics import ColumnStatistics, from_text
+from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
@@ -106,10 +106,9 @@ class EntryPartition:
         """Return the location where the entry itself has put files; ``None`` if there is none."""
         return self.source if self.added else self.new_location
 
-    def column_figures(self) -> dict[str, ColumnStatistics]:
+    def column_figures(self) -> dict[str, ColumnFigures]:
         """Return the figures of its columns; none of columns that are said to have more or fewer rows than it."""
-        columns = from_text(self.figures)
-        return {name: column for name, column in columns.items() if column.has_rows(self.rows)}
+        return {name: figures for name, figures in from_text(self.figures).items() if figures.rows == self.rows}
 
     def with_more(self, more: Figures) -> EntryPartition:
         """Return the same with the figures of other files beside its own; those of columns are known no more."""

@@ -47,7 +47,7 @@ class PendingUpload:
     row_count: int
     partition_values: PartitionValues
     raw_size_bytes: int = 0  # before compression, where the format tells
-    figures: str = ""  # of its columns, for optimizers: see model.column_statistics; empty where nobody has counted
+    figures: str = ""  # of its columns, for optimizers: see model.column_figures; empty where nobody has counted
 
     def validate(self) -> None:
         """Refuse what could not be completed; called before the first object of a write exists."""
@@ -141,18 +141,16 @@ class CommitMessage:
             raise StorageError("an executor runs another version of table_writer than the driver; restart the session")
         requests = tuple((kind, count) for kind, count in fields.pop("requests"))
         uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
-        statistics = _statistics(fields.pop("statistics"), fields["row_count"])
+        statistics = _statistics(fields.pop("statistics"))
         message = cls(uploads=uploads, requests=requests, statistics=statistics, **fields)
         message.validate()
         return message
 
 
-def _statistics(sent: Sequence[Sequence[Any]], row_count: int) -> dict[str, ColumnStatistics]:
+def _statistics(sent: Sequence[Sequence[Any]]) -> dict[str, ColumnStatistics]:
     """Read what was checked when it was sent; a driver reads all messages several times."""
     try:
-        return {
-            name: ColumnStatistics.of_texts(*texts, row_count=row_count) for name, *texts in zip(*sent, strict=True)
-        }
+        return {name: ColumnStatistics.of_texts(*texts) for name, *texts in zip(*sent, strict=True)}
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StorageError(f"a task sent something else than statistics of columns: {error}") from error
 

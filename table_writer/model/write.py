@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.model.check_result import CheckResult
-from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders, as_text, from_text
+from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
+from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
@@ -278,15 +279,14 @@ class WrittenFiles:
         row_bytes, merged = 0, MergedStatistics()
         for message in messages:
             row_bytes = max(row_bytes, message.row_bytes)
-            if message.row_count:
-                merged.add(message.statistics)
+            merged.add(message.statistics, message.row_count)
             for upload in message.uploads:
                 group = groups.setdefault(upload.partition_values, _Group())
                 group.keys.append(upload.key)
                 group.rows += upload.row_count
                 group.bytes += upload.size_bytes
                 group.raw_bytes += upload.raw_size_bytes
-                group.figures.add(from_text(upload.figures))
+                group.count(upload.figures)
         partitions = tuple(
             WrittenPartition(
                 values=values,
@@ -294,7 +294,7 @@ class WrittenFiles:
                 rows=partition.rows,
                 bytes=partition.bytes,
                 raw_bytes=partition.raw_bytes,
-                figures=as_text(partition.figures.columns),
+                figures=as_text(partition.figures or {}),
             )
             for values, partition in sorted(groups.items())
         )
@@ -321,4 +321,11 @@ class _Group:
     rows: int = 0
     bytes: int = 0
     raw_bytes: int = 0
-    figures: MergedStatistics = field(default_factory=MergedStatistics)
+    figures: dict[str, ColumnFigures] | None = None  # None: no file was counted yet
+
+    def count(self, figures: str) -> None:
+        """Add the figures of another file; a column that one file lacks is not known of all."""
+        if self.figures is None:
+            self.figures = from_text(figures)
+        elif self.figures:
+            self.figures = merged_figures([self.figures, from_text(figures)])

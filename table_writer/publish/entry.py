@@ -16,7 +16,7 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.column_statistics import MergedStatistics, as_text, from_text
+from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
@@ -77,7 +77,7 @@ def with_old_locations(
     if partition.added or not figures:
         figures = ""
     elif carried_files.files:
-        figures = as_text(MergedStatistics(from_text(figures), from_text(carried_files.figures)).columns)
+        figures = as_text(merged_figures([from_text(figures), from_text(carried_files.figures)]))
     return replace(partition.with_more(carried_files), old_location=old_location, figures=figures)
 
 

@@ -9,14 +9,13 @@ import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
-from table_writer.model.column_statistics import Bound, ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
@@ -169,16 +168,15 @@ def _is_at(partition: Partition, location: str | None) -> bool:
     return here is not None and location is not None and here.same_place(Location.parse(location))
 
 
-def spark_statistics(schema: str, figures: Mapping[str, ColumnStatistics]) -> dict[str, str]:
+def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[str, str]:
     """Return the parameters of a table by which Spark's optimizer knows its columns.
 
     Examples
     --------
     >>> schema = '{"fields": [{"name": "id", "type": "long"}]}'
-    >>> column = ColumnStatistics(kind="integer", null_count=0, values=2, low=1, high=2)
-    >>> found = spark_statistics(schema, {"id": column})
+    >>> found = spark_statistics(schema, {"id": ColumnFigures("integer", 0, 2, 1, 2, distinct=2)})
     >>> sorted(name.removeprefix("spark.sql.statistics.colStats.id.") + "=" + value for name, value in found.items())
-    ['avgLen=8', 'max=2', 'maxLen=8', 'min=1', 'nullCount=0', 'version=2']
+    ['avgLen=8', 'distinctCount=2', 'max=2', 'maxLen=8', 'min=1', 'nullCount=0', 'version=2']
     """
     types = {field["name"]: str(field["type"]) for field in json.loads(schema or "{}").get("fields", [])}
     return {
@@ -189,9 +187,9 @@ def spark_statistics(schema: str, figures: Mapping[str, ColumnStatistics]) -> di
     }
 
 
-def _of_spark(column: ColumnStatistics, kind: str) -> dict[str, str]:
+def _of_spark(column: ColumnFigures, kind: str) -> dict[str, str]:
     if column.total_bytes is not None and kind in {"string", "binary"}:
-        average = -(-column.total_bytes // max(1, column.values or 0))
+        average = -(-column.total_bytes // max(1, column.values))
         lengths = {"avgLen": average, "maxLen": column.longest_bytes or 0}
     elif column.kind == "decimal" and kind.startswith("decimal"):
         size = 8 if int(kind[8:].partition(",")[0]) <= LONG_DECIMAL else 16
@@ -203,8 +201,8 @@ def _of_spark(column: ColumnStatistics, kind: str) -> dict[str, str]:
     else:
         lengths = {"avgLen": 0, "maxLen": 0}
     distinct = {} if column.distinct is None else {"distinctCount": column.distinct}
-    counts = {"nullCount": column.null_count, **distinct, **lengths}
-    bounds = {"min": _spark_bound(column.low), "max": _spark_bound(column.high)}
+    counts = {"nullCount": column.nulls, **distinct, **lengths}
+    bounds = {"min": _spark_bound(column, column.low), "max": _spark_bound(column, column.high)}
     return {
         "version": SPARK_FORMAT,
         **{name: str(count) for name, count in counts.items()},
@@ -212,7 +210,13 @@ def _of_spark(column: ColumnStatistics, kind: str) -> dict[str, str]:
     }
 
 
-def _spark_bound(bound: Bound | None) -> str | None:
-    if isinstance(bound, datetime):
-        return bound.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
-    return None if bound is None else format(bound, "f") if isinstance(bound, Decimal) else str(bound)
+def _spark_bound(column: ColumnFigures, bound: float | str | None) -> str | None:
+    if bound is None or column.kind not in {"date", "timestamp"}:
+        return None if bound is None else str(bound)
+    try:
+        if column.kind == "date":
+            return str(date(1970, 1, 1) + timedelta(days=int(bound)))
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(bound))
+    except OverflowError:
+        return None
+    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

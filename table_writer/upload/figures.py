@@ -5,23 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table_writer.model.column_statistics import (
-    EPOCH,
-    KEY_LIKE,
-    MOST_MEMBERS,
-    Bound,
-    ColumnStatistics,
-    Kind,
-    members_of,
-    moment_at,
-)
+from table_writer.model.column_figures import KEY_LIKE, MOST_MEMBERS, ColumnFigures, Kind, members_of
 
 MOST_COLUMNS: Final = 100  # of a file that are counted
 
@@ -47,15 +37,15 @@ class FigureCount:
     >>> count = FigureCount(pa.schema({"id": pa.int64()}))
     >>> count.add(pa.table({"id": [3, 1, None]}))
     >>> one = count.figures({})["id"]
-    >>> one.null_count, one.values, one.low, one.high
+    >>> one.nulls, one.values, one.low, one.high
     (1, 2, 1, 3)
     """
 
     def __init__(self, schema: Any) -> None:
         kinds = {field.name: _kind(field.type) for field in schema}
         self._kinds = {name: kind for name, kind in list(kinds.items())[:MOST_COLUMNS] if kind is not None}
-        self._first: dict[str, ColumnStatistics] = {}  # of the first row group
-        self._all: dict[str, ColumnStatistics] = {}
+        self._first: dict[str, ColumnFigures] = {}  # of the first row group
+        self._all: dict[str, ColumnFigures] = {}
 
     def add(self, rows: Any) -> None:
         """Count a table of the file's schema."""
@@ -64,12 +54,12 @@ class FigureCount:
             self._first.setdefault(name, counted)
             self._all[name] = self._all[name].plus(counted) if name in self._all else counted
 
-    def figures(self, looks: Mapping[str, Look]) -> dict[str, ColumnStatistics]:
+    def figures(self, looks: Mapping[str, Look]) -> dict[str, ColumnFigures]:
         """Return what was counted, with the distinct values that a look at the first row group lets expect."""
         return {name: _with_distinct(column, self._first[name], looks.get(name)) for name, column in self._all.items()}
 
 
-def _with_distinct(column: ColumnStatistics, first: ColumnStatistics, look: Look | None) -> ColumnStatistics:
+def _with_distinct(column: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
     if column.kind == "boolean":
         return replace(column, distinct=column.bounded(None))
     if not column.values:
@@ -110,10 +100,10 @@ def _kind(kind: Any) -> Kind | None:
     return next((name for name, is_so in checks.items() if is_so), None)
 
 
-def _count_column(kind: Kind, column: Any) -> ColumnStatistics:
+def _count_column(kind: Kind, column: Any) -> ColumnFigures:
     """Count one column of a row group."""
     nulls = column.null_count
-    counted = ColumnStatistics(kind=kind, null_count=nulls, values=len(column) - nulls)
+    counted = ColumnFigures(kind, nulls, len(column) - nulls)
     if not counted.values:
         return counted
     if kind == "boolean":
@@ -124,18 +114,18 @@ def _count_column(kind: Kind, column: Any) -> ColumnStatistics:
     if kind == "float" and pc.any(pc.is_nan(column)).as_py():
         return counted
     bounds = pc.min_max(column)
-    low, high = (_bound(bounds[name]) for name in ("min", "max"))
+    low, high = (_bound(kind, bounds[name]) for name in ("min", "max"))
     return replace(counted, low=low, high=high)
 
 
-def _bound(scalar: Any) -> Bound | None:
-    """Return a value of Arrow as statistics have it; Arrow counts microseconds or milliseconds."""
-    if pa.types.is_date32(scalar.type):
-        return moment_at(EPOCH.date(), timedelta(days=1), scalar.value)
-    if pa.types.is_timestamp(scalar.type):
-        unit = timedelta(milliseconds=1) if scalar.type.unit == "ms" else timedelta(microseconds=1)
-        return moment_at(EPOCH, unit, scalar.value)
+def _bound(kind: Kind, scalar: Any) -> int | float | str | None:
+    """Return a bound as ``ColumnFigures`` has it: days, microseconds (Arrow counts these or milliseconds), values."""
+    if kind in {"date", "timestamp"}:
+        count: int = scalar.value
+        return count * 1000 if kind == "timestamp" and scalar.type.unit == "ms" else count
     value: int | float | Decimal = scalar.as_py()
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None  # 0.0 for -0.0: the two are one value
     return value

@@ -73,7 +73,7 @@ class Files:
     def add_finished_file(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
         """Take note of a file that got its last byte, and of what it says of its columns."""
         self._finished.append(file)
-        self._statistics.add(statistics)
+        self._statistics.add(statistics, file.row_count)
 
     @property
     def statistics(self) -> dict[str, ColumnStatistics]:

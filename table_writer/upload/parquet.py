@@ -5,27 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import accumulate, islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.column_statistics import (
-    EPOCH,
-    LONGEST_TEXT_BYTES,
-    Bound,
-    ColumnStatistics,
-    MergedStatistics,
-    as_text,
-    moment_at,
-    values_of,
-)
+from table_writer.model.column_figures import as_text
+from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
 from table_writer.upload.figures import FigureCount, Look
 
@@ -47,9 +39,11 @@ MOST_COLUMNS: Final = 100
 Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
 """
 
+Moment = TypeVar("Moment", date, datetime)
 MakeBound = Callable[[Any], Bound | None]
 """Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
 
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
 CHUNK_FOOTER_BYTES: Final = 1500  # what Arrow's writer keeps of one column of one row group until the file ends
 MAX_STATISTICS_BYTES: Final = 4096  # Arrow leaves out a minimum or maximum that is longer
 STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page index
@@ -126,10 +120,7 @@ class ParquetFile:
 
     def statistics(self) -> dict[str, ColumnStatistics]:
         """Return what the footer says of columns; it says nothing of INT96, whose nulls were counted on their way."""
-        rows = self._metadata[0].num_rows
-        int96 = {
-            name: ColumnStatistics(null_count=count, values=rows - count) for name, count in self._int96_nulls.items()
-        }
+        int96 = {name: ColumnStatistics(null_count=count) for name, count in self._int96_nulls.items()}
         return _statistics_of_groups(self._row_groups(), self._columns) | int96
 
     def figures(self) -> str:
@@ -165,20 +156,18 @@ def _plain_columns(schema: Any) -> tuple[_Column, ...]:
 def _statistics_of_groups(groups: Iterable[Any], columns: Sequence[_Column]) -> dict[str, ColumnStatistics]:
     """Return what row groups say of columns, taken together."""
     merged = MergedStatistics()
-    for group in (group for group in groups if group.num_rows):
+    for group in groups:
         chunks = ((column, group.column(column.leaf).statistics) for column in columns)
-        known = {column.name: _statistics(said, column, group.num_rows) for column, said in chunks if said is not None}
-        merged.add(known)
+        known = {column.name: _statistics(said, column) for column, said in chunks if said is not None}
+        merged.add(known, group.num_rows)
     return merged.columns
 
 
-def _statistics(said: Any, column: _Column, row_count: int) -> ColumnStatistics:
+def _statistics(said: Any, column: _Column) -> ColumnStatistics:
     """Read one column of one row group; Arrow leaves out both bounds where one is long, and cuts none."""
     has_bounds = said.has_min_max
-    null_count = said.null_count if said.has_null_count else None
     return ColumnStatistics(
-        null_count=null_count,
-        values=values_of(row_count, null_count),
+        null_count=said.null_count if said.has_null_count else None,
         low=column.make_bound(said.min_raw) if has_bounds else None,
         high=column.make_bound(said.max_raw) if has_bounds else None,
     )
@@ -193,13 +182,20 @@ def _make_bound(kind: Any) -> MakeBound:
     if types.is_integer(kind):
         return int
     if types.is_date32(kind):
-        return partial(moment_at, EPOCH.date(), timedelta(days=1))
+        return partial(_moment, EPOCH.date(), timedelta(days=1))
     if types.is_timestamp(kind):
-        epoch = EPOCH.replace(tzinfo=None) if kind.tz is None else EPOCH
-        return partial(moment_at, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
+        epoch = EPOCH if kind.tz is None else EPOCH.replace(tzinfo=UTC)
+        return partial(_moment, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
     if types.is_decimal(kind):
         return partial(_decimal, -kind.scale)
     return _text if types.is_string(kind) or types.is_large_string(kind) else lambda _: None
+
+
+def _moment(epoch: Moment, unit: timedelta, count: int) -> Moment | None:
+    try:
+        return epoch + count * unit
+    except OverflowError:  # before the year 1, or after 9999
+        return None
 
 
 def _decimal(exponent: int, unscaled: int | bytes) -> Decimal:

@@ -36,7 +36,7 @@ from table_writer.metastore.protocol import (
     validate_drops,
     validate_values,
 )
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.location import without_s3_login
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName
@@ -255,7 +255,7 @@ class MemoryMetastore:
                 self._tables[name] = replace(table, parameters={**table.parameters, ACCURATE: "{}"})
 
     def differing_statistics(
-        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnStatistics]]
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
     ) -> Sequence[PartitionValues]:
         validate_values(table, list(expected))
         calls = -(-len(expected) // PARTITION_BATCH)
@@ -268,7 +268,7 @@ class MemoryMetastore:
     def set_statistics(
         self,
         table: Table,
-        figures: Mapping[PartitionValues, Mapping[str, ColumnStatistics]],
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
         *,
         before_send: Callable[[], None] = nothing,
     ) -> None:

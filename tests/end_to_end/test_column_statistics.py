@@ -9,7 +9,7 @@ from decimal import Decimal
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter
-from table_writer.model.column_statistics import ColumnStatistics, members_of
+from table_writer.model.column_figures import ColumnFigures, members_of
 from table_writer.model.table import TableName
 from tests.end_to_end.test_overwrite_table import Rows
 
@@ -51,10 +51,8 @@ def test_the_metastore_knows_each_partition_and_takes_nothing_for_accurate(
     table = metastore.get_table(TableName.parse(orders))
     assert table is not None
     whole = {
-        "id": ColumnStatistics(kind="integer", null_count=0, values=3, low=1, high=3, distinct=3),
-        "note": ColumnStatistics(
-            kind="text", null_count=1, values=2, total_bytes=2, longest_bytes=1, distinct=2, members=members_of([b"a"])
-        ),
+        "id": ColumnFigures("integer", 0, 3, 1, 3, distinct=3),
+        "note": ColumnFigures("text", 1, 2, total_bytes=2, longest_bytes=1, distinct=2, members=members_of([b"a"])),
     }
     values = [("d/1",), ("__HIVE_DEFAULT_PARTITION__",)]
     assert sorted(metastore.differing_statistics(table, {one: {} for one in values})) == sorted(values)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -15,59 +13,30 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.errors import MetastoreError
 from table_writer.metastore.hive_statistics import column_description, column_descriptions
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Column, PartitionChange, PartitionValues, Table, TableName
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World
 
 ACCURATE: Final = "COLUMN_STATS_ACCURATE"
-MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MICRO: Final = timedelta(microseconds=1)
 TYPES: Final = {
-    "tiny": ("tinyint", ColumnStatistics(kind="integer", null_count=1, values=2, low=-3, high=4, distinct=2)),
-    "wide": (
-        "bigint",
-        ColumnStatistics(kind="integer", null_count=0, values=2, low=-(2**63), high=2**63 - 1, distinct=2),
-    ),
-    "ratio": ("double", ColumnStatistics(kind="float", null_count=0, values=2, low=-1.5, high=2.25, distinct=2)),
-    "day": (
-        "date",
-        ColumnStatistics(kind="date", null_count=0, values=2, low=date(1, 1, 1), high=date(2024, 10, 4), distinct=2),
-    ),
-    "at": (
-        "timestamp",
-        ColumnStatistics(
-            kind="timestamp", null_count=0, values=2, low=MOMENT - MICRO, high=MOMENT + 1_500_000 * MICRO, distinct=2
-        ),
-    ),
-    "price": (
-        "decimal(38,5)",
-        ColumnStatistics(
-            kind="decimal",
-            null_count=0,
-            values=2,
-            low=Decimal("-99999999999999999999.99999"),
-            high=Decimal("0.00000"),
-            distinct=2,
-        ),
-    ),
-    "ok": ("boolean", ColumnStatistics(kind="boolean", null_count=1, values=5, true_values=2, distinct=2)),
-    "name": (
-        "varchar(20)",
-        ColumnStatistics(kind="text", null_count=0, values=4, total_bytes=10, longest_bytes=7, distinct=3),
-    ),
-    "raw": ("binary", ColumnStatistics(kind="binary", null_count=0, values=4, total_bytes=10, longest_bytes=7)),
-    "nothing": ("int", ColumnStatistics(kind="integer", null_count=9, values=0, distinct=0)),
+    "tiny": ("tinyint", ColumnFigures("integer", 1, 2, -3, 4, distinct=2)),
+    "wide": ("bigint", ColumnFigures("integer", 0, 2, -(2**63), 2**63 - 1, distinct=2)),
+    "ratio": ("double", ColumnFigures("float", 0, 2, -1.5, 2.25, distinct=2)),
+    "day": ("date", ColumnFigures("date", 0, 2, -719_162, 20_000, distinct=2)),
+    "at": ("timestamp", ColumnFigures("timestamp", 0, 2, -1, 1_500_000, distinct=2)),
+    "price": ("decimal(38,5)", ColumnFigures("decimal", 0, 2, "-99999999999999999999.99999", "0.00000", distinct=2)),
+    "ok": ("boolean", ColumnFigures("boolean", 1, 5, true_values=2, distinct=2)),
+    "name": ("varchar(20)", ColumnFigures("text", 0, 4, total_bytes=10, longest_bytes=7, distinct=3)),
+    "raw": ("binary", ColumnFigures("binary", 0, 4, total_bytes=10, longest_bytes=7)),
+    "nothing": ("int", ColumnFigures("integer", 9, 0, distinct=0)),
 }
 FIGURES: Final = {name: one for name, (_, one) in TYPES.items()}
 NONE: Final = {
-    "another type": (
-        "int",
-        ColumnStatistics(kind="text", null_count=0, values=1, total_bytes=1, longest_bytes=1, distinct=1),
-    ),
-    "no bounds, for NaN": ("double", ColumnStatistics(kind="float", null_count=0, values=2, distinct=2)),
-    "not counted": ("int", ColumnStatistics(kind="integer", null_count=0, values=2, low=1, high=2)),
-    "nested": ("array<int>", ColumnStatistics(kind="integer", null_count=0, values=2, low=1, high=2, distinct=2)),
+    "another type": ("int", ColumnFigures("text", 0, 1, total_bytes=1, longest_bytes=1, distinct=1)),
+    "no bounds, for NaN": ("double", ColumnFigures("float", 0, 2, distinct=2)),
+    "not counted": ("int", ColumnFigures("integer", 0, 2, 1, 2)),
+    "nested": ("array<int>", ColumnFigures("integer", 0, 2, 1, 2, distinct=2)),
 }
 HOSTILE: Final = ("1", "UPPER Ä", "a/b c", "é=1", "x%2Fy", "__HIVE_DEFAULT_PARTITION__")
 

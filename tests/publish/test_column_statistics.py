@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
 from table_writer.metastore.hive_statistics import ColumnDescription
-from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
 from table_writer.publish.append import CarriedFiles
 from table_writer.publish.entry import with_figures
@@ -280,74 +279,43 @@ def test_statistics_that_would_stay_marked_as_accurate_go_again() -> None:
 
 @pytest.mark.parametrize("year", [1, 999, 9999])
 def test_spark_can_read_the_bounds_of_any_year(year: int) -> None:
-    moment = datetime(year, 1, 1, tzinfo=UTC)
+    micros = int((datetime(year, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
     schema = '{"fields": [{"name": "at", "type": "timestamp"}]}'
-    found = spark_statistics(
-        schema, {"at": ColumnStatistics(kind="timestamp", null_count=0, values=1, low=moment, high=moment, distinct=1)}
-    )
+    found = spark_statistics(schema, {"at": ColumnFigures("timestamp", 0, 1, micros, micros, distinct=1)})
     assert found["spark.sql.statistics.colStats.at.min"] == f"{year:04}-01-01 00:00:00.000000"
 
 
 def test_a_column_whose_parameters_no_database_keeps_is_left_out() -> None:
     names = ("x" * 250, "größe", "id")
     schema = json.dumps({"fields": [{"name": name, "type": "long"} for name in names]})
-    found = spark_statistics(
-        schema,
-        {name: ColumnStatistics(kind="integer", null_count=0, values=2, low=1, high=2, distinct=2) for name in names},
-    )
+    found = spark_statistics(schema, {name: ColumnFigures("integer", 0, 2, 1, 2, distinct=2) for name in names})
     assert {name.split(".")[4] for name in found} == {"id"}
 
 
 @pytest.mark.parametrize(
     ("kind", "figures", "expected"),
     [
-        ("long", ColumnStatistics(kind="integer", null_count=1, values=2, low=-5, high=7, distinct=2), "1 2 8 8 -5 7"),
-        ("byte", ColumnStatistics(kind="integer", null_count=0, values=1, low=0, high=0, distinct=1), "0 1 1 1 0 0"),
-        ("boolean", ColumnStatistics(kind="boolean", null_count=3, values=0, true_values=0), "3 - 1 1 - -"),
-        (
-            "date",
-            ColumnStatistics(
-                kind="date", null_count=0, values=2, low=date(1969, 12, 31), high=date(1971, 1, 1), distinct=2
-            ),
-            "0 2 4 4 1969-12-31 1971-01-01",
-        ),
-        ("date", ColumnStatistics(kind="date", null_count=0, values=1, distinct=1), "0 1 4 4 - -"),
-        ("timestamp", ColumnStatistics(kind="timestamp", null_count=0, values=1, distinct=1), "0 1 8 8 - -"),
-        (
-            "decimal(18,2)",
-            ColumnStatistics(
-                kind="decimal", null_count=0, values=1, low=Decimal("1.50"), high=Decimal("1.50"), distinct=1
-            ),
-            "0 1 8 8 1.50 1.50",
-        ),
-        (
-            "decimal(19,2)",
-            ColumnStatistics(
-                kind="decimal", null_count=0, values=1, low=Decimal("1.50"), high=Decimal("1.50"), distinct=1
-            ),
-            "0 1 16 16 1.50 1.50",
-        ),
-        ("decimal(8,2)", ColumnStatistics(kind="decimal", null_count=4, values=0), "4 - 8 8 - -"),
-        (
-            "string",
-            ColumnStatistics(kind="text", null_count=0, values=1, total_bytes=3, longest_bytes=3, distinct=1),
-            "0 1 3 3 - -",
-        ),
-        (
-            "string",
-            ColumnStatistics(kind="text", null_count=1, values=3, total_bytes=7, longest_bytes=5, distinct=3),
-            "1 3 3 5 - -",
-        ),
-        ("binary", ColumnStatistics(kind="text", null_count=2, values=0, total_bytes=0), "2 - 0 0 - -"),
-        ("string", ColumnStatistics(kind="text", null_count=2, values=0), "2 - 0 0 - -"),
-        ("binary", ColumnStatistics(kind="text", null_count=2, values=0), "2 - 0 0 - -"),
-        ("string", ColumnStatistics(kind="text", null_count=0, values=2), None),  # how long they are is not known
-        ("array<int>", ColumnStatistics(kind="integer", null_count=0, values=2), None),
-        ("array<int>", ColumnStatistics(kind="integer", null_count=2, values=0), None),
+        ("long", ColumnFigures("integer", 1, 2, -5, 7, distinct=2), "1 2 8 8 -5 7"),
+        ("byte", ColumnFigures("integer", 0, 1, 0, 0, distinct=1), "0 1 1 1 0 0"),
+        ("boolean", ColumnFigures("boolean", 3, 0, true_values=0), "3 - 1 1 - -"),
+        ("date", ColumnFigures("date", 0, 2, -1, 365, distinct=2), "0 2 4 4 1969-12-31 1971-01-01"),
+        ("date", ColumnFigures("date", 0, 1, 10**9, 10**9, distinct=1), "0 1 4 4 - -"),  # no year that Python knows
+        ("timestamp", ColumnFigures("timestamp", 0, 1, 10**18, 10**18, distinct=1), "0 1 8 8 - -"),
+        ("decimal(18,2)", ColumnFigures("decimal", 0, 1, "1.50", "1.50", distinct=1), "0 1 8 8 1.50 1.50"),
+        ("decimal(19,2)", ColumnFigures("decimal", 0, 1, "1.50", "1.50", distinct=1), "0 1 16 16 1.50 1.50"),
+        ("decimal(8,2)", ColumnFigures("decimal", 4, 0), "4 - 8 8 - -"),
+        ("string", ColumnFigures("text", 0, 1, total_bytes=3, longest_bytes=3, distinct=1), "0 1 3 3 - -"),
+        ("string", ColumnFigures("text", 1, 3, total_bytes=7, longest_bytes=5, distinct=3), "1 3 3 5 - -"),
+        ("binary", ColumnFigures("text", 2, 0, total_bytes=0), "2 - 0 0 - -"),
+        ("string", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
+        ("binary", ColumnFigures("text", 2, 0), "2 - 0 0 - -"),
+        ("string", ColumnFigures("text", 0, 2), None),  # how long they are is not known
+        ("array<int>", ColumnFigures("integer", 0, 2), None),
+        ("array<int>", ColumnFigures("integer", 2, 0), None),
     ],
 )
 def test_spark_is_told_of_a_column_what_its_analyze_would_say(
-    kind: str, figures: ColumnStatistics, expected: str | None
+    kind: str, figures: ColumnFigures, expected: str | None
 ) -> None:
     schema = json.dumps({"fields": [{"name": "c", "type": kind}]})
     found = {name.rpartition(".")[2]: text for name, text in spark_statistics(schema, {"c": figures}).items()}

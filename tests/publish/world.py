@@ -23,7 +23,7 @@ from table_writer.log.owner import Owner, take_root
 from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.column_statistics import ColumnStatistics, as_text
+from table_writer.model.column_figures import ColumnFigures, as_text
 from table_writer.model.entry import Key, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
@@ -109,9 +109,7 @@ class Fault:
 
 def figures_of(ids: frozenset[int]) -> str:
     """What a task tells of a file with these rows."""
-    one = ColumnStatistics(
-        kind="integer", null_count=0, values=len(ids), low=min(ids), high=max(ids), distinct=len(ids)
-    )
+    one = ColumnFigures("integer", 0, len(ids), min(ids), max(ids), distinct=len(ids))
     return as_text({"id": one})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -52,9 +51,8 @@ def statistics_of(
     for task in range(tasks):
         sent = upload_rows([batch.slice(task * each, each)], spec, RecordingStore(), task_index=task, attempt_id=1)
         message = CommitMessage.from_bytes(sent)
-        if message.row_count:
-            merged.add(message.statistics)
-    return {name: replace(column, values=None) for name, column in merged.columns.items()}
+        merged.add(message.statistics, message.row_count)
+    return merged.columns
 
 
 def of_values(values: Sequence[Any]) -> ColumnStatistics:
