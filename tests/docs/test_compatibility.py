@@ -1,4 +1,4 @@
-"""The page on versions says of no version that it is run which CI does not run, and leaves out none that it runs."""
+"""The page on versions says of no version that a push or a nightly run has it which has not, and leaves out none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from .markdown_blocks import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-WORDS = {"run", "run by hand", "expected", "to be tried", "known not"}
+WORDS = {"run", "nightly", "run by hand", "expected", "to be tried", "known not"}
 TARGET = re.compile(r"`make ([a-z0-9.-]+)`")
 PINNED = re.compile(r"`([^`]*(?:==|>=|:=)[^`]*)`")  # what the page quotes from pyproject.toml or the Makefile
 
@@ -39,15 +39,27 @@ def needed(target: str, rules: dict[str, str]) -> Iterator[str]:
                 yield from needed(word, rules)
 
 
-def run_by_ci() -> set[str]:
+def run_by(commands: str) -> set[str]:
+    """Return the targets that commands make; one with a version in its name stands for itself."""
     text = (ROOT / "Makefile").read_text()
     rules = dict(re.findall(r"^([a-z0-9-]+):(?!=)(.*(?:\n\t.*)*)", text, flags=re.MULTILINE))
-    commands = re.findall(r"^make (.*)$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
-    named = [word for command in commands for word in command.split() if not word.startswith("--")]
-    return {target for name in named for target in needed(name, rules)}
+    named = [
+        word for words in re.findall(r"^\t?(?:make|\$\(MAKE\)) (.*)$", commands, re.MULTILINE) for word in words.split()
+    ]
+    return {target for name in named if not name.startswith("-") for target in needed(name, rules)}
 
 
-RUN, BY_HAND = ([row for row in rows() if row.word == word] for word in ("run", "run by hand"))
+def run_by_ci() -> set[str]:
+    return run_by((ROOT / ".ci" / "run").read_text())
+
+
+def run_nightly() -> set[str]:
+    found = re.search(r"^nightly:.*((?:\n\t.*)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    return run_by(found[1])
+
+
+RUN, NIGHTLY, BY_HAND = ([row for row in rows() if row.word == word] for word in ("run", "nightly", "run by hand"))
 
 
 @pytest.mark.parametrize("row", RUN, ids=lambda row: f"{row.what} {row.version}")
@@ -57,9 +69,16 @@ def test_what_is_run_names_a_target_of_ci(row: Row) -> None:
     assert targets <= run_by_ci()
 
 
+@pytest.mark.parametrize("row", NIGHTLY, ids=lambda row: f"{row.what} {row.version}")
+def test_what_is_nightly_names_targets_of_that_run(row: Row) -> None:
+    targets = set(TARGET.findall(row.why)) - {"bench"}
+    assert targets
+    assert targets <= run_nightly()
+
+
 @pytest.mark.parametrize("row", BY_HAND, ids=lambda row: f"{row.what} {row.version}")
 def test_what_is_run_by_hand_is_not_claimed_for_ci_and_can_be_run(row: Row) -> None:
-    assert not set(TARGET.findall(row.why)) & run_by_ci()
+    assert not set(TARGET.findall(row.why)) & (run_by_ci() | run_nightly())
     scripts = re.findall(r"`(tests/[\w/.]+)`", row.why)
     text = (ROOT / "Makefile").read_text()
     made = [target for target in TARGET.findall(row.why) if re.search(rf"^{stem(target)}:", text, re.MULTILINE)]
@@ -71,10 +90,11 @@ def stem(target: str) -> str:
     return re.escape(re.sub(r"\d+\.\d+\.\d+$", "%", target))
 
 
-def test_each_version_that_ci_runs_has_a_row() -> None:
-    versions = {target for target in run_by_ci() if re.search(r"\d", target)}
+@pytest.mark.parametrize(("made", "rows"), [(run_by_ci(), RUN), (run_nightly(), NIGHTLY)], ids=["push", "nightly"])
+def test_each_version_that_is_run_has_a_row(made: set[str], rows: list[Row]) -> None:
+    versions = {target for target in made if re.search(r"\d", target)}
     assert versions
-    assert versions <= {target for row in RUN for target in TARGET.findall(row.why)}
+    assert versions <= {target for row in rows for target in TARGET.findall(row.why)}
 
 
 def test_quoted_requirements_are_those_of_this_project() -> None:
