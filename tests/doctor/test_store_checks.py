@@ -249,4 +249,4 @@ def test_rules_that_may_not_be_read_are_a_note(world: World) -> None:
         (finding,) = check(subject)
         assert finding.status == "note"
         assert "arn:aws:s3:::lake," in finding.advice
-    fake.close()
+    fake.server.close()
