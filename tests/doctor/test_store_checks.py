@@ -244,9 +244,9 @@ def test_rules_that_may_not_be_read_are_a_note(world: World) -> None:
         max_attempts=1,
     )
     subject = Subject(replace(world.services(), store=S3Store(settings)))
-    for check in (lifecycle, versioning):
-        fake.error(403, "AccessDenied")
-        (finding,) = check(subject)
-        assert finding.status == "note"
-        assert "arn:aws:s3:::lake," in finding.advice
-    fake.server.close()
+    with fake.server:
+        for check in (lifecycle, versioning):
+            fake.error(403, "AccessDenied")
+            (finding,) = check(subject)
+            assert finding.status == "note"
+            assert "arn:aws:s3:::lake," in finding.advice
