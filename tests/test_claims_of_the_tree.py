@@ -82,10 +82,11 @@ def folders_with_a_list() -> list[str]:
 
 
 @pytest.mark.parametrize("folder", folders_with_a_list())
-def test_a_folder_lists_exactly_its_files(folder: str) -> None:
+def test_a_folder_lists_exactly_its_files_and_folders(folder: str) -> None:
     text = ast.get_docstring(parsed(PACKAGE / folder / "__init__.py")) or ""
     files = {file.stem for file in (PACKAGE / folder).glob("*.py")} - {"__init__", "__main__"}
-    assert sorted(LISTED_FILE.findall(text)) == sorted(files)
+    folders = {file.parent.name for file in (PACKAGE / folder).glob("*/__init__.py")}
+    assert sorted(LISTED_FILE.findall(text)) == sorted(files | folders)
 
 
 def test_the_folders_of_the_steps_list_their_files() -> None:
