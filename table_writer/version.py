@@ -20,7 +20,8 @@ MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
     "model/": "__init__ column_figures column_statistics location message process table upload_spec",
     "storage/": (
-        "__init__ answers azure azure_client local object_store s3 s3_advice s3_client s3_credentials settings worker"
+        "__init__ answers azure azure_client local object_store remote"
+        " s3 s3_advice s3_client s3_credentials settings worker"
     ),
     "upload/": "__init__ figures files parquet partitioning parts task",
 }
