@@ -91,8 +91,8 @@ def test_a_download_is_counted_in_megabytes_also_what_is_on_its_way(tmp_path: Pa
     (tmp_path / "jars" / "a.jar").write_bytes(bytes(2_000_000))
     (tmp_path / "jars" / "b.jar.part").write_bytes(bytes(1_000_000))
     (tmp_path / "a.pom").write_bytes(bytes(5_000_000))
-    assert jars._downloaded(tmp_path, "s3a") == (3, jars.MEGABYTES["s3a"], "MB")
-    assert jars._downloaded(tmp_path, "another") == (3, 0, "MB")
+    assert jars._download_progress(tmp_path, "s3a") == (3, jars.MEGABYTES["s3a"], "MB")
+    assert jars._download_progress(tmp_path, "another") == (3, 0, "MB")
 
 
 @pytest.mark.usefixtures("jars_directory")

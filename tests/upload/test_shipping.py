@@ -45,7 +45,11 @@ sys.meta_path.insert(0, Absent())
 import table_writer.storage.worker, table_writer.upload.task
 """
 
-ENTRIES = ("table_writer.upload.task", "table_writer.storage.worker")  # what tasks unpack names these modules
+ENTRIES = (
+    "table_writer.upload.task",
+    "table_writer.storage.worker",
+    "table_writer.version",
+)  # tasks unpack these names
 LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "boto3"),
     *("botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3"),  # of boto3
@@ -161,7 +165,8 @@ def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_boto3(tmp_path: 
         place = origin.parent if origin.name == "__init__.py" else origin
         (tmp_path / place.name).symlink_to(place)
     package = package_of_tasks()
-    loaded = modules_loaded(package, f"import {', '.join(ENTRIES)}", str(tmp_path))
+    code = f"import {', '.join(ENTRIES)}, table_writer.storage.s3, table_writer.storage.local"  # as a store is opened
+    loaded = modules_loaded(package, code, str(tmp_path))
     found = {path.partition("table_writer_package.zip/table_writer/")[2] for path in loaded.values()}
     assert found == {name for name in FILES_OF_TASKS if "azure" not in name}
 
