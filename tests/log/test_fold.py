@@ -18,7 +18,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import DIED, TABLE, DeathError, World
 
 T = str(TABLE)
 MONTHS = 90 * 86_400.0
@@ -66,7 +66,7 @@ def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: Worl
 
 
 def test_what_is_in_doubt_is_not_folded(world: World) -> None:
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+    with world.inject(DIED), suppress(DeathError):
         world.write({"d0": frozenset({100})})
     for number in range(4):
         world.write({"d1": frozenset({number})})
@@ -77,10 +77,9 @@ def test_what_is_in_doubt_is_not_folded(world: World) -> None:
 def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded(world: World) -> None:
     world.write({"d1": frozenset({50})})
     plan = world.plan(WriteMode.APPEND, in_place=True)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+    with world.inject(DIED), suppress(DeathError):
         world.write({"d0": frozenset({100})}, plan=plan)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.skipped_seconds += 3 * 86_400.0
     world.keeper.recover(T)
     world.vacuum()

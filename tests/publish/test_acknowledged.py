@@ -19,15 +19,24 @@ from table_writer.model.table import NULL_PARTITION, Column, Partition, Partitio
 from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
-from tests.publish.world import DeathError, Fault, World, insert, move, unanswered, without_answer
+from tests.publish.world import (
+    DIED,
+    REFUSED,
+    DeathError,
+    Fault,
+    World,
+    insert,
+    move,
+    unanswered,
+    without_answer,
+    written,
+)
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 MORE = {"d1": frozenset({10}), "d2": frozenset({20})}
 ALL = {"d1": frozenset({1, 10}), "d2": frozenset({2, 20})}
 PHASES = ("before", "after")
-REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 
 
 @pytest.fixture
@@ -46,12 +55,10 @@ def test_a_write_that_a_recovery_may_publish_is_not_discarded(world: World, mode
         if mode is not WriteMode.CREATE_PARTITIONS
         else Fault("metastore", "add_partitions", 1, "before", DeathError)
     )
-    with world.inject(died), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(died, lambda: world.keeper.publish(T, write_id))
     with pytest.raises(ConflictError, match="is not discarded"):
         world.keeper.discard(T, write_id)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert rows["d3" if mode is WriteMode.CREATE_PARTITIONS else "d1"] <= frozenset().union(*world.rows().values())
 
 
@@ -104,11 +111,9 @@ def test_without_the_stores_word_the_longer_of_two_times_counts(
 def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_already(world: World) -> None:
     """The entry is on record as published: of the other partition. The rows of this one are nowhere."""
     plan = world.plan(WriteMode.APPEND, key="nightly")
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(DIED, lambda: world.write(MORE, plan=plan))
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
-    world.wait_out_claims()
-    assert world.keeper.recover(T).superseded == ("dt=d1",)
+    assert world.recover_later().superseded == ("dt=d1",)
     with pytest.raises(PartlyPublishedError, match=r"version 2 .* but for 1 partition: dt=d1\."):
         world.services().require_new_key(plan.key)
     with pytest.raises(PartlyPublishedError):
@@ -119,8 +124,7 @@ def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_alre
 
 def test_a_staged_write_some_of_whose_partitions_were_moved_was_not_published_already(world: World) -> None:
     write_id = world.stage(MORE)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
     world.wait_out_claims()
     for _ in range(2):
@@ -178,32 +182,27 @@ def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
 def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: World, *, fails: bool) -> None:
     """Its switch took effect; before it could record that, another tool took both partitions, and a recovery came."""
 
-    def take_over(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.done"):
-            world.store.on_call = None
-            for value in OLD:
-                world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
-            world.wait_out_claims()
-            assert world.keeper.recover(T).settled == {2: "abandoned"}
-            if fails:
-                raise StorageError("no answer")
+    def take_over() -> None:
+        for value in OLD:
+            world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+        assert world.recover_later().settled == {2: "abandoned"}
+        if fails:
+            raise StorageError("no answer")
 
-    world.store.on_call = take_over
+    world.at_store("put_if_absent", "before", take_over, "2.done")
     with pytest.raises(ConflictError, match="on record as abandoned"):
         world.write(MORE)
 
 
 def test_a_partition_whose_parameters_say_that_it_had_switched_is_not_superseded(world: World) -> None:
     plan = world.plan(key="nightly")
-    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(MORE, plan=plan))
     present = world.partitions()["d1"]
     elsewhere = PartitionChange(
         partition=present, location=f"{world.root}elsewhere/", set_parameters={}, removed_parameters=frozenset()
     )
     world.metastore.alter_partitions(world.table, [elsewhere], before_send=int)  # SET LOCATION: parameters stay
-    world.wait_out_claims()
-    report = world.keeper.recover(T)
+    report = world.recover_later()
     assert (report.settled, report.superseded) == ({2: "published"}, ())
     assert world.services().log.find_key(plan.key) is not None
     assert world.partitions()["d1"].location == f"{world.root}elsewhere/"
@@ -233,10 +232,8 @@ def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_
 
 
 def test_an_append_that_died_is_finished_where_nothing_has_changed(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "published"}
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
+    assert world.recover_later().settled == {2: "published"}
     assert world.rows() == ALL
 
 
@@ -244,8 +241,7 @@ def test_an_append_without_its_outcome_stays_published_though_an_older_call_come
     """A recovery compares its copies with where they were made, not with where the older call has taken readers."""
     with world.inject(DIED, keep_call=True), pytest.raises(DeathError):
         world.write({"d1": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.write(OLD)
     unrecorded = Fault("store", "put_if_absent", 2, "before", Exception)
     with world.inject(unrecorded):
@@ -253,37 +249,36 @@ def test_an_append_without_its_outcome_stays_published_though_an_older_call_come
     assert "the log could not record it" in published.notes[0]
     world.apply_kept_call()
     assert world.rows()["d1"] == frozenset({1, 5})
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert world.rows() == ALL
 
 
 def test_a_recovery_that_the_metastore_refuses_lets_the_next_one_go_on_at_once(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
     world.wait_out_claims()
     for _ in range(3):
-        with world.inject(REFUSED), pytest.raises(MetastoreError):
-            world.keeper.recover(T)
+        world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     world.keeper.recover(T)
     assert world.rows() == ALL
     assert {record.outcome for record in world.history().records} == {Outcome.PUBLISHED}
     world.write(OLD)
 
 
+def died_append() -> World:
+    world = written(OLD)
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
+    return world
+
+
 @pytest.mark.parametrize("deaths", [1, 3])
 def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(deaths: int) -> None:
     for number in count(1):
-        world = World()
-        world.write(OLD)
-        with world.inject(DIED), pytest.raises(DeathError):
-            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+        world = died_append()
         have_died = []
         for _ in range(deaths):
             world.wait_out_claims()
             have_died.append(dies_at(world, number))
-        world.wait_out_claims()
-        world.keeper.recover(T)
+        world.recover_later()
         assert world.rows() == ALL, number
         assert world.history().publishes_in_doubt == ()
         assert world.services().log.outcome(2) is Outcome.PUBLISHED
@@ -295,23 +290,18 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, 5))
 def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int, phase: str) -> None:
-    world = World()
-    world.write(OLD)
+    world = written(OLD)
     world.compact("d1", "d2")
     published = world.partitions()
     unanswered(world)
     with pytest.raises(OutcomeUnknownError):
         world.compact("d1", "d2")
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.metastore.pending.pop()()
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.recover(T)
+    world.fails(DIED, lambda: world.keeper.recover(T))
     world.wait_out_claims()
-    with world.inject(Fault("store", "put_if_absent", number, phase, DeathError)), pytest.raises(DeathError):
-        world.keeper.recover(T)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.fails(Fault("store", "put_if_absent", number, phase, DeathError), lambda: world.keeper.recover(T))
+    world.recover_later()
     assert world.rows() == OLD
     assert {value: one.location for value, one in world.partitions().items()} == {
         value: one.location for value, one in published.items()
@@ -362,15 +352,13 @@ def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_r
 
 def test_a_recovery_without_the_last_word_is_not_carried_out_later(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, key="nightly")
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(DIED, lambda: world.write(MORE, plan=plan))
     world.wait_out_claims()
     old = world.partitions()["d1"].location
     with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
         world.keeper.recover(T)  # its entry is there, and no last word
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
-    with world.inject(Fault("store", "put_if_absent", 4, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.recover(T)
+    world.fails(Fault("store", "put_if_absent", 4, "after", DeathError), lambda: world.keeper.recover(T))
     with pytest.raises(PartlyPublishedError, match="dt=d1"):
         world.services().require_new_key(plan.key)
     world.pointed_by_another_tool("d1", old)
@@ -405,11 +393,9 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
 
 def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
     """As a scheduler leaves them that tries again all through a weekend: 500 links, and some requests for each."""
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
     world.wait_out_claims()
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.recover(T)
+    world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
     log.read_state()
     entry = log.read(3).entry
@@ -432,8 +418,7 @@ def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world:
             world.store.on_call = world.metastore.on_call = None
             world.wait_out_claims()
             before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
-            with world.inject(before_its_word), pytest.raises(DeathError):
-                world.keeper.recover(T)
+            world.fails(before_its_word, lambda: world.keeper.recover(T))
 
     def refuse(call: str, phase: str) -> None:
         if (call, phase) == ("alter_partitions", "before"):
@@ -460,8 +445,7 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
     with pytest.raises(OutcomeUnknownError):
         world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
     insert(world, "d1", 99)
-    world.wait_out_claims()
-    assert list(world.keeper.recover(T).settled.values()) == ["abandoned"]
+    assert list(world.recover_later().settled.values()) == ["abandoned"]
     world.metastore.pending.pop()()
     if again:
         world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
@@ -480,8 +464,7 @@ def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: Worl
             world.write(MORE, plan=world.plan(WriteMode.APPEND))
         insert(world, "d1", row)
         insert(world, "d2", row + 100)
-        world.wait_out_claims()
-        world.keeper.recover(T)
+        world.recover_later()
         calls.append(world.metastore.pending.pop())
     for number in order:
         with suppress(MetastoreError):
@@ -496,8 +479,7 @@ def test_the_late_call_of_a_compaction_that_was_given_up_is_undone(world: World)
     with pytest.raises(OutcomeUnknownError):
         world.compact("d1")
     insert(world, "d1", 99)
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.metastore.pending.pop()()
     world.keeper.recover(T)
     assert world.rows()["d1"] == frozenset({1, 99})
@@ -512,8 +494,7 @@ def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, mo
     for value in moved:
         world.store.put(f"mart/orders/elsewhere/{value}/f.json", b"[77]")
         world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.metastore.pending.pop()()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
@@ -526,8 +507,7 @@ def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_no
         world.write(MORE, plan=world.plan(WriteMode.APPEND, key="k"))
     insert(world, "d1", 99)
     insert(world, "d2", 98)
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
     world.metastore.pending.pop()()
     world.keeper.recover(T)
@@ -535,8 +515,7 @@ def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_no
 
 
 def recovered(world: World) -> dict[int, str]:
-    world.wait_out_claims()
-    return dict(world.keeper.recover(T).settled)
+    return dict(world.recover_later().settled)
 
 
 def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found(world: World) -> None:
@@ -671,8 +650,7 @@ def test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_th
     come = without_answer(world, append)
     insert(world, "d3", 51)
     assert recovered(world) == {2: "abandoned"}
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write({"d3": frozenset({60})})
+    world.fails(DIED, lambda: world.write({"d3": frozenset({60})}))
     come()
     assert recovered(world) == {4: "published"}
     assert world.rows()["d3"] == frozenset({60})
@@ -698,8 +676,7 @@ def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(wor
     with pytest.raises(OutcomeUnknownError):
         world.write({"d1": frozenset({10})})
     world.written_by_another_tool("d1", frozenset({77}))
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.metastore.pending.pop()()
 
     def waits(_: float) -> None:
@@ -740,29 +717,23 @@ def test_what_was_looked_at_before_a_pause_is_looked_at_again(
 
 @pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
 def test_a_write_is_not_told_what_became_of_another(world: World, moved: tuple[str, ...]) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE)
+    world.fails(DIED, lambda: world.write(MORE))
     world.wait_out_claims()
 
-    def overtake(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            for value in moved:
-                world.written_by_another_tool(value, frozenset({77}))
-            world.wait_out_claims()
-            world.keeper.recover(T)
-            raise MetastoreError("300 s were not enough to publish")
+    def overtake() -> None:
+        for value in moved:
+            world.written_by_another_tool(value, frozenset({77}))
+        world.recover_later()
+        raise MetastoreError("300 s were not enough to publish")
 
-    world.metastore.on_call = overtake
+    world.at_metastore("alter_partitions", "before", overtake)
     world.write({"d1": frozenset({5}), "d2": frozenset({6})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {"d1": frozenset({77, 5}), "d2": frozenset({77, 6}) if len(moved) == 2 else MORE["d2"] | {6}}
 
 
 def test_the_history_says_which_partitions_were_published(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE)
+    world.fails(DIED, lambda: world.write(MORE))
     world.written_by_another_tool("d2", frozenset({77}))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert [one.name for one in world.keeper.show(T, 2).partitions] == ["dt=d1"]
     assert {one.version: one.rows for one in world.keeper.history(T).versions} == {3: 1, 2: 1, 1: 2}

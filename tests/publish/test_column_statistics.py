@@ -128,8 +128,7 @@ def test_whatever_call_fails_wrong_statistics_never_stay(name: str, kind: str) -
                 suppress(TableWriterError, DeathError),
             ):
                 OPERATIONS[name](world)
-            world.wait_out_claims()
-            world.keeper.recover(str(world.name))
+            world.recover_later()
             wrong = kept(world).items() - right(world).items()
             if kind == "refused" and call in {"drop_statistics", "differing_statistics"}:  # the result says so
                 world.write({value: frozenset({5}) for value, _ in wrong})
@@ -254,8 +253,7 @@ def test_a_server_that_never_answers_calls_for_statistics_hinders_nobody(call: s
     for number in range(3):
         assert world.write({"1": frozenset({number}), "2": frozenset({500 + number})}).notes
         assert not world.services().log.read_state().in_doubt
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    world.recover_later()
     assert not world.services().log.read_state().in_doubt
     assert world.rows()["2"] == frozenset({502})
 

@@ -18,7 +18,7 @@ from table_writer.model.write import WriteMode, WritePlan
 from tests.doubles.faults import Late
 from tests.doubles.memory_store import MIN_PART_BYTES
 from tests.publish.test_in_place import ONE, THREE, TWO, append
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, written
 
 
 @dataclass
@@ -36,8 +36,7 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
     old = {"d1": frozenset({1}), "d2": frozenset({9})}
     world.write(old)
     plan = world.plan(WriteMode.APPEND, in_place=True, key="batch")
-    with world.inject(Fault("store", "copy", 2, "before", DeathError)), pytest.raises(DeathError):
-        world.write(rows, plan=plan)
+    world.fails(Fault("store", "copy", 2, "before", DeathError), lambda: world.write(rows, plan=plan))
     world.wait_out_claims()
     (entry,) = (one.entry for one in world.history().records if one.entry.write_id == plan.write_id)
     sources = {target: source for one in entry.partitions for target, source in one.sources().items()}
@@ -85,10 +84,8 @@ def test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome() -> Non
 
 
 def test_one_whose_files_are_lost_before_any_was_seen_is_abandoned() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: append(world, TWO))
     world.wait_out_claims()
     (partition,) = world.history().records[-1].entry.partitions
     world.store.delete(list(partition.sources().values()))
@@ -139,8 +136,7 @@ def test_no_request_of_a_copy_in_parts_leaves_after_the_claim(call: str, monkeyp
     requests = ["create_upload", "upload_part", "upload_part", "complete_upload"]
     assert [name for name in sent if name in requests] == requests[: requests.index(call) + 1]
     assert list(world.store.list_uploads(DIRECTORY)) == [], "what was begun is given up"
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.rows() == {**ONE, "d2": frozenset({5, 6})}
 
 
@@ -148,15 +144,13 @@ def test_no_request_of_a_copy_in_parts_leaves_after_the_claim(call: str, monkeyp
 def test_a_vacuum_aborts_what_a_dead_copy_in_parts_has_left_in_another_tools_directory(call: str) -> None:
     world = in_another_tools_directory()
     others = world.store.create_upload(f"{DIRECTORY}part-1-of-another-tool.parquet")
-    with world.inject(Fault("store", call, 2, "before", DeathError)), pytest.raises(DeathError):
-        append(world, {"d2": frozenset({6})})
+    world.fails(Fault("store", call, 2, "before", DeathError), lambda: append(world, {"d2": frozenset({6})}))
     (left,) = (one for one in world.store.list_uploads(DIRECTORY) if one.upload_id != others)
     details = {one.upload_id: one.owner for one in world.keeper.uploads("mart.orders").uploads}
     assert details == {left.upload_id: "in doubt", others: "another tool"}
     world.vacuum()
     assert len(list(world.store.list_uploads(DIRECTORY))) == 2, "it is in doubt: a recovery may be at it"
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.keeper.vacuum("mart.orders").aborted == (), "somebody may bring a file of that name back"
     world.skipped_seconds += timedelta(days=31).total_seconds()
     report = world.keeper.vacuum("mart.orders")
@@ -192,8 +186,7 @@ def test_a_late_delete_of_a_vacuum_takes_no_new_file_where_the_store_deletes_con
         assert world.rows() == {}, "docs/explanation/limits.md says so"
 
 
-def test_a_file_that_has_taken_the_name_of_a_replaced_one_is_kept_and_the_next_vacuum_is_done() -> None:
-    world = World()
+def test_a_file_that_has_taken_the_name_of_a_replaced_one_is_kept_and_the_next_vacuum_is_done(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write({"d2": frozenset({6})})
     key = f"{DIRECTORY}part-0.json"

@@ -25,13 +25,11 @@ from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import there_under_other_names
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import DeathError, Fault, World, plain
+from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, plain
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
-REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
 
 
@@ -65,8 +63,7 @@ def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(wo
 
 def test_a_publish_that_was_refused_can_be_tried_again(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     assert world.rows() == OLD
     world.keeper.publish(T, write_id)
     assert world.rows() == {**OLD, **NEW}
@@ -80,8 +77,7 @@ def test_a_publish_that_was_refused_can_be_tried_again(world: World) -> None:
 def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_retention(world: World) -> None:
     write_id = world.stage(NEW)
     record = StagedWrites(world.services()).find(write_id).record
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     world.keeper.discard(T, write_id, dry_run=True)
     assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     world.keeper.discard(T, write_id)
@@ -96,8 +92,7 @@ def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_ret
 
 def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refused(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     world.vacuum()
     world.keeper.publish(T, write_id)
     assert world.rows() == {**OLD, **NEW}
@@ -105,13 +100,10 @@ def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refuse
 
 def test_whoever_cannot_resolve_the_same_writes_entry_does_not_know_either(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     world.wait_out_claims()
-    with world.inject(REFUSED), pytest.raises(OutcomeUnknownError):
-        world.keeper.publish(T, write_id)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), OutcomeUnknownError)
+    world.recover_later()
     assert world.rows() == {**OLD, **NEW}
 
 
@@ -152,8 +144,7 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
 
 def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(Fault("store", "put_if_absent", 2, "after", DeathError), lambda: world.keeper.publish(T, write_id))
     looked = world.keeper.publish(T, write_id, dry_run=True)
     assert isinstance(looked, WriteResult)
     assert (looked.repeated, looked.version) == (True, 2)
@@ -176,8 +167,7 @@ def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(worl
 @pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND])
 def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: World, mode: WriteMode) -> None:
     write_id = world.stage(NEW, plan=world.plan(mode))
-    with world.inject(replace(DIED, phase="after")), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(replace(DIED, phase="after"), lambda: world.keeper.publish(T, write_id))
     seen = world.rows()
     StagedWrites(world.services()).with_checks(write_id, [FAILED])
     again = world.keeper.publish(T, write_id)
@@ -206,8 +196,7 @@ def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(
     with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
         world.keeper.publish(T, write_id)
     world.pointed_by_another_tool("d1", "s3a://lake/elsewhere/dt=d1/")
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.apply_kept_call()
     log = world.services().log
     log.forget_recoveries(log.read_state().unverified)  # else the late call is undone
@@ -283,12 +272,10 @@ def test_two_checks_at_the_same_moment_lose_nothing(world: World) -> None:
     one, other = StagedWrites(world.services()), StagedWrites(world.services())
     passed = replace(FAILED, name="unique(id)", passed=True)
 
-    def meanwhile(call: str, phase: str, _: object) -> None:
-        if (call, phase) == ("put", "before"):
-            world.store.on_call = None
-            other.with_checks(write_id, [FAILED])
+    def meanwhile() -> None:
+        other.with_checks(write_id, [FAILED])
 
-    world.store.on_call = meanwhile
+    world.at_store("put", "before", meanwhile)
     one.with_checks(write_id, [passed])
     assert {check.name for check in one.find(write_id).record.files.checks} == {"not_null(id)", "unique(id)"}
     with pytest.raises(CheckFailedError):

@@ -26,12 +26,11 @@ from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.write.announcing import announced
 from table_writer.write.staged_writes import BySpark, StagedWrites
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DIED, DeathError, Fault, World
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
 
 
@@ -134,8 +133,7 @@ def test_a_dry_run_of_a_creation_says_that_a_partition_exists_by_now(world: Worl
 
 def test_a_dry_run_does_not_wait_for_what_is_in_doubt(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write({"d1": frozenset({5})})
+    world.fails(DIED, lambda: world.write({"d1": frozenset({5})}))
     look(world, write_id)
 
 
@@ -165,8 +163,7 @@ def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(w
     for number, name in enumerate(names):
         world.stage({f"d{number + 5}": frozenset({number})}, plan=replace(base, write_id=name))
     assert [one.write_id for one in world.keeper.staged(T).staged] == names[::-1]
-    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.publish(T, names[1])
+    world.fails(Fault("store", "put_if_absent", 2, "after", DeathError), lambda: world.keeper.publish(T, names[1]))
     assert [one.write_id for one in world.keeper.staged(T).staged] == [names[2], names[0]]
 
     def list_them() -> None:
@@ -179,8 +176,7 @@ def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(w
 
 def test_a_staged_write_whose_publish_is_in_doubt_is_listed_still(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     with pytest.raises(ConflictError, match="is being published"):
         world.keeper.discard(T, write_id)
@@ -205,8 +201,7 @@ def test_of_a_write_that_is_not_staged_the_reason_is_said(world: World, call: st
         refused(plan.write_id, "it is version 2 of the log, published")
         lost = world.plan()
         unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
-        with world.inject(unanswered), pytest.raises(OutcomeUnknownError):
-            world.write({"d7": frozenset({8})}, plan=lost)
+        world.fails(unanswered, lambda: world.write({"d7": frozenset({8})}, plan=lost), OutcomeUnknownError)
         refused(lost.write_id, "it is version 4 of the log, in doubt")
 
 
@@ -301,12 +296,10 @@ def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -
 def test_what_another_process_publishes_in_the_moment_before_the_look_is_said_to_be_published(world: World) -> None:
     write_id = world.stage(NEW, plan=world.plan(WriteMode.APPEND))
 
-    def meanwhile(call: str, phase: str) -> None:
-        if (call, phase) == ("get_partitions", "before"):
-            world.metastore.on_call = None
-            world.keeper.publish(T, write_id)
+    def meanwhile() -> None:
+        world.keeper.publish(T, write_id)
 
-    world.metastore.on_call = meanwhile
+    world.at_metastore("get_partitions", "before", meanwhile)
     result = world.keeper.publish(T, write_id)
     assert result.repeated
     assert result.version == 2

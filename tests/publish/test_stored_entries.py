@@ -18,7 +18,7 @@ from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
 from table_writer.write.results import success_json
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
+from tests.publish.world import DIED, REFUSED, ROOT, TABLE, DeathError, World
 
 T = str(TABLE)
 OLD = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
@@ -100,31 +100,24 @@ def test_a_rollback_says_where_to_and_whose_rows(world: World) -> None:
 
 def test_a_recovery_says_what_it_recovers_and_has_no_key(world: World) -> None:
     world.write(OLD)
-    dies = Fault("metastore", "alter_partitions", 1, "before", DeathError)
-    with world.inject(dies), pytest.raises(DeathError):
-        world.write(NEW, plan=world.plan(key="k"))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    dies = DIED
+    world.fails(dies, lambda: world.write(NEW, plan=world.plan(key="k")))
+    world.recover_later()
     fields = stored(world, 3)
     says(fields, operation="recover", mode="overwrite_partitions", settles=2, base_version=2, idempotency_key="")
     says(fields, partitions=[moved("d1", 1, 2, ONE_ROW)], replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
-    with world.inject(dies), pytest.raises(DeathError):
-        world.keeper.rollback(T, version=1)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.fails(dies, lambda: world.keeper.rollback(T, version=1))
+    world.recover_later()
     says(stored(world, 5), operation="recover", mode="rollback to version 1", settles=4, rollback_to=None)
 
 
 def test_every_outcome_names_its_entry_and_who_has_recorded_it(world: World) -> None:
     """An outcome of another table that lies here by mistake is recognised by that."""
     world.write(OLD)
-    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
-    with world.inject(refused), pytest.raises(MetastoreError):
-        world.write(NEW)
-    with world.inject(replace(refused, kind=DeathError)), pytest.raises(DeathError):
-        world.write(NEW)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    refused = REFUSED
+    world.fails(refused, lambda: world.write(NEW), MetastoreError)
+    world.fails(replace(refused, kind=DeathError), lambda: world.write(NEW))
+    world.recover_later()
     entries = {version: world.services().log.read(version).entry.write_id for version in (1, 2, 3, 4)}
     ends = {1: ("published", 1), 2: ("abandoned", 2), 3: ("published", 4), 4: ("published", 4)}
     for version, (outcome, by) in ends.items():

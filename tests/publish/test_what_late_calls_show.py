@@ -15,7 +15,7 @@ from table_writer.log.past import Past, files_of
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode
-from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
+from tests.publish.world import DeathError, Fault, World, insert, move, without_answer, written
 
 T = "mart.orders"
 APPEND, WHOLE = WriteMode.APPEND, WriteMode.OVERWRITE_TABLE
@@ -89,15 +89,13 @@ def test_no_vacuum_forgets_the_late_call_of_an_append_to_what_was_never_publishe
     assert world.rows()[value] == (rows(50, 51, 10) if again else rows(50, 51))
 
 
-def test_a_dry_run_names_the_late_call_of_an_append_to_what_was_never_published() -> None:
-    world = World()
+def test_a_dry_run_names_the_late_call_of_an_append_to_what_was_never_published(world: World) -> None:
     append_of_a_new_partition_is_given_up(world)()
     assert world.keeper.recover(T, dry_run=True).put_right == ("dt=d3",)
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(corrected: bool) -> None:
-    world = World()
+def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(world: World, corrected: bool) -> None:
     late = append_of_a_new_partition_is_given_up(world)
     world.write({"d1": rows(2)})
     assert world.history().newest == 4
@@ -114,8 +112,7 @@ def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(corrected: bool) 
 
 
 def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     move(world, "d1", "elsewhere", 77)
     world.write({"d2": rows(3)})
     world.write({"d1": rows(4)})
@@ -125,8 +122,7 @@ def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
     assert world.rows() == {"d1": rows(1), "d2": rows(2)}
 
 
-def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_elsewhere() -> None:
-    world = World()
+def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_elsewhere(world: World) -> None:
     world.written_by_another_tool("d1", rows(1))
     move(world, "d1", "x", 50)
     seen = from_itself(world)
@@ -136,8 +132,7 @@ def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_e
 
 
 @pytest.mark.parametrize("how", ["theirs", "drop", "empty", "given up"])
-def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_call_shows(how: str) -> None:
-    world = World()
+def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_call_shows(world: World, how: str) -> None:
     if how == "theirs":
         world.write({"d2": rows(2)})
         world.written_by_another_tool("d1", rows(50))
@@ -169,17 +164,14 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
 
 
 def test_a_refusal_is_believed_where_another_tool_has_only_spelled_a_location_otherwise() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
 
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            stored = world.metastore._partitions[world.name]
-            stored["d1",] = replace(stored["d1",], location=stored["d1",].location.replace("s3a://", "s3://"))
-            raise MetastoreError("refused")
+    def refuse() -> None:
+        stored = world.metastore._partitions[world.name]
+        stored["d1",] = replace(stored["d1",], location=stored["d1",].location.replace("s3a://", "s3://"))
+        raise MetastoreError("refused")
 
-    world.metastore.on_call = refuse
+    world.at_metastore("alter_partitions", "before", refuse)
     with pytest.raises(MetastoreError, match="refused"):
         world.write({"d1": rows(2)})
     assert world.rows() == {"d1": rows(1)}
@@ -209,21 +201,18 @@ def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) 
         late = lost_and_recovered(world, lambda: world.keeper.recover(T))  # the correction's
         world.write({"d2": rows(21)})
 
-    def misreport(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "after"):
-            world.metastore.on_call = None
-            saw.append(world.rows()["d2"])
-            late()
-            raise MetastoreError("a deadlock, says the server, after its commit")
+    def misreport() -> None:
+        saw.append(world.rows()["d2"])
+        late()
+        raise MetastoreError("a deadlock, says the server, after its commit")
 
-    world.metastore.on_call = misreport
+    world.at_metastore("alter_partitions", "after", misreport)
     with pytest.raises(OutcomeUnknownError):
         world.write({"d2": rows(3)})
     assert saw == [rows(3)]
 
 
-def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_version_before() -> None:
-    world = World()
+def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_version_before(world: World) -> None:
     world.written_by_another_tool("d9", rows(5))
     world.write({"d1": rows(1)})
     for value in ("d1", "d2"):  # readers see both, whose outcomes are not recorded

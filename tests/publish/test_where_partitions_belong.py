@@ -13,12 +13,11 @@ from table_writer.log.past import Past
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
-from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
+from tests.publish.world import DIED, DeathError, Fault, World, insert, move, without_answer, written
 
 
 def recover(world: World) -> None:
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
 
 
 def days(world: World, number: float) -> None:
@@ -66,8 +65,7 @@ def test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has
 
 
 def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_no_call_comes_late() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     first = world.partitions()["d1"].location
     world.write({"d1": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(3)}))
@@ -80,8 +78,7 @@ def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_n
 
 
 def test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_shows_another_place() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     theirs = move(world, "d1", "x", 50)
     world.write({"d1": rows(2)})
     days(world, 3.5)
@@ -111,9 +108,8 @@ def shown_late(world: World, *, drops: bool) -> int:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(drops: bool) -> None:
+def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(world: World, drops: bool) -> None:
     """Its outcome says that d3 was found at y; a correction shows that it was there before its late call."""
-    world = World()
     version = shown_late(world, drops=drops)
     world.keeper.recover(T)
     assert read(world, version) == {"d1": {11}, "d3": {60}}
@@ -135,8 +131,7 @@ def test_a_version_is_refused_where_a_write_has_found_a_partition_where_a_late_c
 
 @pytest.mark.parametrize("back", ["late call", "tool"])
 def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back: str) -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     home = world.partitions()["d1"].location
     append = partial(world.write, {"d1": rows(10)}, plan=world.plan(APPEND, in_place=True))
     come = without_answer(world, append)
@@ -158,8 +153,7 @@ def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back:
 
 @pytest.mark.parametrize("of", ["given up", "published"])
 def test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition(of: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     if of == "given up":
         move(world, "d1", "x", 11)
@@ -176,8 +170,7 @@ def test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved
 
 
 def test_the_late_call_of_a_correction_of_which_the_metastore_has_not_answered_again_leaves_it_in_doubt() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     move(world, "d1", "x", 11)
     recover(world)
@@ -223,16 +216,13 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_
 
 @pytest.mark.parametrize("mode", [APPEND, WriteMode.OVERWRITE_PARTITIONS])
 def test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_a_whole(mode: WriteMode) -> None:
-    world = World()
-    world.write({"d1": rows(1), "d3": rows(3)})
+    world = written({"d1": rows(1), "d3": rows(3)})
 
-    def inserted(call: str, phase: str) -> None:
-        if (call, phase) == ("drop_partition", "before"):
-            world.metastore.on_call = None
-            insert(world, "d3", 60)
-            raise MetastoreError("try later")
+    def inserted() -> None:
+        insert(world, "d3", 60)
+        raise MetastoreError("try later")
 
-    world.metastore.on_call = inserted
+    world.at_metastore("drop_partition", "before", inserted)
     world.write({"d1": rows(10)}, plan=world.plan(WHOLE))
     recover(world)
     assert world.rows() == {"d1": rows(10), "d3": rows(60)}
@@ -243,8 +233,7 @@ def test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_
 
 
 def test_a_partition_that_another_tool_has_pointed_at_the_files_of_another_one_goes_back_there() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", world.partitions()["d2"].location)
     recover(world)
@@ -254,8 +243,7 @@ def test_a_partition_that_another_tool_has_pointed_at_the_files_of_another_one_g
 
 
 def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_corrected() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     world.write({"d1": rows(2)})
     move(world, "d3", "x", 50)
     come = without_answer(world, lambda: world.write({"d3": rows(10)}, plan=world.plan(APPEND)))
@@ -268,8 +256,7 @@ def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_correc
 
 
 def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
@@ -281,8 +268,7 @@ def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None
 
 
 def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", "nowhere in particular")
     recover(world)
@@ -299,8 +285,7 @@ def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> N
 @pytest.mark.parametrize("second", ["drop", "emptying", "rollback"])
 @pytest.mark.parametrize("end", ["recover", "append", "create"])
 def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str, second: str, end: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)} if second == "rollback" else {"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1)} if second == "rollback" else {"d1": rows(1), "d2": rows(2)})
     if second == "rollback":
         move(world, "d2", "x", 50)
         world.write({"d2": rows(3)})
@@ -317,8 +302,7 @@ def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str
     if how == "no answer":
         without_answer(world, lambda: world.keeper.recover(T))
     else:
-        with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-            world.keeper.recover(T)
+        world.fails(DIED, lambda: world.keeper.recover(T))
     late()
     world.wait_out_claims()
     if end == "append":
@@ -358,8 +342,7 @@ def set_location(world: World, value: str, name: str, *ids: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["d1", ""], ids=["partitioned", "unpartitioned"])
-def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_before(value: str) -> None:
-    world = World()
+def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_before(world: World, value: str) -> None:
     if not value:
         world.become_unpartitioned()
     world.write({value: rows(1)})
@@ -375,8 +358,7 @@ def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_be
 
 @pytest.mark.parametrize("end", ["recover", "append"])
 def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before(end: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(9)}))
     recover(world)
     without_answer(world, lambda: world.write({"d1": rows(2)}))()
@@ -390,8 +372,7 @@ def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_befor
 
 
 def test_a_late_drop_of_what_the_newest_version_has_dropped_is_undone_where_a_recovery_found_it_since() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     late = without_answer(world, lambda: world.write({"d1": rows(9)}, plan=world.plan(WHOLE)), "drop_partition")
     recover(world)
     without_answer(world, lambda: world.write({"d2": rows(10)}), "add_partitions")
@@ -403,8 +384,7 @@ def test_a_late_drop_of_what_the_newest_version_has_dropped_is_undone_where_a_re
 
 
 def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set_back() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     first = world.partitions()["d1"].location
     world.write({"d1": rows(2)})
     world.pointed_by_another_tool("d1", first)
@@ -413,8 +393,7 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set
 
 
 def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     drop = without_answer(world, lambda: world.write({"d1": rows(3)}, plan=world.plan(WHOLE)), "drop_partition")
     recover(world)
     world.write({"d2": rows(4)})
@@ -426,8 +405,7 @@ def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_bef
 
 
 def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_has() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
@@ -439,8 +417,7 @@ def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_
 
 
 def test_an_append_that_has_made_a_partition_is_finished_though_an_older_late_call_has_taken_it() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(2)}))
     world.dropped_by_another_tool("d1")
     recover(world)
