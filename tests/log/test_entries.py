@@ -29,6 +29,7 @@ from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, O
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from tests.doubles.memory_store import MemoryStore
+from tests.publish.world import body_of
 
 ROOT = Location.parse("s3a://lake/mart/orders")
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -151,11 +152,10 @@ def test_a_long_entry_is_stored_compressed_and_a_short_one_as_text(count: int, r
     given = with_partitions(count)
     assert log_of(store).claim(given)
     assert log_of(store).claim(given), "the same entry is the same bytes: a claim is recognised by them"
-    stored = store.get(TableLayout(ROOT).entry_key(1))
-    assert stored is not None
+    stored = body_of(store, TableLayout(ROOT).entry_key(1))
     text = given.to_json(ROOT)
-    assert (stored.body == text) == readable
-    assert readable or (gzip.decompress(stored.body) == text and len(stored.body) < len(text) / 10)
+    assert (stored == text) == readable
+    assert readable or (gzip.decompress(stored) == text and len(stored) < len(text) / 10)
     assert log_of(store).read(1).entry == given
 
 
@@ -182,9 +182,8 @@ def test_a_damaged_compressed_entry_is_an_error_that_names_it(damage: Callable[[
     store = MemoryStore()
     log_of(store).claim(with_partitions(1_000))
     key = TableLayout(ROOT).entry_key(1)
-    stored = store.get(key)
-    assert stored is not None
-    store.put(key, damage(stored.body))
+    stored = body_of(store, key)
+    store.put(key, damage(stored))
     with pytest.raises(InvalidInputError, match="log entry 1 below"):
         log_of(store).read(1)
 
@@ -294,9 +293,8 @@ def test_a_writer_stores_as_text_what_compresses_better_than_a_reader_believes()
     long = entry(partitions=tuple(replace(one, values=("x" * 2_000, str(number))) for number in range(1_000)))
     store = MemoryStore()
     assert log_of(store).claim(long)
-    stored = store.get(TableLayout(ROOT).entry_key(1))
-    assert stored is not None
-    assert stored.body == long.to_json(ROOT)
+    stored = body_of(store, TableLayout(ROOT).entry_key(1))
+    assert stored == long.to_json(ROOT)
     assert log_of(store).read(1).entry == long
 
 
@@ -327,11 +325,10 @@ def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     log = log_of(store)
     log.claim(given)
     log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=dict.fromkeys(given.partition_values))
-    done = store.get(TableLayout(ROOT).outcome_key(1))
-    assert done is not None
-    assert done.body.startswith(b"\x1f\x8b")
+    done = body_of(store, TableLayout(ROOT).outcome_key(1))
+    assert done.startswith(b"\x1f\x8b")
     assert log_of(store).read(1).superseded == given.partition_values
-    store.put(TableLayout(ROOT).outcome_key(1), done.body[:-1])
+    store.put(TableLayout(ROOT).outcome_key(1), done[:-1])
     with pytest.raises(InvalidInputError, match="outcome"):
         log_of(store).read(1)
 

@@ -18,7 +18,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
-from tests.publish.world import DIED, TABLE, DeathError, World
+from tests.publish.world import DIED, TABLE, DeathError, World, body_of
 
 T = str(TABLE)
 MONTHS = 90 * 86_400.0
@@ -125,10 +125,9 @@ DAMAGES = (cut, of_another_table, with_other_content, of_a_later_format, not_jso
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
 def test_a_damaged_fold_is_passed_over(world: World, damage: Callable[[bytes], bytes]) -> None:
     for key in folds(world):
-        stored = world.store.get(key)
-        assert stored is not None
-        damaged = damage(stored.body)
-        assert damaged != stored.body
+        stored = body_of(world.store, key)
+        damaged = damage(stored)
+        assert damaged != stored
         world.store.put(key, damaged)
     found = recent(world)
     assert found.fold is None
@@ -148,10 +147,9 @@ def test_a_fold_that_was_passed_over_is_deleted_by_the_next_vacuum_that_folds(wo
 def test_a_fold_of_another_log_is_passed_over(world: World) -> None:
     """As after a restore of the log's objects from a backup: the entry it ends with is another, or is not there."""
     (key,) = folds(world)
-    stored = world.store.get(key)
-    assert stored is not None
+    stored = body_of(world.store, key)
     version = int(key[-20:])
-    world.store.put(f"{world.layout.log_prefix}folded-{version + 1:020}", stored.body)
+    world.store.put(f"{world.layout.log_prefix}folded-{version + 1:020}", stored)
     found = recent(world).fold
     assert found is not None
     assert found.version == version, "the fold before counts"
@@ -240,9 +238,8 @@ def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
         return any(key in one.message for one in report.findings)
 
     assert not found()
-    stored = world.store.get(key)
-    assert stored is not None
-    fold = Fold.from_json(stored.body, root=world.layout.root, older_seconds=0.0)
+    stored = body_of(world.store, key)
+    fold = Fold.from_json(stored, root=world.layout.root, older_seconds=0.0)
     lies = replace(fold, current=())
     world.store.put(key, lies.to_json(world.layout.root))
     assert found()
@@ -269,13 +266,12 @@ def test_a_metastore_that_was_set_back_is_corrected_though_the_log_is_folded(wor
 
 def test_a_fold_says_the_same_when_the_table_has_another_scheme(world: World) -> None:
     (key,) = folds(world)
-    stored = world.store.get(key)
-    assert stored is not None
+    stored = body_of(world.store, key)
     moved = world.layout.root.beside("warehouse/elsewhere/")
-    fold = Fold.from_json(stored.body, root=moved, older_seconds=0.0)
+    fold = Fold.from_json(stored, root=moved, older_seconds=0.0)
     assert {one.partition.new_location for one in fold.current} != set()
     assert all(str(one.partition.new_location).startswith(str(moved)) for one in fold.current)
-    assert json.loads(fold.to_json(moved))["folded"] == json.loads(stored.body)["folded"]
+    assert json.loads(fold.to_json(moved))["folded"] == json.loads(stored)["folded"]
 
 
 @pytest.mark.slow

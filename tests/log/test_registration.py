@@ -22,7 +22,7 @@ from table_writer.log.registration import (
 )
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
-from tests.publish.world import DeathError, Fault, World, plain
+from tests.publish.world import DeathError, Fault, World, body_of, plain
 
 DAY = 86_400.0
 
@@ -38,9 +38,8 @@ def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], objec
     with world.inject(Fault("store", "create_upload", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d1": frozenset({1})}, plan=plan)
     key = world.layout.registration_key(plan.write_id)
-    stored = world.store.get(key)
-    assert stored is not None
-    fields = json.loads(stored.body)
+    stored = body_of(world.store, key)
+    fields = json.loads(stored)
     change(fields)
     world.store.put(key, json.dumps(fields).encode())
     return found(world, plan.write_id)
@@ -109,21 +108,19 @@ def test_what_is_registered_names_table_and_write_for_people(world: World) -> No
     registered = left_by_a_dead_writer(world)
     staged = world.stage({"d1": frozenset({1})})
     for key, write_id in ((registered.key, registered.write_id), (world.layout.staged_key(staged), staged)):
-        stored = world.store.get(key)
-        assert stored is not None
-        fields = json.loads(plain(stored.body))
+        stored = body_of(world.store, key)
+        fields = json.loads(plain(stored))
         assert (fields["format"], fields["table"], fields["write_id"]) == (1, str(world.name), write_id)
 
 
 def test_a_staged_record_of_another_write_is_none_and_a_registration_without_one_is_not_staged(world: World) -> None:
     staged = world.stage({"d1": frozenset({1})}, expires_after_seconds=100.0)
-    stored = world.store.get(world.layout.staged_key(staged))
-    assert stored is not None
+    stored = body_of(world.store, world.layout.staged_key(staged))
     assert found(world, staged).expires_after_seconds == 100.0
-    world.store.put(world.layout.staged_key("other"), stored.body)
+    world.store.put(world.layout.staged_key("other"), stored)
     other = found(world, "other")
     assert (dict(other.staged), other.is_staged, other.expires_after_seconds) == ({}, True, LONGEST_EXPIRY_SECONDS)
-    world.store.put(world.layout.registration_key("other2"), stored.body)
+    world.store.put(world.layout.registration_key("other2"), stored)
     assert not found(world, "other2").is_staged
 
 
@@ -166,9 +163,8 @@ def test_a_staged_write_is_dead_once_it_has_expired_whatever_age_is_asked_for(wo
 
 def test_the_record_of_a_staged_write_spells_values_as_people_do(world: World) -> None:
     write_id = world.stage({"größe": frozenset({1})})
-    stored = world.store.get(world.layout.staged_key(write_id))
-    assert stored is not None
-    assert "größe".encode() in plain(stored.body)
+    stored = body_of(world.store, world.layout.staged_key(write_id))
+    assert "größe".encode() in plain(stored)
 
 
 def test_who_writes_is_said_in_full() -> None:

@@ -9,7 +9,7 @@ import pytest
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, DeathError, Fault, World, written
+from tests.publish.world import TABLE, DeathError, Fault, World, body_of, written
 
 T = str(TABLE)
 LONG = 400 * 86_400.0
@@ -68,8 +68,7 @@ def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays
     world = written({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})})
     log, key = world.services().log, world.layout.entry_key(1)
-    entry = world.store.get(key)
-    assert entry is not None
+    entry = body_of(world.store, key)
     dies = Fault("store", "delete", 2, "before", DeathError)
     world.fails(dies, lambda: log.trim([1]))
     assert log.read_state(listed_after=0).orphans == {1}
@@ -77,7 +76,7 @@ def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays
     def put_back(call: str, phase: str, listed: str) -> None:
         if (call, phase, listed) == ("list_page", "after", world.layout.log_prefix):
             world.store.on_call = None
-            world.store.put(key, entry.body)
+            world.store.put(key, entry)
 
     world.store.on_call = put_back
     log.trim([])

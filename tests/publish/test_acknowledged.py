@@ -13,18 +13,20 @@ import pytest
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
 from table_writer.log import rules
-from table_writer.model.entry import Key, Outcome
+from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
 from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
+from tests.cells import first_fast
 from tests.publish.world import (
     DIED,
     REFUSED,
     DeathError,
     Fault,
     World,
+    fail,
     insert,
     move,
     unanswered,
@@ -48,18 +50,15 @@ def world() -> World:
 
 @pytest.mark.parametrize("mode", WriteMode)
 def test_a_write_that_a_recovery_may_publish_is_not_discarded(world: World, mode: WriteMode) -> None:
-    rows = {"d1": frozenset({10})} if mode is not WriteMode.CREATE_PARTITIONS else {"d3": frozenset({30})}
-    write_id = world.stage(rows, plan=world.plan(mode))
-    died = (
-        DIED
-        if mode is not WriteMode.CREATE_PARTITIONS
-        else Fault("metastore", "add_partitions", 1, "before", DeathError)
-    )
+    creates = mode is WriteMode.CREATE_PARTITIONS
+    value, ids = ("d3", frozenset({30})) if creates else ("d1", frozenset({10}))
+    write_id = world.stage({value: ids}, plan=world.plan(mode))
+    died = replace(DIED, call="add_partitions") if creates else DIED
     world.fails(died, lambda: world.keeper.publish(T, write_id))
     with pytest.raises(ConflictError, match="is not discarded"):
         world.keeper.discard(T, write_id)
     world.recover_later()
-    assert rows["d3" if mode is WriteMode.CREATE_PARTITIONS else "d1"] <= frozenset().union(*world.rows().values())
+    assert ids <= world.rows()[value]
 
 
 def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
@@ -69,15 +68,13 @@ def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
     days, wall = 3 * 86_400.0, [0.0]
     monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
 
-    def pause(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "after") and str(key).endswith("2.json"):
-            world.store.on_call = None
-            wall[0] += days
-            world.skipped_seconds += days
-            world.keeper.recover(T)  # of the others who were awake
-            world.write({"d1": frozenset({100})})
+    def pause() -> None:
+        wall[0] += days
+        world.skipped_seconds += days
+        world.keeper.recover(T)  # of the others who were awake
+        world.write({"d1": frozenset({100})})
 
-    world.store.on_call = pause
+    world.at_store("put_if_absent", "after", pause, "2.json")
     world.write(MORE)  # which the others have published in its place
     assert world.rows() == {"d1": frozenset({100}), "d2": frozenset({20})}
 
@@ -92,20 +89,6 @@ def test_a_wall_clock_that_somebody_sets_stops_no_write(world: World, monkeypatc
     world.metastore.on_call = set_clock
     world.write(MORE)
     assert world.rows() == MORE
-
-
-@pytest.mark.parametrize("age", [None, 99.0])
-def test_without_the_stores_word_the_longer_of_two_times_counts(
-    age: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running, wall = [0.0], [0.0]
-    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
-    deadline = rules.Deadline(100, clock=lambda: running[0], claim_age=lambda: age)
-    assert deadline.allows(100)
-    wall[0] = 98
-    assert deadline.allows(1.5) is (age is None), "by the store's clock it is 99 s old"
-    running[0] = wall[0] = 101
-    assert not deadline.allows(0)
 
 
 def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_already(world: World) -> None:
@@ -130,15 +113,6 @@ def test_a_staged_write_some_of_whose_partitions_were_moved_was_not_published_al
     for _ in range(2):
         with pytest.raises(PartlyPublishedError, match="dt=d1"):
             world.keeper.publish(T, write_id)
-
-
-def test_a_batch_of_a_stream_is_not_looked_for_among_single_calls(world: World) -> None:
-    for key, stream in (("orders/5", "orders"), ("orders/2", ""), ("orders/2024-01-01", "")):
-        world.write({"d1": frozenset({len(key)})}, plan=world.plan(WriteMode.APPEND, key=key, stream=stream))
-    log = world.services().log
-    assert log.find_key(Key("orders/5", "orders")) is not None
-    assert log.find_key(Key("orders/5")) is None
-    assert log.find_key(Key("orders/2", "orders")) is None
 
 
 def late_put(world: World, fragment: str) -> Callable[[], None]:
@@ -167,11 +141,7 @@ def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
         world.write(MORE, plan=world.plan(WriteMode.APPEND, key="nightly"))
     world.wait_out_claims()
 
-    def late(call: str, at: str) -> None:
-        if (call, at) == (moment, phase):
-            come()
-
-    world.metastore.on_call = late
+    world.at_metastore(moment, phase, come)
     said = world.keeper.recover(T).settled[2]
     assert said == ("published" if world.rows() == ALL else "abandoned")
     world.write_once(MORE, WriteMode.APPEND, "nightly")
@@ -231,12 +201,6 @@ def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_
     assert world.rows() == seen
 
 
-def test_an_append_that_died_is_finished_where_nothing_has_changed(world: World) -> None:
-    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
-    assert world.recover_later().settled == {2: "published"}
-    assert world.rows() == ALL
-
-
 def test_an_append_without_its_outcome_stays_published_though_an_older_call_comes_late(world: World) -> None:
     """A recovery compares its copies with where they were made, not with where the older call has taken readers."""
     with world.inject(DIED, keep_call=True), pytest.raises(DeathError):
@@ -270,7 +234,7 @@ def died_append() -> World:
     return world
 
 
-@pytest.mark.parametrize("deaths", [1, 3])
+@pytest.mark.parametrize("deaths", first_fast([1, 3]))
 def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(deaths: int) -> None:
     for number in count(1):
         world = died_append()
@@ -292,7 +256,7 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
 def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int, phase: str) -> None:
     world = written(OLD)
     world.compact("d1", "d2")
-    published = world.partitions()
+    published = world.located()
     unanswered(world)
     with pytest.raises(OutcomeUnknownError):
         world.compact("d1", "d2")
@@ -302,10 +266,7 @@ def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int,
     world.wait_out_claims()
     world.fails(Fault("store", "put_if_absent", number, phase, DeathError), lambda: world.keeper.recover(T))
     world.recover_later()
-    assert world.rows() == OLD
-    assert {value: one.location for value, one in world.partitions().items()} == {
-        value: one.location for value, one in published.items()
-    }
+    assert (world.rows(), world.located()) == (OLD, published)
 
 
 def dies_at(world: World, number: int) -> bool:
@@ -330,17 +291,8 @@ def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_r
     moved = f"{world.root}elsewhere/"
     world.store.put("mart/orders/elsewhere/part-0.json", b"[77]")
 
-    def move_after_the_copy(call: str, phase: str, _: object) -> None:
-        if (call, phase) == ("copy", "after"):
-            world.store.on_call = None
-            world.pointed_by_another_tool("d1", moved)
-
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            raise MetastoreError("refused")
-
-    world.store.on_call, world.metastore.on_call = move_after_the_copy, refuse
+    world.at_store("copy", "after", lambda: world.pointed_by_another_tool("d1", moved))
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
     with pytest.raises(MetastoreError):
         world.keeper.publish(T, write_id)
     world.keeper.discard(T, write_id)
@@ -392,14 +344,14 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
 
 
 def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
-    """As a scheduler leaves them that tries again all through a weekend: 500 links, and some requests for each."""
+    """As a scheduler leaves them that tries again all through a day: 200 links, and some requests for each."""
     world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
     world.wait_out_claims()
     world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
     log.read_state()
     entry = log.read(3).entry
-    for version in range(4, 504):
+    for version in range(4, 204):
         entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
         assert log.claim(entry)
         log.remember_recovery(version)
@@ -407,24 +359,19 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
         log.release_recovery(version)
     before = world.store.request_counts()["GetObject"]
     world.keeper.recover(T)
-    assert world.store.request_counts()["GetObject"] - before < 20 * 500
+    assert world.store.request_counts()["GetObject"] - before < 20 * 200
     assert world.rows() == ALL
     assert world.history().publishes_in_doubt == ()
 
 
 def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world: World) -> None:
-    def recover_and_die(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and "last-word" in str(key):
-            world.store.on_call = world.metastore.on_call = None
-            world.wait_out_claims()
-            before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
-            world.fails(before_its_word, lambda: world.keeper.recover(T))
+    def recover_and_die() -> None:
+        world.wait_out_claims()
+        before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
+        world.fails(before_its_word, lambda: world.keeper.recover(T))
 
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            raise MetastoreError("no")
-
-    world.store.on_call, world.metastore.on_call = recover_and_die, refuse
+    world.at_store("put_if_absent", "before", recover_and_die, f"last-word-{2:020}")
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("no")))
     with pytest.raises(MetastoreError):
         world.write(MORE, plan=world.plan(WriteMode.APPEND))
     world.store.delete([world.layout.entry_key(2)])
@@ -474,17 +421,6 @@ def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: Worl
     assert world.rows() == {"d1": frozenset({1, 98, 99, 11, 12}), "d2": frozenset({2, 198, 199})}
 
 
-def test_the_late_call_of_a_compaction_that_was_given_up_is_undone(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.compact("d1")
-    insert(world, "d1", 99)
-    assert world.recover_later().settled == {2: "abandoned"}
-    world.metastore.pending.pop()()
-    world.keeper.recover(T)
-    assert world.rows()["d1"] == frozenset({1, 99})
-
-
 @pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
 def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, moved: tuple[str, ...]) -> None:
     write_id = world.stage(MORE, plan=world.plan(key="k"))
@@ -499,19 +435,6 @@ def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, mo
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
     assert (world.history().publication(write_id) is None) is (len(moved) == 2)
-
-
-def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_not_is_undone(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND, key="k"))
-    insert(world, "d1", 99)
-    insert(world, "d2", 98)
-    assert world.recover_later().settled == {2: "abandoned"}
-    world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
-    world.metastore.pending.pop()()
-    world.keeper.recover(T)
-    assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
 
 
 def recovered(world: World) -> dict[int, str]:
@@ -679,16 +602,12 @@ def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(wor
     assert world.recover_later().settled == {2: "abandoned"}
     world.metastore.pending.pop()()
 
-    def waits(_: float) -> None:
-        raise InterruptedError
+    def meanwhile() -> None:
+        world.sleep = lambda _: fail(InterruptedError())
+        with pytest.raises(InterruptedError):
+            world.write({"d1": frozenset({20})})
 
-    def meanwhile(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call, world.sleep = None, waits
-            with pytest.raises(InterruptedError):
-                world.write({"d1": frozenset({20})})
-
-    world.metastore.on_call = meanwhile
+    world.at_metastore("alter_partitions", "before", meanwhile)
     world.keeper.recover(T)
     assert world.rows()["d1"] == frozenset({77})
 
@@ -703,14 +622,12 @@ def test_what_was_looked_at_before_a_pause_is_looked_at_again(
     if clock == "both":
         monkeypatch.setattr("time.clock_gettime", lambda which: now(which) + passed[0])
 
-    def pause(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.json"):
-            world.store.on_call = None
-            passed[0] += 3 * 86_400
-            world.skipped_seconds += 3 * 86_400
-            insert(world, "d1", 99)
+    def pause() -> None:
+        passed[0] += 3 * 86_400
+        world.skipped_seconds += 3 * 86_400
+        insert(world, "d1", 99)
 
-    world.store.on_call = pause
+    world.at_store("put_if_absent", "before", pause, "2.json")
     world.write(MORE, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**ALL, "d1": frozenset({1, 10, 99})}
 

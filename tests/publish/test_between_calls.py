@@ -20,7 +20,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
-from tests.publish.world import DIED, DeathError, Fault, World
+from tests.publish.world import DIED, DeathError, Fault, World, fail
 
 T = "mart.orders"
 ONE = {"d1": frozenset({1})}
@@ -32,10 +32,6 @@ def world() -> World:
     world = World()
     world.write({**ONE, "d2": frozenset({10})})
     return world
-
-
-def fail(error: Exception) -> None:
-    raise error
 
 
 def test_a_move_by_another_tool_while_its_files_are_listed_is_seen_before_the_claim() -> None:

@@ -20,7 +20,7 @@ from table_writer.publish.entry import with_figures
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.statistics import spark_statistics
 from tests.doubles.faults import Late
-from tests.publish.world import ROOT, DeathError, Fault, World
+from tests.publish.world import ROOT, DeathError, Fault, World, fail
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
 NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
@@ -156,18 +156,10 @@ def test_a_call_that_comes_after_others_have_replaced_the_rows_is_undone(
     call: str, verified: Callable[[World], None]
 ) -> None:
     world = started()
-    number = {"set_statistics": 1, "alter_partitions": 2}[call]
-    seen = 0
-
-    def late(method: str, phase: str) -> None:
-        nonlocal seen
-        seen += (method, phase) == (call, "before")
-        if (method, phase) == (call, "before") and seen == number:
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = late
+    lost = lambda: fail(Late(LostResponseError("no answer")))  # noqa: E731
+    second = lambda: world.at_metastore(call, "before", lost)  # noqa: E731
+    world.at_metastore(call, "before", lost if call == "set_statistics" else second)
     published = world.write(NEW)
-    world.metastore.on_call = None
     assert any("is not known" in note or "resolves it" in note for note in published.notes)
     state = world.services().log.read_state()
     assert len(state.in_doubt) == (call == "alter_partitions"), "an alter could move partitions when it comes"
@@ -189,18 +181,13 @@ def test_a_write_is_not_confirmed_while_its_statistics_are_under_way() -> None:
     world = started()
     seen: list[str] = []
 
-    def wait(_: float) -> None:
+    def look() -> None:
+        with pytest.raises(TimeoutError):
+            Recovery(world.services()).resolve(3, world.table, newest=3)
         seen.append("waits")
-        raise TimeoutError
 
-    def look(method: str, phase: str) -> None:
-        if (method, phase) == ("set_statistics", "before"):
-            world.metastore.on_call = None
-            with pytest.raises(TimeoutError):
-                Recovery(world.services()).resolve(3, world.table, newest=3)
-
-    world.sleep = wait
-    world.metastore.on_call = look
+    world.sleep = lambda _: fail(TimeoutError())
+    world.at_metastore("set_statistics", "before", look)
     world.write(NEW)
     assert seen == ["waits"]
 
@@ -226,12 +213,8 @@ def test_an_unpartitioned_table_is_one_partition_here_too() -> None:
 
 def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_recovery() -> None:
     world = started()
-
-    def refuse(method: str, phase: str) -> None:
-        if method.endswith("statistics") and phase == "before":
-            raise MetastoreError("Invalid method name")
-
-    world.metastore.on_call = refuse
+    unknown = MetastoreError("Invalid method name")
+    world.metastore.on_call = lambda method, _: fail(unknown) if method.endswith("statistics") else None
     world.write(NEW)
     world.services().log.remember_recovery(1)
     world.wait_seconds = 3 * 86_400
@@ -244,35 +227,14 @@ def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_r
 @pytest.mark.parametrize("call", ["set_statistics", "drop_statistics"])
 def test_a_server_that_never_answers_calls_for_statistics_hinders_nobody(call: str) -> None:
     world = started()
-
-    def silent(method: str, phase: str) -> None:
-        if (method, phase) == (call, "before"):
-            raise LostResponseError("no answer")
-
-    world.metastore.on_call = silent
+    lost = LostResponseError("no answer")
+    world.metastore.on_call = lambda *now: fail(lost) if now == (call, "before") else None
     for number in range(3):
         assert world.write({"1": frozenset({number}), "2": frozenset({500 + number})}).notes
         assert not world.services().log.read_state().in_doubt
     world.recover_later()
     assert not world.services().log.read_state().in_doubt
     assert world.rows()["2"] == frozenset({502})
-
-
-def test_statistics_that_would_stay_marked_as_accurate_go_again() -> None:
-    world = started()
-    switched = False
-
-    def refusing(method: str, phase: str) -> None:
-        nonlocal switched
-        if (method, phase) == ("alter_partitions", "before"):
-            if switched:
-                raise MetastoreError("refused")
-            switched = True
-
-    world.metastore.on_call = refusing
-    published = world.write({"1": frozenset({1}), "2": frozenset({2})})
-    assert any("were not set" in note for note in published.notes)
-    assert kept(world) == {}
 
 
 @pytest.mark.parametrize("year", [1, 999, 9999])
@@ -343,21 +305,19 @@ def test_statistics_that_nobody_could_take_back_are_named_as_marked() -> None:
 def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> None:
     world = started()
 
-    def unmark(method: str, phase: str) -> None:
-        if (method, phase) == ("set_statistics", "after"):
-            world.metastore.on_call = None
-            for partition in world.partitions().values():
-                parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
-                world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
+    def unmark() -> None:
+        for partition in world.partitions().values():
+            parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
+            world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
 
-    world.metastore.on_call = unmark
+    world.at_metastore("set_statistics", "after", unmark)
     with_marks, before = "alter_partitions_with_environment_context", world.metastore.call_counts()
     world.write(NEW)
     assert world.metastore.call_counts()[with_marks] == before[with_marks] + 1
     assert kept(world) == right(world)
 
 
-@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False), (99, False)])
 def test_marks_are_taken_away_in_three_tries_at_most_and_else_the_statistics_go(refusals: int, are_set: bool) -> None:
     world = started()
     alters = 0

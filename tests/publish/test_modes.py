@@ -22,14 +22,12 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.open_table import RepeatedError
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import WriteMode, written_ids
 from table_writer.storage.object_store import ObjectInfo
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.publish.world import REFUSED, DeathError, Fault, World, written
+from tests.publish.world import REFUSED, DeathError, Fault, World, fail, written
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
@@ -55,17 +53,6 @@ def test_an_append_keeps_the_rows_of_this_library_and_of_other_tools(world: Worl
     assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6}), **NEW}
 
 
-def test_an_append_counts_all_rows_where_it_knows_them_and_says_so_where_not(world: World) -> None:
-    world.written_by_another_tool("d2", frozenset({5}))
-    world.write(ONE)
-    append(world, {"d1": frozenset({2}), "d2": frozenset({6})})
-    ours, theirs = world.history().records[-1].entry.partitions
-    assert (ours.rows, ours.files) == (2, 2)
-    assert (theirs.rows, theirs.files) == (None, 2)
-    assert world.partitions()["d1"].parameters["numRows"] == "2"
-    assert "numRows" not in world.partitions()["d2"].parameters
-
-
 def test_an_append_copies_inside_the_store_and_never_a_hidden_file(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     for hidden in ("_SUCCESS", ".part-0.json.crc", "_temporary/0/part-1.json", "part-2.json._COPYING_"):
@@ -79,14 +66,6 @@ def test_an_append_copies_inside_the_store_and_never_a_hidden_file(world: World)
     assert len(names) == 3
     assert world.store.request_counts().get("GetObject", 0) - gets < 10, "log and registration only"
     assert world.rows() == {"d1": frozenset({1, 2, 7})}
-
-
-def test_a_second_append_is_built_on_the_first_whatever_the_order_of_their_plans() -> None:
-    world = written(ONE)
-    plan = world.plan(WriteMode.APPEND)
-    append(world, TWO)
-    world.write({"d1": frozenset({3})}, plan=plan)
-    assert world.rows() == {"d1": frozenset({1, 2, 3})}
 
 
 def test_eight_appenders_of_one_partition_all_succeed() -> None:
@@ -125,15 +104,6 @@ def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever(wor
     world.wait_out_claims()
     world.vacuum()
     assert world.leftovers() == []
-
-
-def test_an_overwrite_that_was_planned_before_an_append_is_a_conflict() -> None:
-    world = written(ONE)
-    plan = world.plan()
-    append(world, TWO)
-    with pytest.raises(ConflictError):
-        world.write({"d1": frozenset({3})}, plan=plan)
-    assert world.rows() == {"d1": frozenset({1, 2})}
 
 
 def test_rows_that_another_tool_inserts_while_files_are_copied_are_kept(world: World) -> None:
@@ -346,12 +316,6 @@ def test_the_second_of_two_overwrites_of_an_unpartitioned_table_is_a_conflict() 
     assert world.rows() == {"": frozenset({2})}
 
 
-def test_a_key_is_published_once(world: World) -> None:
-    world.write_once(ONE, WriteMode.APPEND, "orders/1")
-    world.write_once({"d1": frozenset({2})}, WriteMode.APPEND, "orders/1")
-    assert world.rows() == ONE
-
-
 def test_a_key_that_is_published_between_plan_and_publish_is_recognised(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, key="orders/1")
     append(world, ONE, key="orders/1")
@@ -369,13 +333,6 @@ def test_a_key_in_doubt_is_resolved_before_the_same_call_is_made_again(world: Wo
     assert world.rows() == ONE, "the first one was rolled forward"
 
 
-def test_the_key_of_an_abandoned_write_is_void(world: World) -> None:
-    refuse = Fault("metastore", "add_partitions", 1, "before", Exception)
-    world.fails(refuse, lambda: append(world, ONE, key="orders/1"), MetastoreError)
-    world.write_once(TWO, WriteMode.APPEND, "orders/1")
-    assert world.rows() == TWO
-
-
 def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() -> None:
     world = written(NEW)
     world.write_once(ONE, WriteMode.APPEND, "orders/1")
@@ -387,27 +344,6 @@ def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() 
     assert world.services().log.find_key(Key("orders/1")) is None, "version 3 is the state after the rollback"
     world.write_once(TWO, WriteMode.APPEND, "orders/1")
     assert world.rows() == {**NEW, **TWO}
-
-
-def test_a_key_that_was_rolled_back_in_part_counts(world: World) -> None:
-    world.write_once({**ONE, **NEW}, WriteMode.APPEND, "orders/1")
-    world.keeper.rollback(str(world.name), version=0, partitions=["dt=d9"])
-    assert world.services().log.find_key(Key("orders/1")) is not None, "writing again would double the rest"
-
-
-def test_the_newest_batch_of_a_stream_is_found_without_reading_the_whole_log(world: World) -> None:
-    for number in range(40):
-        append(world, {f"d{number}": frozenset({number})}, key=f"orders/{number}", stream="orders")
-    before = world.store.request_counts()["GetObject"]
-    assert world.services().log.find_key(Key("orders/40", "orders")) is None
-    assert world.store.request_counts()["GetObject"] - before <= 8
-    assert world.services().log.find_key(Key("orders/3", "orders")) is not None
-
-
-def test_keys_that_end_in_numbers_need_not_come_in_order(world: World) -> None:
-    for number in (2, 1):
-        append(world, {f"d{number}": frozenset({number})}, key=f"load/2024010{number}")
-    assert world.services().log.find_key(Key("load/20240102")) is not None
 
 
 def late_call(world: World, value: str) -> None:
@@ -608,39 +544,18 @@ def test_restore_and_adopt_hide_no_rows_that_others_have_written_since() -> None
     assert world.rows() == {"": frozenset({2, 3})}
 
 
-def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs(world: World) -> None:
-    for number in range(3):
-        append(world, {"d1": frozenset({number})}, key=f"orders/{number}", stream="orders")
-    world.keeper.rollback(str(world.name), version=2)
-    world.write({"d1": frozenset({77})})
-    world.write({"d1": frozenset({78})})
-    services = world.services()
-    services.log.trim(Trimming(services.log.read_history()).versions(-1.0))
-    assert len(services.log.read_history().records) < 6
-    assert world.services().log.find_key(Key("orders/2", "orders")) is None, "it was rolled back"
-
-
 def test_the_double_tells_that_a_table_was_changed_between_look_and_alter() -> None:
     world = unpartitioned()
     world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    metastore = world.metastore
-    assert isinstance(metastore, MemoryMetastore)
 
-    def change_first(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            metastore.on_call = None
-            table = world.table
-            metastore.create_table(
-                replace(table, parameters={**table.parameters, "table_writer.write_id": "somebody-else"})
-            )
+    def change() -> None:
+        parameters = {**world.table.parameters, "table_writer.write_id": "somebody-else"}
+        world.metastore.create_table(replace(world.table, parameters=parameters))
 
     plan = world.plan(WriteMode.OVERWRITE_TABLE)
-
-    def intrude() -> None:
-        metastore.on_call = change_first
-
+    world.at_metastore("alter_partitions", "before", change)
     with pytest.raises(MetastoreError):
-        world.write({"": frozenset({3})}, plan=plan, before_publish=intrude)
+        world.write({"": frozenset({3})}, plan=plan)
     assert world.rows() == {"": frozenset({2})}
 
 
@@ -660,23 +575,15 @@ def test_what_ends_a_write_before_its_claim_is_told_to_have_harmed_no_reader(
     assert f"ended by {type(error).__name__}" in line
 
 
-def test_once_a_claim_was_sent_nothing_is_said_of_readers() -> None:
-    def interrupt(method: str, phase: str) -> None:
-        if (method, phase) == ("add_partitions", "before"):
-            raise KeyboardInterrupt
-
-    world = World()
-    world.metastore.on_call = interrupt
+def test_once_a_claim_was_sent_nothing_is_said_of_readers(world: World) -> None:
+    world.at_metastore("add_partitions", "before", lambda: fail(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt) as raised:
         world.write(NEW)
     assert not [note for note in raised.value.__notes__ if "nothing of this write" in note]
 
 
 def test_an_error_of_this_library_needs_no_word_on_readers(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
-        raise StorageError("the bucket is gone")
-
     with pytest.raises(StorageError) as raised:
-        World().write(ONE, before_publish=fail)
+        World().write(ONE, before_publish=lambda: fail(StorageError("the bucket is gone")))
     assert not hasattr(raised.value, "__notes__")
     assert "was published" not in caplog.text

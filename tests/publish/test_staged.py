@@ -25,7 +25,7 @@ from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import there_under_other_names
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, plain
+from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, body_of, plain
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -220,22 +220,6 @@ def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, g
     assert world.rows() == OLD
 
 
-@pytest.mark.parametrize(
-    ("kind", "sparks", "theirs"),
-    [("int", "1", "01"), ("date", "2024-01-01", "2024-1-1"), ("double", "1.0", "1"), ("char(3)", "a  ", "a")],
-)
-def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict(kind: str, sparks: str, theirs: str) -> None:
-    world = World()
-    table = world.table
-    world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", kind),)))
-    write_id = world.stage({sparks: frozenset({10})})
-    world.written_by_another_tool(theirs, frozenset({1}))
-    with pytest.raises(ConflictError, match="would see both"):
-        world.keeper.publish(T, write_id)
-    assert world.rows() == {theirs: frozenset({1})}
-
-
 def test_a_time_that_needs_a_zone_hides_no_other_spelling_of_one_that_needs_none() -> None:
     world = World()
     table = replace(world.table, partition_columns=(Column("dt", "timestamp"),))
@@ -307,9 +291,8 @@ def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> No
 def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: World) -> None:
     damaged, sound = world.stage(NEW), world.stage({"d2": frozenset({20})})
     key = world.layout.staged_key(damaged)
-    stored = world.store.get(key)
-    assert stored is not None
-    world.store.put(key, stored.body.replace(b'"partitions"', b'"portions"'))
+    stored = body_of(world.store, key)
+    world.store.put(key, stored.replace(b'"partitions"', b'"portions"'))
     report = world.keeper.staged(T)
     assert [one.write_id for one in report.staged] == [sound]
     assert list(report.unreadable) == [damaged]
@@ -323,9 +306,8 @@ def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: Wor
 def test_what_does_not_say_at_which_version_it_was_planned_can_be_discarded(world: World, damaged: str) -> None:
     write_id = world.stage(NEW)
     key = world.layout.staged_key(write_id)
-    stored = world.store.get(key)
-    assert stored is not None
-    record = json.loads(plain(stored.body))
+    stored = body_of(world.store, key)
+    record = json.loads(plain(stored))
     record["staged"]["base_version"] = json.loads(damaged)
     world.store.put(key, json.dumps(record).encode())
     world.keeper.discard(T, write_id)

@@ -15,7 +15,7 @@ from table_writer.log.past import Past, files_of
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode
-from tests.publish.world import DeathError, Fault, World, insert, move, without_answer, written
+from tests.publish.world import DeathError, Fault, World, body_of, insert, move, without_answer, written
 
 T = "mart.orders"
 APPEND, WHOLE = WriteMode.APPEND, WriteMode.OVERWRITE_TABLE
@@ -30,9 +30,16 @@ def lost_and_recovered(
 ) -> Callable[[], object]:
     """Do something whose first such call has no answer, and recover it; returns what applies the call."""
     come = without_answer(world, operation, call)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     return come
+
+
+def append_beside_an_insert(world: World, value: str, row: int, inserted: int, key: str = "") -> None:
+    """An append; once it has ended, another tool inserts into the partition."""
+    try:
+        world.write({value: rows(row)}, plan=world.plan(APPEND, key=key))
+    finally:
+        insert(world, value, inserted)
 
 
 def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Callable[[], None]:
@@ -42,14 +49,7 @@ def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Ca
         move(world, value, "elsewhere", 50)
     else:
         world.written_by_another_tool(value, rows(50))
-
-    def append() -> None:
-        try:
-            world.write({value: rows(10)}, plan=world.plan(APPEND, key="k"))
-        finally:
-            insert(world, value, 51)
-
-    late = lost_and_recovered(world, append)
+    late = lost_and_recovered(world, lambda: append_beside_an_insert(world, value, 10, 51, "k"))
     assert world.services().log.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
     return late
 
@@ -60,9 +60,8 @@ def read(world: World, version: int) -> dict[str, set[int]]:
     for partition in Past(opened, version=version).partitions():
         for path in files_of(opened, partition, "it"):
             directory, _, name = path.rpartition("/")
-            stored = world.store.get(f"{Location.parse(f'{directory}/').key}{name}")
-            assert stored is not None
-            found.setdefault(partition.values[0], set()).update(json.loads(stored.body))
+            stored = body_of(world.store, f"{Location.parse(f'{directory}/').key}{name}")
+            found.setdefault(partition.values[0], set()).update(json.loads(stored))
     return found
 
 
@@ -144,14 +143,7 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
         called = "drop_partition" if how == "drop" else "alter_partitions"
         late = lost_and_recovered(world, lambda: world.write({"d2": rows(20)}, plan=world.plan(WHOLE)), called)
     if how == "given up":
-
-        def append() -> None:
-            try:
-                world.write({"d1": rows(10)}, plan=world.plan(APPEND))
-            finally:
-                insert(world, "d1", 60)
-
-        late = lost_and_recovered(world, append)
+        late = lost_and_recovered(world, lambda: append_beside_an_insert(world, "d1", 10, 60))
     else:
         world.write({"d1": rows(60)})
     late()
@@ -190,14 +182,7 @@ def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) 
         world.write({"d2": rows(20)})
     else:
         move(world, "d2", "elsewhere", 50)
-
-        def append() -> None:
-            try:
-                world.write({"d2": rows(20)}, plan=world.plan(APPEND))
-            finally:
-                insert(world, "d2", 51)
-
-        lost_and_recovered(world, append)()
+        lost_and_recovered(world, lambda: append_beside_an_insert(world, "d2", 20, 51))()
         late = lost_and_recovered(world, lambda: world.keeper.recover(T))  # the correction's
         world.write({"d2": rows(21)})
 

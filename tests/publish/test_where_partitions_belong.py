@@ -16,10 +16,6 @@ from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_r
 from tests.publish.world import DIED, DeathError, Fault, World, insert, move, without_answer, written
 
 
-def recover(world: World) -> None:
-    world.recover_later()
-
-
 def days(world: World, number: float) -> None:
     """So many days go by, and recover runs as it is scheduled: no call can come late any more."""
     world.skipped_seconds += number * 86_400
@@ -52,7 +48,7 @@ def test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has
         move(world, "d1", found, 50)
     else:
         world.dropped_by_another_tool("d1")
-    recover(world)
+    world.recover_later()
     if later:
         days(world, later)
     world.pointed_by_another_tool("d1", home)
@@ -70,7 +66,7 @@ def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_n
     world.write({"d1": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(3)}))
     move(world, "d1", "x", 50)
-    recover(world)
+    world.recover_later()
     days(world, 10)
     world.pointed_by_another_tool("d1", first)
     world.keeper.recover(T)
@@ -84,7 +80,7 @@ def test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_sh
     days(world, 3.5)
     come = without_answer(world, lambda: world.write({"d1": rows(4)}))
     world.pointed_by_another_tool("d1", theirs)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.vacuum(T)
     world.keeper.recover(T)
@@ -100,7 +96,7 @@ def shown_late(world: World, *, drops: bool) -> int:
         world, partial(world.write, written, plan=world.plan(WHOLE if drops else WriteMode.OVERWRITE_PARTITIONS))
     )
     move(world, "d3", "y", 60)
-    recover(world)
+    world.recover_later()
     world.write({"d1": rows(11)})
     version = world.history().newest
     come()
@@ -136,7 +132,7 @@ def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back:
     append = partial(world.write, {"d1": rows(10)}, plan=world.plan(APPEND, in_place=True))
     come = without_answer(world, append)
     move(world, "d1", "x", 77)
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(3)})
     version = world.history().newest
     if back == "late call":
@@ -157,13 +153,13 @@ def test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     if of == "given up":
         move(world, "d1", "x", 11)
-    recover(world)
+    world.recover_later()
     if of == "published":
         world.write({"d1": rows(12)})
     come()
     correction = without_answer(world, lambda: world.keeper.recover(T))
     move(world, "d1", "z", 90)
-    recover(world)
+    world.recover_later()
     correction()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(90)}
@@ -173,20 +169,13 @@ def test_the_late_call_of_a_correction_of_which_the_metastore_has_not_answered_a
     world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     move(world, "d1", "x", 11)
-    recover(world)
+    world.recover_later()
     come()
     without_answer(world, lambda: world.keeper.recover(T))
     world.wait_out_claims()
-
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("get_partitions", "before"):
-            raise MetastoreError("not now")
-
-    world.metastore.on_call = refuse
-    with pytest.raises(MetastoreError):
-        world.keeper.recover(T)
-    world.metastore.on_call = None
-    recover(world)
+    refused = Fault("metastore", "get_partitions", 1, "before", MetastoreError)
+    world.fails(refused, lambda: world.keeper.recover(T), MetastoreError)
+    world.recover_later()
     assert world.rows() == {"d1": rows(11)}
 
 
@@ -202,7 +191,7 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_
         move(world, "d1", "x", 51)
     else:
         insert(world, "d1", 51)
-    recover(world)
+    world.recover_later()
     come()
     roll_back = partial(world.keeper.rollback, T, version=1, partitions=[f"dt={chosen}"] if chosen else None)
     if chosen == "d2":
@@ -210,7 +199,7 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_
     else:
         with pytest.raises(InvalidInputError, match="another tool or a late call"):
             roll_back()
-    recover(world)
+    world.recover_later()
     assert (roll_back().version is None) is (not moved or chosen == "d2"), "from where another tool has it: on purpose"
 
 
@@ -224,10 +213,10 @@ def test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_
 
     world.at_metastore("drop_partition", "before", inserted)
     world.write({"d1": rows(10)}, plan=world.plan(WHOLE))
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(10), "d3": rows(60)}
     without_answer(world, lambda: world.write({"d1": rows(62), "d3": rows(61)}, plan=world.plan(mode)))
-    recover(world)
+    world.recover_later()
     kept = {"d1": rows(10), "d3": rows(60)} if mode is APPEND else {"d1": rows(), "d3": rows()}
     assert world.rows() == {"d1": kept["d1"] | {62}, "d3": kept["d3"] | {61}}
 
@@ -236,7 +225,7 @@ def test_a_partition_that_another_tool_has_pointed_at_the_files_of_another_one_g
     world = written({"d1": rows(1), "d2": rows(2)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", world.partitions()["d2"].location)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(2), "d2": rows(2)}
@@ -248,7 +237,7 @@ def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_correc
     move(world, "d3", "x", 50)
     come = without_answer(world, lambda: world.write({"d3": rows(10)}, plan=world.plan(APPEND)))
     insert(world, "d3", 51)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.recover(T)
     world.keeper.rollback(T, version=1)
@@ -260,7 +249,7 @@ def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    recover(world)
+    world.recover_later()
     world.dropped_by_another_tool("d3")
     come()
     world.write({"d3": rows(31)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
@@ -271,7 +260,7 @@ def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> N
     world = written({"d1": rows(1), "d2": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", "nowhere in particular")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(3)})
     world.pointed_by_another_tool("d1", f"{world.root}y/")
     world.write({"d1": rows(4)})
@@ -293,10 +282,10 @@ def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str
     else:
         operation = partial(world.write, {"d1": rows(3)}, plan=world.plan(WHOLE))
     late = without_answer(world, operation, "drop_partition" if second == "drop" else "alter_partitions")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(4)})
     alter = without_answer(world, lambda: world.write({"d2": rows(5)}))
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(7)})
     alter()
     if how == "no answer":
@@ -310,7 +299,7 @@ def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str
     elif end == "create":
         with pytest.raises(ConflictError):
             world.write({"d2": rows(8)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
-    recover(world)
+    world.recover_later()
     assert world.rows().get("d2") == (rows(7, 8) if end == "append" else rows(7))
 
 
@@ -326,7 +315,7 @@ def test_a_rollback_to_before_a_write_that_was_given_up_is_refused_where_its_cla
     call = "alter_partitions" if before == "x" or partly else "add_partitions"
     without_answer(world, lambda: world.write({"d3": rows(10)} | ({"d1": rows(11)} if partly else {})), call)
     move(world, "d3", "y", 60)
-    recover(world)
+    world.recover_later()
     world.write({"d3": rows(70)})
     with pytest.raises(InvalidInputError, match="dt=d3: another tool or a late call has moved it"):
         world.keeper.rollback(T, version=1)
@@ -348,7 +337,7 @@ def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_be
     world.write({value: rows(1)})
     without_answer(world, lambda: world.write({value: rows(2)}))()
     set_location(world, value, "y", 60)
-    recover(world)
+    world.recover_later()
     (past,) = Past(world.services(), version=3).partitions()
     assert Location.parse(past.location).same_place(Location.parse(f"{world.root}y/{value}/"))
     world.write({value: rows(70)})
@@ -360,10 +349,10 @@ def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_be
 def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before(end: str) -> None:
     world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(9)}))
-    recover(world)
+    world.recover_later()
     without_answer(world, lambda: world.write({"d1": rows(2)}))()
     set_location(world, "d1", "y", 60)
-    recover(world)
+    world.recover_later()
     come()
     if end == "append":
         world.write({"d1": rows(3)}, plan=world.plan(APPEND))
@@ -374,10 +363,10 @@ def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_befor
 def test_a_late_drop_of_what_the_newest_version_has_dropped_is_undone_where_a_recovery_found_it_since() -> None:
     world = written({"d1": rows(1), "d2": rows(2)})
     late = without_answer(world, lambda: world.write({"d1": rows(9)}, plan=world.plan(WHOLE)), "drop_partition")
-    recover(world)
+    world.recover_later()
     without_answer(world, lambda: world.write({"d2": rows(10)}), "add_partitions")
     move(world, "d2", "x", 50)
-    recover(world)
+    world.recover_later()
     late()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(9), "d2": rows(50)}
@@ -395,12 +384,12 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set
 def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery() -> None:
     world = written({"d1": rows(1), "d2": rows(2)})
     drop = without_answer(world, lambda: world.write({"d1": rows(3)}, plan=world.plan(WHOLE)), "drop_partition")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(4)})
     without_answer(world, lambda: world.write({"d2": rows(5)}, plan=world.plan(APPEND)))
     insert(world, "d2", 6)
     drop()
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(3), "d2": rows(4, 6)}
 
 
@@ -409,7 +398,7 @@ def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    recover(world)
+    world.recover_later()
     world.dropped_by_another_tool("d3")
     come()
     with pytest.raises(InvalidInputError, match=r"dt=d3 is at .* has put it after version 1"):
@@ -420,10 +409,10 @@ def test_an_append_that_has_made_a_partition_is_finished_though_an_older_late_ca
     world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(2)}))
     world.dropped_by_another_tool("d1")
-    recover(world)
+    world.recover_later()
     with world.inject(Fault("metastore", "add_partitions", 1, "after", DeathError)), suppress(DeathError):
         world.write({"d1": rows(3)}, plan=world.plan(APPEND))
     assert world.rows() == {"d1": rows(3)}
     come()
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(3)}

@@ -535,6 +535,17 @@ def written(rows: Rows) -> World:
     return world
 
 
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def body_of(store: ObjectStore, key: str) -> bytes:
+    """Return what is stored there."""
+    found = store.get(key)
+    assert found is not None
+    return found.body
+
+
 def insert(world: TableWorld, value: str, row: int) -> None:
     """Another tool adds a file with one row where readers of a partition look."""
     place = Location.parse(world.partitions()[value].location).key
