@@ -204,11 +204,8 @@ def test_a_first_write_goes_on_with_the_log_that_is_there_though_the_owner_is_lo
 def test_of_two_first_writes_of_two_tables_one_is_refused() -> None:
     store = MemoryStore()
 
-    def claim_meanwhile() -> None:
-        take_root(store, LAYOUT, replace(OWNER, name="other"))
-
     with pytest.raises(InvalidInputError, match=r"belongs to mart\.other"):
-        take_root(store, LAYOUT, OWNER, first_write=claim_meanwhile)
+        take_root(store, LAYOUT, OWNER, first_write=lambda: take_root(store, LAYOUT, replace(OWNER, name="other")))
 
 
 def test_an_owner_survives_storage_and_what_is_none_is_refused_by_its_name() -> None:

@@ -243,7 +243,8 @@ def refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "version"), [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0)]
+    ("body", "version"),
+    [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0), (b"", 0)],
 )
 def test_a_checkpoint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     of = Log(3)

@@ -20,7 +20,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
-from tests.publish.world import DIED, DeathError, Fault, World, fail
+from tests.publish.world import DIED, DeathError, Fault, World, fail, insert
 
 T = "mart.orders"
 ONE = {"d1": frozenset({1})}
@@ -53,12 +53,9 @@ def test_a_move_by_another_tool_while_its_files_are_listed_is_seen_before_the_cl
 def test_a_refused_claimant_and_a_recovery_at_that_moment_agree(world: World, moment: str) -> None:
     """Whoever has the last word on the entry decides: of the two requests of the claimant the first one takes it."""
 
-    def recover_meanwhile() -> None:
-        world.recover_later()
-
     before, is_first = world.rows(), moment.startswith("last-word")
     world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
-    world.at_store("put_if_absent", "before", recover_meanwhile, moment)
+    world.at_store("put_if_absent", "before", world.recover_later, moment)
     with pytest.raises(OutcomeUnknownError if is_first else MetastoreError):
         world.write(TWO)
     assert world.services().log.outcome(2) is (Outcome.PUBLISHED if is_first else Outcome.ABANDONED)
@@ -77,14 +74,6 @@ def test_a_claimant_is_not_told_that_all_was_published_where_others_have_publish
         world.write(TWO)
     assert world.rows() == {"d1": frozenset({2}), "d2": frozenset({99})}
     assert world.history().records[1].superseded == {("d2",)}
-
-
-def test_an_entry_of_which_nothing_was_switched_is_no_published_one(world: World) -> None:
-    world.fails(DIED, lambda: world.write(TWO))
-    for value in TWO:
-        world.written_by_another_tool(value, frozenset({99}))
-    assert world.recover_later().settled == {2: "abandoned"}
-    assert world.rows() == {"d1": frozenset({99}), "d2": frozenset({99})}
 
 
 def test_an_error_after_a_switch_of_which_another_tool_has_moved_a_part_is_no_refusal(world: World) -> None:
@@ -107,13 +96,8 @@ def test_a_partition_that_another_tool_fills_before_it_is_dropped_stays(world: W
     assert world.rows() == {"d1": frozenset({99})}
 
 
-def insert(world: World) -> None:
-    """Another tool inserts into d1, wherever that is."""
-    world.store.put(f"{Location.parse(world.partitions()['d1'].location).key}theirs.json", b"[99]")
-
-
 def test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays(world: World) -> None:
-    world.at_metastore("alter_partitions", "after", lambda: insert(world))
+    world.at_metastore("alter_partitions", "after", lambda: insert(world, "d1", 99))
     world.keeper.rollback(T, version=0)
     assert world.rows() == {"d1": frozenset({99})}
 
@@ -121,7 +105,7 @@ def test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays(
 def test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted(world: World) -> None:
     with world.inject(Fault("metastore", "drop_partition", 1, "before", DeathError)), suppress(DeathError):
         world.keeper.rollback(T, version=0)
-    insert(world)
+    insert(world, "d1", 99)
     world.recover_later()
     assert world.rows() == {"d1": frozenset({99})}
     assert world.partitions().keys() == {"d1"}

@@ -74,8 +74,7 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.Lo
     world = written(ONE)
     world.fails(DIED, lambda: world.write(TWO))
     assert world.rows() == ONE
-    recovery, waits = resolving(world)
-    recovery.resolve(2, world.table, newest=2)
+    _, waits = resolved(world, 2)
     assert waits[:4] == [0.05, 0.1, 0.2, 0.4], "a claim is left alone until it has timed out"
     assert caplog.text.count("is being published by") == 1
     assert world.rows() == TWO
@@ -86,8 +85,8 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.Lo
     assert log.outcome(2) is Outcome.PUBLISHED
 
 
-def resolving(world: World) -> tuple[Recovery, list[float]]:
-    """Return a recovery whose waits let a claim time out, and those waits."""
+def resolved(world: World, version: int) -> tuple[RecoveredEntry, list[float]]:
+    """Resolve an entry; returns how, and the waits for its claim, which let it time out."""
     services = world.services(TableWriterConfig(metastore_timeout_seconds=1))
     waits: list[float] = []
 
@@ -95,16 +94,14 @@ def resolving(world: World) -> tuple[Recovery, list[float]]:
         waits.append(seconds)
         world.skipped_seconds += 60
 
-    recovery = Recovery(replace(services, sleep=sleep))
-    return recovery, waits
+    return Recovery(replace(services, sleep=sleep)).resolve(version, world.table, newest=version), waits
 
 
 @pytest.mark.parametrize("rows", [TWO, {**TWO, **OTHER}], ids=["replaces", "adds and replaces"])
 def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(rows: Rows) -> None:
     world = written(ONE)
     world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(rows))
-    recovery, waits = resolving(world)
-    done = recovery.resolve(2, world.table, newest=2)
+    done, waits = resolved(world, 2)
     assert done == RecoveredEntry(version=2, outcome=Outcome.PUBLISHED)
     assert waits == []
     assert [record.outcome for record in world.history().records] == [Outcome.PUBLISHED] * 2
@@ -118,8 +115,7 @@ def test_within_a_day_after_a_recovery_a_claim_is_waited_for_whatever_readers_se
     world.fails(DIED, lambda: world.write(TWO))
     world.recover_later()
     world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(ONE))
-    recovery, waits = resolving(world)
-    recovery.resolve(4, world.table, newest=4)
+    _, waits = resolved(world, 4)
     assert waits
     assert world.rows() == ONE
 
@@ -129,8 +125,7 @@ def test_a_rollback_that_is_yet_to_drop_a_partition_is_waited_for() -> None:
     world.write(OTHER)
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
         world.keeper.rollback(str(world.name), version=1)
-    recovery, waits = resolving(world)
-    recovery.resolve(3, world.table, newest=3)
+    _, waits = resolved(world, 3)
     assert waits
     assert world.partitions().keys() == ONE.keys()
 
@@ -141,8 +136,7 @@ def test_a_rollback_that_another_tools_call_looks_like_is_waited_for(world: Worl
     world.write(TWO)
     world.fails(DIED, lambda: world.keeper.rollback(str(world.name), version=0))
     world.pointed_by_another_tool("d1", there)
-    recovery, waits = resolving(world)
-    recovery.resolve(2, world.table, newest=2)
+    _, waits = resolved(world, 2)
     assert waits, "the rollback's own call may still come"
 
 

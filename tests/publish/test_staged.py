@@ -44,6 +44,13 @@ def files(world: World, write_id: str) -> list[str]:
     return [info.key for info in world.store.list(world.layout.data(write_id).key)]
 
 
+def result_of(world: World, write_id: str, *, dry_run: bool = False) -> WriteResult:
+    """Publish a staged write, which was published before; a dry run says so, too."""
+    result = world.keeper.publish(T, write_id, dry_run=dry_run)
+    assert isinstance(result, WriteResult)
+    return result
+
+
 def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(world: World) -> None:
     plan = world.plan()
 
@@ -61,17 +68,17 @@ def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(wo
     assert world.rows() == {**OLD, **NEW}
 
 
-def test_a_publish_that_was_refused_can_be_tried_again(world: World) -> None:
+@pytest.mark.parametrize("vacuumed", [False, True])
+def test_a_publish_that_was_refused_can_be_tried_again(world: World, vacuumed: bool) -> None:
     write_id = world.stage(NEW)
     world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     assert world.rows() == OLD
+    if vacuumed:
+        world.vacuum()
     world.keeper.publish(T, write_id)
     assert world.rows() == {**OLD, **NEW}
-    assert [record.outcome for record in world.history().records] == [
-        Outcome.PUBLISHED,
-        Outcome.ABANDONED,
-        Outcome.PUBLISHED,
-    ]
+    outcomes = [record.outcome for record in world.history().records]
+    assert outcomes == [Outcome.PUBLISHED, Outcome.ABANDONED, Outcome.PUBLISHED]
 
 
 def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_retention(world: World) -> None:
@@ -88,14 +95,6 @@ def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_ret
     world.vacuum()
     assert files(world, write_id) == []
     assert world.rows() == OLD
-
-
-def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refused(world: World) -> None:
-    write_id = world.stage(NEW)
-    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
-    world.vacuum()
-    world.keeper.publish(T, write_id)
-    assert world.rows() == {**OLD, **NEW}
 
 
 def test_whoever_cannot_resolve_the_same_writes_entry_does_not_know_either(world: World) -> None:
@@ -117,8 +116,7 @@ def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its
     world.keeper.recover(T)
     world.services().log.trim([2])
     for _ in range(2):
-        result = world.keeper.publish(T, write_id)
-        assert isinstance(result, WriteResult)
+        result = result_of(world, write_id)
         assert (result.repeated, result.version, result.write_id) == (True, 3, write_id)
         assert result.notes == (f"write {write_id} was published already, by {publisher_of(world, 3)}",)
         assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
@@ -133,8 +131,7 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
     write_id = world.stage(NEW)
     world.keeper.publish(T, write_id)
     world.keeper.rollback(T, version=1, partitions=["dt=d1"])
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert again.repeated, "d3 is still of this write"
     world.keeper.rollback(T, version=1)
     with pytest.raises(InvalidInputError, match="published as version 2, and was rolled back since"):
@@ -145,8 +142,7 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
 def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
     write_id = world.stage(NEW)
     world.fails(Fault("store", "put_if_absent", 2, "after", DeathError), lambda: world.keeper.publish(T, write_id))
-    looked = world.keeper.publish(T, write_id, dry_run=True)
-    assert isinstance(looked, WriteResult)
+    looked = result_of(world, write_id, dry_run=True)
     assert (looked.repeated, looked.version) == (True, 2)
     world.keeper.rollback(T, version=1)
     for dry_run in (True, False, False):
@@ -159,8 +155,7 @@ def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(worl
     world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     for repeated in (False, True):
-        result = world.keeper.publish(T, write_id)
-        assert isinstance(result, WriteResult)
+        result = result_of(world, write_id)
         assert (result.repeated, result.version) == (repeated, 3)
 
 
@@ -170,8 +165,7 @@ def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: 
     world.fails(replace(DIED, phase="after"), lambda: world.keeper.publish(T, write_id))
     seen = world.rows()
     StagedWrites(world.services()).with_checks(write_id, [FAILED])
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
     assert list(world.store.list(world.layout.all_staged.key)) == []
     assert world.rows() == seen
@@ -184,8 +178,7 @@ def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -
         first = world.keeper.publish(T, write_id)
     assert isinstance(first, WriteResult)
     assert any("could not record it" in note for note in first.notes)
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
     assert world.history().in_doubt == ()
 
@@ -256,10 +249,7 @@ def test_two_checks_at_the_same_moment_lose_nothing(world: World) -> None:
     one, other = StagedWrites(world.services()), StagedWrites(world.services())
     passed = replace(FAILED, name="unique(id)", passed=True)
 
-    def meanwhile() -> None:
-        other.with_checks(write_id, [FAILED])
-
-    world.at_store("put", "before", meanwhile)
+    world.at_store("put", "before", lambda: other.with_checks(write_id, [FAILED]))
     one.with_checks(write_id, [passed])
     assert {check.name for check in one.find(write_id).record.files.checks} == {"not_null(id)", "unique(id)"}
     with pytest.raises(CheckFailedError):
@@ -323,19 +313,14 @@ def test_a_name_that_was_discarded_is_never_used_again(world: World) -> None:
         world.write(NEW, plan=replace(world.plan(), write_id="run-42", named_by_caller=True))
 
 
-def test_discarding_reads_only_what_came_after_the_write_was_planned(world: World) -> None:
+@pytest.mark.parametrize("call", ["discard", "staged"])
+def test_discarding_and_listing_read_only_what_came_after_the_oldest_plan(world: World, call: str) -> None:
     for number in range(20):
         world.write({"d7": frozenset({number})})
     write_id = world.stage(NEW)
     with world.recording() as calls:
-        world.keeper.discard(T, write_id)
-    assert sum(call == "get" for _, call in calls) < 15
-
-
-def test_listing_reads_only_what_came_after_the_oldest_of_them_was_planned(world: World) -> None:
-    for number in range(20):
-        world.write({"d7": frozenset({number})})
-    write_id = world.stage(NEW)
-    with world.recording() as calls:
-        assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
+        if call == "discard":
+            world.keeper.discard(T, write_id)
+        else:
+            assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     assert sum(call == "get" for _, call in calls) < 15

@@ -281,10 +281,7 @@ def test_two_spellings_of_one_value_are_one_partition(kind: str, staged: str, ex
 def test_what_another_process_publishes_in_the_moment_before_the_look_is_said_to_be_published(world: World) -> None:
     write_id = world.stage(NEW, plan=world.plan(WriteMode.APPEND))
 
-    def meanwhile() -> None:
-        world.keeper.publish(T, write_id)
-
-    world.at_metastore("get_partitions", "before", meanwhile)
+    world.at_metastore("get_partitions", "before", lambda: world.keeper.publish(T, write_id))
     result = world.keeper.publish(T, write_id)
     assert result.repeated
     assert result.version == 2
