@@ -10,7 +10,6 @@ from table_writer.errors import StorageError
 from table_writer.log.files import (
     add_files,
     batches,
-    delete_keys,
     existing_values,
     files_at,
     is_named_by_us,
@@ -143,20 +142,3 @@ def test_what_is_too_long_to_be_held_is_cut_and_nothing_is_left_out() -> None:
     assert list(batches(range(5), 2)) == [[0, 1], [2, 3], [4]]
     assert list(batches(range(4), 2)) == [[0, 1], [2, 3]]
     assert list(batches([], 2)) == []
-
-
-def test_what_is_deleted_is_counted_and_a_batch_that_fails_is_told() -> None:
-    store = MemoryStore()
-    names = [f"k{number:04}" for number in range(2_500)]
-    for name in names:
-        store.put(name, b"")
-
-    def fail(call: str, phase: str, key: str) -> None:
-        if (call, phase, key) == ("delete", "before", "k1000"):
-            raise StorageError("refused")
-
-    store.on_call = fail
-    removed = delete_keys(store, names)
-    store.on_call = None
-    assert (removed.count, removed.failures) == (1_500, ["refused"])
-    assert len(list(store.list("k"))) == 1_000

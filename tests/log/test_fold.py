@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -95,34 +94,17 @@ def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 
-def cut(body: bytes) -> bytes:
-    return body[:-20]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda body: body[:-20],
+    "of another table": lambda body: body.replace(b'"log_id":"', b'"log_id":"f'),
+    "with other content": lambda body: body.replace(b'"rows":1', b'"rows":7', 1),
+    "of a later format": lambda body: body.replace(b'"format":%d' % FOLD_FORMAT, b'"format":%d' % (FOLD_FORMAT + 1), 1),
+    "no JSON": lambda _: b"\x00" * 100,
+    "without fields": lambda _: b'{"format":1}',
+}
 
 
-def of_another_table(body: bytes) -> bytes:
-    return body.replace(b'"log_id":"', b'"log_id":"f')
-
-
-def with_other_content(body: bytes) -> bytes:
-    return body.replace(b'"rows":1', b'"rows":7', 1)
-
-
-def of_a_later_format(body: bytes) -> bytes:
-    return body.replace(f'"format":{FOLD_FORMAT}'.encode(), f'"format":{FOLD_FORMAT + 1}'.encode(), 1)
-
-
-def not_json(_: bytes) -> bytes:
-    return b"\x00" * 100
-
-
-def without_fields(_: bytes) -> bytes:
-    return b'{"format":1}'
-
-
-DAMAGES = (cut, of_another_table, with_other_content, of_a_later_format, not_json, without_fields)
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_fold_is_passed_over(world: World, damage: Callable[[bytes], bytes]) -> None:
     for key in folds(world):
         stored = body_of(world.store, key)
@@ -179,17 +161,6 @@ def test_a_key_before_the_fold_is_known(world: World) -> None:
     found = log.find_key(Key("load/d0/run-0"))
     assert found is not None
     assert (found.entry.version, log.find_key(Key("load/d0/run-1000"))) == (1, None)
-
-
-def test_a_key_before_the_fold_is_free_again_once_its_rows_are_rolled_back() -> None:
-    world = World()
-    for number in range(WRITES):
-        world.write_once({"d1": frozenset({number})}, WriteMode.OVERWRITE_PARTITIONS, f"run/of-{number}")
-    world.keeper.vacuum(T)
-    assert folds(world)
-    world.keeper.rollback(T, version=WRITES - 3)
-    log = world.services().log
-    assert [log.find_key(Key(f"run/of-{number}")) is None for number in range(WRITES)] == [False] * 5 + [True] * 3
 
 
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
@@ -262,16 +233,6 @@ def test_a_metastore_that_was_set_back_is_corrected_though_the_log_is_folded(wor
     assert world.rows() != rows
     world.keeper.recover(T)
     assert world.rows() == rows
-
-
-def test_a_fold_says_the_same_when_the_table_has_another_scheme(world: World) -> None:
-    (key,) = folds(world)
-    stored = body_of(world.store, key)
-    moved = world.layout.root.beside("warehouse/elsewhere/")
-    fold = Fold.from_json(stored, root=moved, older_seconds=0.0)
-    assert {one.partition.new_location for one in fold.current} != set()
-    assert all(str(one.partition.new_location).startswith(str(moved)) for one in fold.current)
-    assert json.loads(fold.to_json(moved))["folded"] == json.loads(stored)["folded"]
 
 
 @pytest.mark.slow

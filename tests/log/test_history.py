@@ -611,10 +611,3 @@ def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
     then = found.up_to(2)
     assert (then.newest, set(then.current_partitions), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
     assert then.layout == found.layout
-
-
-def test_all_that_a_vacuum_in_doubt_names_may_be_going() -> None:
-    sweeps = vacuum(3, at("w1"), at("w2"))
-    found = history(in_doubt(sweeps))
-    assert found.doomed == {Location.parse(at(name)).place for name in ("w1", "w2")}
-    assert history(sweeps).deleted.keys() == found.doomed

@@ -117,13 +117,6 @@ def test_a_sibling_whose_name_begins_alike_is_no_conflict() -> None:
     refuse_nested_roots(MemoryStore(), LAYOUT, table("orders", str(LAYOUT.root)), others)
 
 
-def test_a_root_below_a_root_of_another_database_is_refused() -> None:
-    store = MemoryStore()
-    take_root(store, TableLayout(Location.parse("s3a://lake/mart")), OWNER)
-    with pytest.raises(InvalidInputError, match="lies inside"):
-        refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
-
-
 @pytest.mark.parametrize("above", ["s3a://lake/", "s3a://lake/a", "s3a://lake/a/b", "s3a://lake/a/b/c"])
 def test_every_directory_above_is_asked_whether_it_is_a_root(above: str) -> None:
     store, inner = MemoryStore(), TableLayout(Location.parse("s3a://lake/a/b/c/d"))

@@ -53,16 +53,6 @@ def test_an_entry_stays_until_what_it_replaced_is_deleted(theirs: bool) -> None:
     assert replacing not in versions(world)
 
 
-def test_the_vacuum_that_deleted_something_stays_as_long_as_the_entry_that_replaced_it() -> None:
-    world = World()
-    for number in range(3):
-        world.write({"d1": frozenset({number})})
-    world.vacuum()
-    world.write({"d2": frozenset({4})})
-    world.skipped_seconds += LONG
-    assert Trimming(world.history()).versions(LONG / 2) == {1, 2}
-
-
 def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays() -> None:
     """A trim that died left the outcome of version 1: the next one deletes it, unless the entry is there again."""
     world = written({"d1": frozenset({1})})

@@ -20,19 +20,7 @@ from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
 from tests.cells import first_fast
-from tests.publish.world import (
-    DIED,
-    REFUSED,
-    DeathError,
-    Fault,
-    World,
-    fail,
-    insert,
-    move,
-    unanswered,
-    without_answer,
-    written,
-)
+from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, fail, insert, move, without_answer, written
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -187,7 +175,7 @@ def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_
     place = Location.parse(world.partitions()["d1"].location).key
     (held,) = visible_files(world.store, place)
     if change == "insert":
-        world.store.put(f"{place}part-of-spark.json", b"[77]")
+        insert(world, "d1", 77)
     elif change == "delete":
         world.store.delete([held.key])
     else:  # Hive and its like use a name again
@@ -257,11 +245,9 @@ def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int,
     world = written(OLD)
     world.compact("d1", "d2")
     published = world.located()
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.compact("d1", "d2")
+    come = without_answer(world, lambda: world.compact("d1", "d2"))
     world.recover_later()
-    world.metastore.pending.pop()()
+    come()
     world.fails(DIED, lambda: world.keeper.recover(T))
     world.wait_out_claims()
     world.fails(Fault("store", "put_if_absent", number, phase, DeathError), lambda: world.keeper.recover(T))
@@ -388,12 +374,11 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
         world.written_by_another_tool("d1", frozenset({1}))
     else:
         world.write({"d1": frozenset({1})})
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
+    append = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
+    come = without_answer(world, append)
     insert(world, "d1", 99)
     assert list(world.recover_later().settled.values()) == ["abandoned"]
-    world.metastore.pending.pop()()
+    come()
     if again:
         world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
     world.keeper.recover(T)
@@ -406,16 +391,12 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
 def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: World, order: tuple[int, int]) -> None:
     calls = []
     for row in (98, 99):
-        unanswered(world)
-        with pytest.raises(OutcomeUnknownError):
-            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+        calls.append(without_answer(world, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND))))
         insert(world, "d1", row)
         insert(world, "d2", row + 100)
         world.recover_later()
-        calls.append(world.metastore.pending.pop())
     for number in order:
-        with suppress(MetastoreError):
-            calls[number]()
+        calls[number]()
         world.write({"d1": frozenset({11 + number})}, plan=world.plan(WriteMode.APPEND))
         world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({1, 98, 99, 11, 12}), "d2": frozenset({2, 198, 199})}
@@ -424,21 +405,14 @@ def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: Worl
 @pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
 def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, moved: tuple[str, ...]) -> None:
     write_id = world.stage(MORE, plan=world.plan(key="k"))
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.keeper.publish(T, write_id)
+    come = without_answer(world, lambda: world.keeper.publish(T, write_id))
     for value in moved:
-        world.store.put(f"mart/orders/elsewhere/{value}/f.json", b"[77]")
-        world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+        move(world, value, "elsewhere", 77)
     world.recover_later()
-    world.metastore.pending.pop()()
+    come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
     assert (world.history().publication(write_id) is None) is (len(moved) == 2)
-
-
-def recovered(world: World) -> dict[int, str]:
-    return dict(world.recover_later().settled)
 
 
 def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found(world: World) -> None:
@@ -448,7 +422,7 @@ def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer
         append = partial(world.write, {"d1": frozenset({row + 9})}, plan=world.plan(WriteMode.APPEND))
         calls.append(without_answer(world, append))
         insert(world, "d1", row + 1)
-        recovered(world)
+        world.recover_later()
     for come in calls:
         come()
         world.keeper.recover(T)
@@ -457,12 +431,12 @@ def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer
 
 def test_the_late_call_of_what_was_published_goes_back_to_where_a_newer_given_up_one_was_found(world: World) -> None:
     come = without_answer(world, lambda: world.write(MORE))
-    recovered(world)
+    world.recover_later()
     world.write(OLD)
     newest = without_answer(world, lambda: world.write(MORE))
     move(world, "d1", "x", 77)
     move(world, "d2", "x", 78)
-    assert recovered(world) == {5: "abandoned"}
+    assert world.recover_later().settled == {5: "abandoned"}
     for late in (come, newest):
         late()
         world.keeper.recover(T)
@@ -474,12 +448,12 @@ def test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that
     world.written_by_another_tool("d1", frozenset({50}))
     world.write({"d1": frozenset({1})})
     come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
-    recovered(world)
+    world.recover_later()
     world.write({"d1": frozenset({60})})
     without_answer(world, lambda: world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND)))
     insert(world, "d1", 61)
     come()
-    assert recovered(world)[5] == "abandoned"
+    assert world.recover_later().settled[5] == "abandoned"
     assert world.rows()["d1"] == frozenset({60, 61})
 
 
@@ -489,7 +463,7 @@ def test_what_is_emptied_late_though_another_tool_had_moved_it_comes_back(world:
     whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     come = without_answer(world, whole, call)
     move(world, "d2", "x", 77)
-    recovered(world)
+    world.recover_later()
     come()
     if end == "append":
         world.write({"d2": frozenset({20})}, plan=world.plan(WriteMode.APPEND))
@@ -505,7 +479,7 @@ def test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_to
     come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
     for value in OLD:
         move(world, value, "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     come()
     assert world.rows() == {"d1": frozenset({50})}
     world.keeper.recover(T)
@@ -517,7 +491,7 @@ def test_a_given_up_append_in_place_whose_alter_comes_late_is_undone(world: Worl
     come = without_answer(world, in_place)
     for value in MORE:
         move(world, value, "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     come()
     assert world.rows() == OLD
     world.keeper.recover(T)
@@ -539,7 +513,7 @@ def test_a_given_up_add_that_comes_late_is_dropped_beside_another_spelling(kind:
     come = without_answer(world, lambda: world.write({value: frozenset({2})}), "add_partitions")
     theirs = Partition(values=(spelled,), location=f"{world.root}theirs/", parameters=NO_FILES)
     world.metastore.add_partitions(world.table, [theirs])
-    assert recovered(world) == {1: "abandoned"}
+    assert world.recover_later().settled == {1: "abandoned"}
     come()
     assert len(world.metastore.get_partition_names(world.name)) == 2
     world.keeper.recover(T)
@@ -555,13 +529,13 @@ def test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back(
     create = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.dropped_by_another_tool("d3")
     come()
     if died is not None:
         with world.inject(died), pytest.raises(DeathError):
             world.keeper.recover(T)
-    recovered(world)
+    world.recover_later()
     assert world.rows() == OLD
     world.write({"d3": frozenset({31})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == OLD | {"d3": frozenset({31})}
@@ -572,10 +546,10 @@ def test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_th
     append = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.APPEND))
     come = without_answer(world, append)
     insert(world, "d3", 51)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.fails(DIED, lambda: world.write({"d3": frozenset({60})}))
     come()
-    assert recovered(world) == {4: "published"}
+    assert world.recover_later().settled == {4: "published"}
     assert world.rows()["d3"] == frozenset({60})
 
 
@@ -584,9 +558,9 @@ def test_another_tool_is_believed_again_once_no_call_can_come(world: World, move
     whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     without_answer(world, whole)
     move(world, "d2", "x", 77)
-    recovered(world)
+    world.recover_later()
     world.wait_seconds = 3 * 86_400
-    recovered(world)
+    world.recover_later()
     world.dropped_by_another_tool("d2")
     if moved:
         move(world, "d2", "y", 78)
@@ -595,12 +569,10 @@ def test_another_tool_is_believed_again_once_no_call_can_come(world: World, move
 
 
 def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write({"d1": frozenset({10})})
+    come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
     world.written_by_another_tool("d1", frozenset({77}))
     assert world.recover_later().settled == {2: "abandoned"}
-    world.metastore.pending.pop()()
+    come()
 
     def meanwhile() -> None:
         world.sleep = lambda _: fail(InterruptedError())

@@ -13,7 +13,6 @@ from table_writer.log import open_table
 from table_writer.log.past import Past
 from table_writer.log.rules import Deadline
 from table_writer.log.table_log import TableLog
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
@@ -228,17 +227,6 @@ def test_restore_and_vacuum_and_a_copying_append_follow() -> None:
     world.lose_metastore()
     world.keeper.adopt("mart.orders")
     assert world.rows() == {"d1": frozenset({1, 2, 3, 4})}
-
-
-def test_history_keeps_what_tells_files_of_a_location_apart() -> None:
-    world = written({**ONE, **NEW})
-    append(world, TWO)
-    world.write({"d9": frozenset({8})})
-    append(world, THREE)
-    assert Trimming(world.history()).versions(-1.0) == frozenset()
-    world.write(ONE)
-    world.vacuum()
-    assert {2, 4} <= Trimming(world.history()).versions(-1.0)
 
 
 def test_partitions_that_share_a_location_are_refused_since_their_files_may_have_one_name(world: World) -> None:

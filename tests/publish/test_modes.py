@@ -12,23 +12,14 @@ from itertools import count
 
 import pytest
 
-from table_writer.errors import (
-    ConflictError,
-    InvalidInputError,
-    LostResponseError,
-    MetastoreError,
-    OutcomeUnknownError,
-    PartitionExistsError,
-    StorageError,
-    TableWriterError,
-)
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
 from table_writer.log.open_table import RepeatedError
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import WriteMode, written_ids
 from table_writer.storage.object_store import ObjectInfo
-from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, written
+from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
@@ -305,12 +296,10 @@ def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() 
 
 def late_call(world: World, value: str) -> None:
     """The call of a write that got no answer, was recovered, and was followed by another write, comes now."""
-    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
-    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
-        world.write({value: frozenset({7})})
+    come = without_answer(world, lambda: world.write({value: frozenset({7})}))
     world.recover_later()
     world.write({value: frozenset({8})})
-    world.apply_kept_call()
+    come()
     assert world.rows()[value] == frozenset({7})
 
 
@@ -324,12 +313,10 @@ def test_an_append_is_not_built_on_what_a_late_call_has_brought_back() -> None:
 def test_a_partition_that_a_late_drop_has_taken_away_is_not_created_again() -> None:
     world = written(NEW)
     world.write(ONE)
-    unanswered = Fault("metastore", "drop_partition", 1, "before", LostResponseError)
-    with world.inject(unanswered, keep_call=True), suppress(TableWriterError):
-        world.keeper.rollback(str(world.name), version=1)
+    come = without_answer(world, lambda: world.keeper.rollback(str(world.name), version=1), "drop_partition")
     world.recover_later()
     world.write(TWO)
-    world.apply_kept_call()
+    come()
     assert world.rows() == NEW
     with pytest.raises((ConflictError, PartitionExistsError)):
         world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
@@ -399,11 +386,11 @@ def test_an_entry_in_doubt_adds_no_partition_that_is_there_in_another_spelling()
 def test_a_drop_that_came_late_is_not_undone_where_another_tool_has_its_own_spelling() -> None:
     world = numbered_world()
     world.write({"1": frozenset({1})})
-    with world.inject(Fault("metastore", "drop_partition", 1, "before", LostResponseError), keep_call=True):
-        world.write({"2": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    come = without_answer(world, lambda: world.write({"2": frozenset({2})}, plan=plan), "drop_partition")
     world.recover_later()
     world.write({"1": frozenset({3})})
-    world.apply_kept_call()
+    come()
     world.written_by_another_tool("01", frozenset({4}))
     world.skipped_seconds += 2 * 86_400
     world.keeper.recover(str(world.name))

@@ -97,12 +97,6 @@ def test_what_has_changed_since_it_was_read_is_refused(change: str, of: ReadOf) 
     assert world.rows() == before
 
 
-def test_what_is_as_it_was_read_is_replaced() -> None:
-    world = written()
-    world.write(MINE, plan=plan_of(world, read_now(world)))
-    assert world.rows() == {**OLD, **MINE}
-
-
 def test_a_change_between_plan_and_look_that_no_log_shows_is_noticed() -> None:
     world = written()
     with pytest.raises(ConflictError, match="Read the table again"):

@@ -560,22 +560,11 @@ def move(world: TableWorld, value: str, name: str, *ids: int) -> str:
     return place
 
 
-def unanswered(world: World, call: str = "alter_partitions") -> None:
-    """Let the next such call have no answer; it comes when the test says so."""
-
-    def lost(name: str, phase: str) -> None:
-        if (name, phase) == (call, "before"):
-            world.metastore.on_call = None
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = lost
-
-
 def without_answer(
     world: World, operation: Callable[[], object], call: str = "alter_partitions"
 ) -> Callable[[], object]:
     """Do something whose first such call has no answer; returns what applies the call later, if it still can be."""
-    unanswered(world, call)
+    world.at_metastore(call, "before", lambda: fail(Late(LostResponseError("no answer"))))
     with suppress(OutcomeUnknownError):  # not where only a drop is open
         operation()
     world.metastore.on_call = None
