@@ -77,16 +77,12 @@ def test_after_a_publish_the_metastore_knows_the_new_rows_and_does_not_take_it_f
     assert marked(world) == []
 
 
-def test_what_an_append_in_place_has_added_to_has_none() -> None:
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "to files of another tool"])
+def test_what_an_append_adds_to_has_none_where_nobody_has_counted_all_of_it(in_place: bool) -> None:
     world = started()
-    append(world, in_place=True)
-    assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
-
-
-def test_an_append_to_files_of_another_tool_has_none() -> None:
-    world = started()
-    world.written_by_another_tool("2", frozenset({99}))
-    append(world)
+    if not in_place:
+        world.written_by_another_tool("2", frozenset({99}))
+    append(world, in_place=in_place)
     assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
 
 

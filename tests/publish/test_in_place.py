@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -137,8 +139,7 @@ def test_figures_of_another_location_are_not_counted() -> None:
 
 def test_what_the_metastore_refuses_nobody_has_seen() -> None:
     world = written(ONE)
-    with world.inject(REFUSED), pytest.raises(Exception, match="injected"):
-        append(world, TWO)
+    world.fails(REFUSED, lambda: append(world, TWO), MetastoreError)
     assert world.rows() == ONE
     assert world.history().records[-1].outcome is Outcome.ABANDONED
     world.vacuum()
@@ -315,8 +316,7 @@ def test_what_is_put_back_where_it_was_is_no_difference() -> None:
 
 def test_one_that_was_refused_stands_in_nobodys_way() -> None:
     world = written(ONE)
-    with world.inject(REFUSED), pytest.raises(MetastoreError, match="injected"):
-        append(world, TWO)
+    world.fails(REFUSED, lambda: append(world, TWO), MetastoreError)
     append(world, THREE)
     world.lose_metastore()
     world.keeper.adopt("mart.orders")
@@ -348,19 +348,26 @@ def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
     assert world.leftovers() == []
 
 
-def test_a_rollback_that_loses_its_slot_copies_once() -> None:
-    world = written(ONE)
-    append(world, TWO)
-    busy = [{f"d{number}": frozenset({number})} for number in range(3, 6)]
-    before, claim = copies(world), TableLog.claim
+@contextmanager
+def before_the_claim_of_a_rollback(act: Callable[[], object]) -> Iterator[None]:
+    claim = TableLog.claim
 
     def claimed(log: TableLog, entry: LogEntry) -> bool:
-        if entry.rollback_to is not None and busy:
-            world.write(busy.pop())
+        if entry.rollback_to is not None:
+            act()
         return claim(log, entry)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableLog, "claim", claimed)
+        yield
+
+
+def test_a_rollback_that_loses_its_slot_copies_once() -> None:
+    world = written(ONE)
+    append(world, TWO)
+    busy = [{f"d{number}": frozenset({number})} for number in range(3, 6)]
+    before = copies(world)
+    with before_the_claim_of_a_rollback(lambda: world.write(busy.pop()) if busy else None):
         world.keeper.rollback("mart.orders", version=1, partitions=["dt=d1"])
     assert world.rows()["d1"] == frozenset({1})
     assert copies(world) - before == 1
@@ -369,17 +376,12 @@ def test_a_rollback_that_loses_its_slot_copies_once() -> None:
 def test_a_rollback_that_loses_its_slot_to_one_of_a_partition_that_was_right_is_decided_again() -> None:
     world = written({"d1": frozenset({1}), "d2": frozenset({2})})
     world.write({"d2": frozenset({20})})
-    appends, claim = [{"d1": frozenset({5})}], TableLog.claim
-
-    def claimed(log: TableLog, entry: LogEntry) -> bool:
-        if entry.rollback_to is not None and appends:
-            world.write(appends.pop(), plan=world.plan(WriteMode.APPEND, in_place=True))
-        return claim(log, entry)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableLog, "claim", claimed)
-        with pytest.raises(ConflictError, match="Look at the history and decide again"):
-            world.keeper.rollback("mart.orders", version=1)
+    appends = [{"d1": frozenset({5})}]
+    with (
+        before_the_claim_of_a_rollback(lambda: append(world, appends.pop()) if appends else None),
+        pytest.raises(ConflictError, match="Look at the history and decide again"),
+    ):
+        world.keeper.rollback("mart.orders", version=1)
     assert world.rows() == {"d1": frozenset({1, 5}), "d2": frozenset({20})}
     world.keeper.rollback("mart.orders", version=1)
     assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}

@@ -136,23 +136,22 @@ def test_a_dry_run_does_not_wait_for_what_is_in_doubt(world: World) -> None:
     look(world, write_id)
 
 
-def test_a_conflict_names_the_partitions_that_both_write_and_no_other(world: World) -> None:
-    write_id = world.stage(NEW)
-    world.write({"d1": frozenset({5}), "d2": frozenset({6})})
-    with pytest.raises(ConflictError, match=r"published 1 partition .*: dt=d1\. The other write stays"):
+@pytest.mark.parametrize(
+    ("staged", "written", "names"),
+    [
+        (("d1", "d3"), ("d1", "d2"), "1 partition .*: dt=d1"),
+        (("d5", "d6", "d7"), ("d5", "d6", "d7", "d8"), "3 partitions .*: dt=d5, dt=d6, dt=d7"),
+        (("d5", "d6", "d7", "d8"), ("d5", "d6", "d7", "d8"), "4 partitions .*: dt=d5, dt=d6, dt=d7, …"),
+    ],
+    ids=len,
+)
+def test_a_conflict_names_three_of_the_partitions_that_both_write(
+    world: World, staged: tuple[str, ...], written: tuple[str, ...], names: str
+) -> None:
+    write_id = world.stage(dict.fromkeys(staged, frozenset({1})))
+    world.write(dict.fromkeys(written, frozenset({5})))
+    with pytest.raises(ConflictError, match=rf"published {names}\. The other write stays"):
         world.keeper.publish(T, write_id)
-
-
-def test_of_many_partitions_three_are_named(world: World) -> None:
-    rows = {f"d{number}": frozenset({number}) for number in range(5, 9)}
-    write_id = world.stage(rows)
-    world.write(rows)
-    with pytest.raises(ConflictError, match=r"published 4 partitions .*: dt=d5, dt=d6, dt=d7, …\. The other"):
-        world.keeper.publish(T, write_id)
-    three = world.stage({value: ids for value, ids in rows.items() if value != "d8"})
-    world.write(rows)
-    with pytest.raises(ConflictError, match=r"published 3 partitions .*: dt=d5, dt=d6, dt=d7\. The other"):
-        world.keeper.publish(T, three)
 
 
 def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(world: World) -> None:
