@@ -71,10 +71,10 @@ def test_a_wall_clock_that_somebody_sets_stops_no_write(world: World, monkeypatc
     wall = [0.0]
     monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
 
-    def set_clock(call: str, phase: str) -> None:
-        wall[0] += 86_400 * ((call, phase) == ("get_partitions", "after"))
+    def set_clock() -> None:
+        wall[0] = 86_400.0
 
-    world.metastore.on_call = set_clock
+    world.at_metastore("get_partitions", "after", set_clock)
     world.write(MORE)
     assert world.rows() == MORE
 
@@ -156,9 +156,7 @@ def test_a_partition_whose_parameters_say_that_it_had_switched_is_not_superseded
     plan = world.plan(key="nightly")
     world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(MORE, plan=plan))
     present = world.partitions()["d1"]
-    elsewhere = PartitionChange(
-        partition=present, location=f"{world.root}elsewhere/", set_parameters={}, removed_parameters=frozenset()
-    )
+    elsewhere = PartitionChange(partition=present, location=f"{world.root}elsewhere/", set_parameters={})
     world.metastore.alter_partitions(world.table, [elsewhere], before_send=int)  # SET LOCATION: parameters stay
     report = world.recover_later()
     assert (report.settled, report.superseded) == ({2: "published"}, ())
@@ -182,8 +180,7 @@ def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_
         world.skipped_seconds += 10
         world.store.put(held.key, b"[77, 78]" if change == "replace" else b"[7]")
     seen = world.rows()
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     assert world.rows() == seen
     world.vacuum()
     assert world.rows() == seen
@@ -274,10 +271,7 @@ def dies_at(world: World, number: int) -> bool:
 
 def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_refused(world: World) -> None:
     write_id = world.stage(MORE, plan=world.plan(WriteMode.APPEND))
-    moved = f"{world.root}elsewhere/"
-    world.store.put("mart/orders/elsewhere/part-0.json", b"[77]")
-
-    world.at_store("copy", "after", lambda: world.pointed_by_another_tool("d1", moved))
+    world.at_store("copy", "after", lambda: move(world, "d1", "elsewhere", 77))
     world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
     with pytest.raises(MetastoreError):
         world.keeper.publish(T, write_id)

@@ -106,10 +106,11 @@ def test_off_sets_none_and_more_columns_than_the_limit_set_none() -> None:
     assert kept(world) == {}
 
 
-CELLS = sorted(((name, kind) for name in OPERATIONS for kind in FAULTS), key=lambda cell: cell[1] != "lost")
+CELLS = [(name, kind) for name in OPERATIONS for kind in FAULTS]
+CELLS.sort(key=lambda cell: cell[0] != "overwrite" and cell[1] != "lost")
 
 
-@pytest.mark.parametrize("cell", first_fast(CELLS, len(OPERATIONS) + 1), ids=" ".join)
+@pytest.mark.parametrize("cell", first_fast(CELLS, len(OPERATIONS) + len(FAULTS) - 1), ids=" ".join)
 def test_whatever_call_fails_wrong_statistics_never_stay(cell: tuple[str, str]) -> None:
     name, kind = cell
     world = started()

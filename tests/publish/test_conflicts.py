@@ -166,6 +166,16 @@ def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
     assert world.rows() == {"d1": frozenset({4})}
 
 
+def test_recovering_twice_changes_nothing_more(world: World) -> None:
+    world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE))
+    services = world.services()
+    record = services.log.read(1)
+    Recovery(services).recover(record, world.table, newest=1)
+    before = world.located()
+    Recovery(services).recover(record, world.table, newest=2)
+    assert (world.located(), services.log.outcome(1)) == (before, Outcome.PUBLISHED)
+
+
 def test_a_partition_dropped_before_the_switch_is_added_again() -> None:
     world = written({**ONE, **OTHER})
     drop = lambda: world.metastore.drop_partition(world.table, ("d1",))  # noqa: E731
