@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.log.registration import (
     FoundRegistration,
+    Registration,
     check_keys,
     put_check_results,
     read_check_results,
@@ -22,6 +24,7 @@ from table_writer.log.registration import (
 )
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
+from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import DeathError, Fault, World, body_of, plain
 
 DAY = 86_400.0
@@ -178,3 +181,29 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("getpass.getuser", nameless)
     assert writer_identity("")["user"] == str(os.getuid())
+
+
+def test_its_own_object_is_put_again_by_a_thread_that_no_process_waits_for() -> None:
+    store, again, put = MemoryStore(), threading.Event(), list[str]()
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put", "after"):
+            put.append(key)
+            if len(put) > 1:
+                again.set()
+
+    plan = World().plan()
+    key = plan.layout.registration_key(plan.write_id)
+    store.on_call = called
+    with Registration(store, plan, {"host": "here"}, heartbeat_seconds=0.001):
+        (thread,) = (one for one in threading.enumerate() if one.name == f"heartbeat-{plan.write_id}")
+        first = store.get(key)
+        assert again.wait(10)
+        stored = store.get(key)
+    assert set(put) == {key}
+    assert thread.daemon
+    assert not thread.is_alive()
+    assert stored is not None
+    assert first is not None
+    assert stored.body == first.body
+    assert store.get(key) is None

@@ -244,7 +244,7 @@ def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int,
     published = world.located()
     come = without_answer(world, lambda: world.compact("d1", "d2"))
     world.recover_later()
-    come()
+    assert come()
     world.fails(DIED, lambda: world.keeper.recover(T))
     world.wait_out_claims()
     world.fails(Fault("store", "put_if_absent", number, phase, DeathError), lambda: world.keeper.recover(T))
@@ -372,7 +372,7 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
     come = without_answer(world, append)
     insert(world, "d1", 99)
     assert list(world.recover_later().settled.values()) == ["abandoned"]
-    come()
+    assert come()
     if again:
         world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
     world.keeper.recover(T)
@@ -403,7 +403,7 @@ def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, mo
     for value in moved:
         move(world, value, "elsewhere", 77)
     world.recover_later()
-    come()
+    assert come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
     assert (world.history().publication(write_id) is None) is (len(moved) == 2)
@@ -566,7 +566,7 @@ def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(wor
     come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
     world.written_by_another_tool("d1", frozenset({77}))
     assert world.recover_later().settled == {2: "abandoned"}
-    come()
+    assert come()
 
     def meanwhile() -> None:
         world.sleep = lambda _: fail(InterruptedError())

@@ -390,7 +390,7 @@ def test_a_drop_that_came_late_is_not_undone_where_another_tool_has_its_own_spel
     come = without_answer(world, lambda: world.write({"2": frozenset({2})}, plan=plan), "drop_partition")
     world.recover_later()
     world.write({"1": frozenset({3})})
-    come()
+    assert come()
     world.written_by_another_tool("01", frozenset({4}))
     world.skipped_seconds += 2 * 86_400
     world.keeper.recover(str(world.name))

@@ -570,8 +570,10 @@ def without_answer(
     world.metastore.on_call = None
     late = world.metastore.pending.pop()
 
-    def come() -> None:
+    def come() -> bool:
         with suppress(MetastoreError):
             late()
+            return True
+        return False
 
     return come
