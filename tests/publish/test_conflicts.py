@@ -167,7 +167,8 @@ def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
 
 
 def test_recovering_twice_changes_nothing_more(world: World) -> None:
-    world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE))
+    plan = world.plan()
+    world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE, plan=plan))
     services = world.services()
     record = services.log.read(1)
     Recovery(services).recover(record, world.table, newest=1)
