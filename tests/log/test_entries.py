@@ -29,6 +29,7 @@ from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, O
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from tests.doubles.memory_store import MemoryStore
+from tests.publish.world import body_of
 
 ROOT = Location.parse("s3a://lake/mart/orders")
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -90,17 +91,13 @@ def test_locations_below_the_root_are_stored_relative_to_it() -> None:
         {"operation": Operation.RECOVER},
         {"operation": Operation.RECOVER, "recovers": 1},
         {"recovers": 1},
+        {"partitions": entry().partitions * 2},
     ],
     ids=str,
 )
 def test_an_entry_that_contradicts_itself_is_never_stored(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         entry(**changes).to_json(ROOT)
-
-
-def test_a_partition_named_twice_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="twice"):
-        entry(partitions=entry().partitions * 2).to_json(ROOT)
 
 
 @given(cut=st.integers(min_value=0, max_value=len(entry().to_json(ROOT)) - 1))
@@ -123,6 +120,7 @@ def test_a_truncated_entry_is_an_error_and_never_half_an_entry(cut: int) -> None
         ("writer", []),
         ("created_at", "yesterday"),
         ("write_id", None),
+        *(("row_bytes", wrong) for wrong in (-1, 2**63, "wide", None, 1e400)),
     ],
 )
 def test_a_hostile_entry_is_an_error(field: str, value: object) -> None:
@@ -151,17 +149,10 @@ def test_a_long_entry_is_stored_compressed_and_a_short_one_as_text(count: int, r
     given = with_partitions(count)
     assert log_of(store).claim(given)
     assert log_of(store).claim(given), "the same entry is the same bytes: a claim is recognised by them"
-    stored = store.get(TableLayout(ROOT).entry_key(1))
-    assert stored is not None
+    stored = body_of(store, TableLayout(ROOT).entry_key(1))
     text = given.to_json(ROOT)
-    assert (stored.body == text) == readable
-    assert readable or (gzip.decompress(stored.body) == text and len(stored.body) < len(text) / 10)
-    assert log_of(store).read(1).entry == given
-
-
-def test_a_long_entry_that_was_stored_as_text_is_read_as_well() -> None:
-    store, given = MemoryStore(), with_partitions(1_000)
-    store.put(TableLayout(ROOT).entry_key(1), given.to_json(ROOT))
+    assert (stored == text) == readable
+    assert readable or (gzip.decompress(stored) == text and len(stored) < len(text) / 10)
     assert log_of(store).read(1).entry == given
 
 
@@ -182,9 +173,8 @@ def test_a_damaged_compressed_entry_is_an_error_that_names_it(damage: Callable[[
     store = MemoryStore()
     log_of(store).claim(with_partitions(1_000))
     key = TableLayout(ROOT).entry_key(1)
-    stored = store.get(key)
-    assert stored is not None
-    store.put(key, damage(stored.body))
+    stored = body_of(store, key)
+    store.put(key, damage(stored))
     with pytest.raises(InvalidInputError, match="log entry 1 below"):
         log_of(store).read(1)
 
@@ -294,9 +284,8 @@ def test_a_writer_stores_as_text_what_compresses_better_than_a_reader_believes()
     long = entry(partitions=tuple(replace(one, values=("x" * 2_000, str(number))) for number in range(1_000)))
     store = MemoryStore()
     assert log_of(store).claim(long)
-    stored = store.get(TableLayout(ROOT).entry_key(1))
-    assert stored is not None
-    assert stored.body == long.to_json(ROOT)
+    stored = body_of(store, TableLayout(ROOT).entry_key(1))
+    assert stored == long.to_json(ROOT)
     assert log_of(store).read(1).entry == long
 
 
@@ -315,23 +304,15 @@ def test_an_entry_of_an_earlier_version_says_nothing_of_the_width_of_rows() -> N
     assert LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1) == entry()
 
 
-@pytest.mark.parametrize("row_bytes", [-1, 2**63, "wide", None, 1e400])
-def test_a_width_that_no_row_has_is_an_error(row_bytes: object) -> None:
-    stored = json.loads(entry().to_json(ROOT)) | {"row_bytes": row_bytes}
-    with pytest.raises(InvalidInputError):
-        LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
-
-
 def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     store, given = MemoryStore(), with_partitions(5_000)
     log = log_of(store)
     log.claim(given)
     log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=dict.fromkeys(given.partition_values))
-    done = store.get(TableLayout(ROOT).outcome_key(1))
-    assert done is not None
-    assert done.body.startswith(b"\x1f\x8b")
+    done = body_of(store, TableLayout(ROOT).outcome_key(1))
+    assert done.startswith(b"\x1f\x8b")
     assert log_of(store).read(1).superseded == given.partition_values
-    store.put(TableLayout(ROOT).outcome_key(1), done.body[:-1])
+    store.put(TableLayout(ROOT).outcome_key(1), done[:-1])
     with pytest.raises(InvalidInputError, match="outcome"):
         log_of(store).read(1)
 
@@ -355,29 +336,11 @@ def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None
     assert sum(store.request_counts().values()) - before == 2
 
 
-def test_an_entry_without_outcome_is_in_doubt_however_old_it_is() -> None:
-    log = log_of(MemoryStore())
-    for version in range(1, 201):
-        log.claim(entry(version))
-        if version != 7:
-            log.record_outcome(version, Outcome.PUBLISHED, write_id="w")
-        log.save_checkpoint(log.read_state())
-    assert log.read_state().in_doubt == {7}
-
-
 def test_a_slot_is_claimed_once() -> None:
     log = log_of(MemoryStore())
     assert log.claim(entry())
     assert not log.claim(entry(write_id="other"))
     assert log.claim(entry()), "a repeated claim of our own is ours"
-
-
-def test_the_first_outcome_stands() -> None:
-    log = log_of(MemoryStore())
-    log.claim(entry())
-    assert log.record_outcome(1, Outcome.ABANDONED, write_id="a").outcome is Outcome.ABANDONED
-    assert log.record_outcome(1, Outcome.PUBLISHED, write_id="b").outcome is Outcome.ABANDONED
-    assert log.outcome(1) is Outcome.ABANDONED
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"outcome": "maybe"}', b"[1]", b"\xff"])
@@ -388,12 +351,3 @@ def test_an_unreadable_outcome_is_an_error_not_a_guess(body: bytes) -> None:
     store.put(TableLayout(ROOT).outcome_key(1), body)
     with pytest.raises(InvalidInputError):
         log.read(1)
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"version": "x"}'])
-def test_a_broken_checkpoint_only_costs_a_longer_listing(body: bytes) -> None:
-    store = MemoryStore()
-    log = log_of(store)
-    log.claim(entry())
-    store.put(TableLayout(ROOT).checkpoint_key, body)
-    assert log.read_state().newest == 1

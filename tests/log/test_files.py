@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from table_writer.errors import StorageError
 from table_writer.log.files import (
+    DELETE_THREADS,
     add_files,
     batches,
     delete_keys,
@@ -24,6 +26,7 @@ from table_writer.model.entry import AddedFile, EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
+from table_writer.storage.object_store import PAGE_KEYS
 from tests.doubles.memory_store import MemoryStore
 
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry
@@ -145,18 +148,33 @@ def test_what_is_too_long_to_be_held_is_cut_and_nothing_is_left_out() -> None:
     assert list(batches([], 2)) == []
 
 
-def test_what_is_deleted_is_counted_and_a_batch_that_fails_is_told() -> None:
+COUNT = 2 * DELETE_THREADS * PAGE_KEYS + 1
+
+
+def test_keys_are_taken_no_faster_than_they_are_deleted() -> None:
+    store, taken, taken_before_a_deletion = MemoryStore(), [0], [COUNT]
+
+    def keys() -> Iterator[str]:
+        for number in range(COUNT):
+            taken[0] = number + 1
+            yield f"k{number}"
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase, key) == ("delete", "before", "k0"):
+            taken_before_a_deletion[0] = taken[0]
+
+    store.on_call = called
+    assert delete_keys(store, keys()).count == COUNT
+    assert taken_before_a_deletion == [DELETE_THREADS * PAGE_KEYS]
+
+
+def test_a_batch_that_fails_is_told_and_hinders_no_other() -> None:
     store = MemoryStore()
-    names = [f"k{number:04}" for number in range(2_500)]
-    for name in names:
-        store.put(name, b"")
 
-    def fail(call: str, phase: str, key: str) -> None:
-        if (call, phase, key) == ("delete", "before", "k1000"):
-            raise StorageError("refused")
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase, key) == ("delete", "before", "k0"):
+            raise StorageError("AccessDenied")
 
-    store.on_call = fail
-    removed = delete_keys(store, names)
-    store.on_call = None
-    assert (removed.count, removed.failures) == (1_500, ["refused"])
-    assert len(list(store.list("k"))) == 1_000
+    store.on_call = called
+    removed = delete_keys(store, (f"k{number}" for number in range(COUNT)))
+    assert (removed.count, removed.failures) == (COUNT - PAGE_KEYS, ["AccessDenied"])

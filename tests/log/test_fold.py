@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +17,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import DIED, TABLE, DeathError, World, body_of
 
 T = str(TABLE)
 MONTHS = 90 * 86_400.0
@@ -66,7 +65,7 @@ def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: Worl
 
 
 def test_what_is_in_doubt_is_not_folded(world: World) -> None:
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+    with world.inject(DIED), suppress(DeathError):
         world.write({"d0": frozenset({100})})
     for number in range(4):
         world.write({"d1": frozenset({number})})
@@ -77,10 +76,9 @@ def test_what_is_in_doubt_is_not_folded(world: World) -> None:
 def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded(world: World) -> None:
     world.write({"d1": frozenset({50})})
     plan = world.plan(WriteMode.APPEND, in_place=True)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), suppress(DeathError):
+    with world.inject(DIED), suppress(DeathError):
         world.write({"d0": frozenset({100})}, plan=plan)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.skipped_seconds += 3 * 86_400.0
     world.keeper.recover(T)
     world.vacuum()
@@ -96,40 +94,22 @@ def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 
-def cut(body: bytes) -> bytes:
-    return body[:-20]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda body: body[:-20],
+    "of another table": lambda body: body.replace(b'"log_id":"', b'"log_id":"f'),
+    "with other content": lambda body: body.replace(b'"rows":1', b'"rows":7', 1),
+    "of a later format": lambda body: body.replace(b'"format":%d' % FOLD_FORMAT, b'"format":%d' % (FOLD_FORMAT + 1), 1),
+    "no JSON": lambda _: b"\x00" * 100,
+    "without fields": lambda _: b'{"format":1}',
+}
 
 
-def of_another_table(body: bytes) -> bytes:
-    return body.replace(b'"log_id":"', b'"log_id":"f')
-
-
-def with_other_content(body: bytes) -> bytes:
-    return body.replace(b'"rows":1', b'"rows":7', 1)
-
-
-def of_a_later_format(body: bytes) -> bytes:
-    return body.replace(f'"format":{FOLD_FORMAT}'.encode(), f'"format":{FOLD_FORMAT + 1}'.encode(), 1)
-
-
-def not_json(_: bytes) -> bytes:
-    return b"\x00" * 100
-
-
-def without_fields(_: bytes) -> bytes:
-    return b'{"format":1}'
-
-
-DAMAGES = (cut, of_another_table, with_other_content, of_a_later_format, not_json, without_fields)
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_fold_is_passed_over(world: World, damage: Callable[[bytes], bytes]) -> None:
     for key in folds(world):
-        stored = world.store.get(key)
-        assert stored is not None
-        damaged = damage(stored.body)
-        assert damaged != stored.body
+        stored = body_of(world.store, key)
+        damaged = damage(stored)
+        assert damaged != stored
         world.store.put(key, damaged)
     found = recent(world)
     assert found.fold is None
@@ -149,10 +129,9 @@ def test_a_fold_that_was_passed_over_is_deleted_by_the_next_vacuum_that_folds(wo
 def test_a_fold_of_another_log_is_passed_over(world: World) -> None:
     """As after a restore of the log's objects from a backup: the entry it ends with is another, or is not there."""
     (key,) = folds(world)
-    stored = world.store.get(key)
-    assert stored is not None
+    stored = body_of(world.store, key)
     version = int(key[-20:])
-    world.store.put(f"{world.layout.log_prefix}folded-{version + 1:020}", stored.body)
+    world.store.put(f"{world.layout.log_prefix}folded-{version + 1:020}", stored)
     found = recent(world).fold
     assert found is not None
     assert found.version == version, "the fold before counts"
@@ -182,17 +161,6 @@ def test_a_key_before_the_fold_is_known(world: World) -> None:
     found = log.find_key(Key("load/d0/run-0"))
     assert found is not None
     assert (found.entry.version, log.find_key(Key("load/d0/run-1000"))) == (1, None)
-
-
-def test_a_key_before_the_fold_is_free_again_once_its_rows_are_rolled_back() -> None:
-    world = World()
-    for number in range(WRITES):
-        world.write_once({"d1": frozenset({number})}, WriteMode.OVERWRITE_PARTITIONS, f"run/of-{number}")
-    world.keeper.vacuum(T)
-    assert folds(world)
-    world.keeper.rollback(T, version=WRITES - 3)
-    log = world.services().log
-    assert [log.find_key(Key(f"run/of-{number}")) is None for number in range(WRITES)] == [False] * 5 + [True] * 3
 
 
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
@@ -241,9 +209,8 @@ def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
         return any(key in one.message for one in report.findings)
 
     assert not found()
-    stored = world.store.get(key)
-    assert stored is not None
-    fold = Fold.from_json(stored.body, root=world.layout.root, older_seconds=0.0)
+    stored = body_of(world.store, key)
+    fold = Fold.from_json(stored, root=world.layout.root, older_seconds=0.0)
     lies = replace(fold, current=())
     world.store.put(key, lies.to_json(world.layout.root))
     assert found()
@@ -266,17 +233,6 @@ def test_a_metastore_that_was_set_back_is_corrected_though_the_log_is_folded(wor
     assert world.rows() != rows
     world.keeper.recover(T)
     assert world.rows() == rows
-
-
-def test_a_fold_says_the_same_when_the_table_has_another_scheme(world: World) -> None:
-    (key,) = folds(world)
-    stored = world.store.get(key)
-    assert stored is not None
-    moved = world.layout.root.beside("warehouse/elsewhere/")
-    fold = Fold.from_json(stored.body, root=moved, older_seconds=0.0)
-    assert {one.partition.new_location for one in fold.current} != set()
-    assert all(str(one.partition.new_location).startswith(str(moved)) for one in fold.current)
-    assert json.loads(fold.to_json(moved))["folded"] == json.loads(stored.body)["folded"]
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from table_writer.model.write import written_ids
 
 from .test_rules import D1, D2, D3, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
 
+OLD = {"outcome_age_seconds": 100.0}
 OBJECT = ReplacedObject(key="t/dt=d1/part-0", size_bytes=7, etag="e")
 
 
@@ -288,10 +289,9 @@ def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() ->
 
 
 def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the_newest() -> None:
-    old = {"outcome_age_seconds": 100.0}
-    first, second = published(entry(1), **old), published(entry(2), **old)
+    first, second = published(entry(1), **OLD), published(entry(2), **OLD)
     doubtful = replace(in_doubt(entry(3)), outcome_age_seconds=100.0)
-    where_d1_is, newest = published(entry(4, D1), **old), published(entry(5), **old)
+    where_d1_is, newest = published(entry(4, D1), **OLD), published(entry(5), **OLD)
     found = history(first, second, doubtful, where_d1_is, newest)
     assert Trimming(found).versions(99.0) == {1, 2}
     assert Trimming(found).versions(100.0) == frozenset()
@@ -367,33 +367,30 @@ def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -
 
 
 def test_entries_that_tell_which_files_a_location_held_stay_while_it_does() -> None:
-    old = {"outcome_age_seconds": 100.0}
     records = [
-        published(each, **old) for each in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))
+        published(each, **OLD) for each in (entry(1, D1), in_place(2, "a"), in_place(3, "b"), entry(4), entry(5))
     ]
     assert Trimming(history(*records)).versions(99.0) == {4}
-    replaced = [*records[:3], published(entry(4, D1, old=at("w1")), **old), published(entry(5), **old)]
+    replaced = [*records[:3], published(entry(4, D1, old=at("w1")), **OLD), published(entry(5), **OLD)]
     assert Trimming(history(*replaced)).versions(99.0) == frozenset(), "readers have left it, and it is not deleted"
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=4),))
-    assert Trimming(history(*replaced[:4], published(sweeps, **old), entry(6))).versions(99.0) == {1, 2, 3}
+    assert Trimming(history(*replaced[:4], published(sweeps, **OLD), entry(6))).versions(99.0) == {1, 2, 3}
 
 
 def test_the_entry_that_a_recovery_is_finishing_stays_and_so_does_a_recovery_of_one_in_doubt() -> None:
-    old = {"outcome_age_seconds": 100.0}
-    first, second = published(entry(1), **old), published(entry(2), **old)
+    first, second = published(entry(1), **OLD), published(entry(2), **OLD)
     recovery = entry(3, operation=Operation.RECOVER, recovers=1)
     assert Trimming(history(first, second, in_doubt(recovery), entry(4))).versions(99.0) == {2}
-    again = published(entry(3, operation=Operation.RECOVER, recovers=2), **old)
+    again = published(entry(3, operation=Operation.RECOVER, recovers=2), **OLD)
     assert Trimming(history(first, in_doubt(entry(2)), again, entry(4))).versions(99.0) == {1}
 
 
 def test_a_vacuum_stays_as_long_as_an_entry_that_replaced_what_it_deleted() -> None:
-    old = {"outcome_age_seconds": 100.0}
     deletes = tuple(DeletedLocation(location=at(name), replaced_by=by) for name, by in (("w1", 2), ("w9", None)))
-    sweeps = published(entry(3, operation=Operation.VACUUM, deletes=deletes), **old)
-    records = [published(entry(1, D1), **old), published(entry(2, D1, old=at("w1")), **old), sweeps]
+    sweeps = published(entry(3, operation=Operation.VACUUM, deletes=deletes), **OLD)
+    records = [published(entry(1, D1), **OLD), published(entry(2, D1, old=at("w1")), **OLD), sweeps]
     assert Trimming(history(*records, entry(4))).versions(99.0) == {1}, "2 says where the partition is"
-    gone = history(*records, published(entry(4, D1, old=at("w2")), **old), entry(5))
+    gone = history(*records, published(entry(4, D1, old=at("w2")), **OLD), entry(5))
     assert Trimming(gone).versions(99.0) == {1, 2, 3}
     young = [records[0], published(entry(2, D1, old=at("w1"))), sweeps, published(entry(4, D1, old=at("w2"))), entry(5)]
     assert Trimming(history(*young)).versions(99.0) == {1}
@@ -614,10 +611,3 @@ def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
     then = found.up_to(2)
     assert (then.newest, set(then.current_partitions), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
     assert then.layout == found.layout
-
-
-def test_all_that_a_vacuum_in_doubt_names_may_be_going() -> None:
-    sweeps = vacuum(3, at("w1"), at("w2"))
-    found = history(in_doubt(sweeps))
-    assert found.doomed == {Location.parse(at(name)).place for name in ("w1", "w2")}
-    assert history(sweeps).deleted.keys() == found.doomed

@@ -43,15 +43,6 @@ def test_a_call_with_a_key_builds_on_the_log_as_it_was_before_the_look() -> None
         opened.require_new_key(Key("load/2"))
 
 
-def test_a_key_that_only_looks_like_a_streams_is_looked_for_in_the_whole_log() -> None:
-    world = World()
-    for key in ("day/5", "day/3"):
-        world.write_once(ONE, WriteMode.APPEND, key)
-    with pytest.raises(RepeatedError):
-        world.services().require_new_key(Key("day/5"))
-    assert world.services().require_new_key(Key("day/5", "day")) is not None
-
-
 def test_a_table_that_is_not_there_is_told_with_the_metastore_that_was_asked() -> None:
     with pytest.raises(InvalidInputError, match=r"no table mart\.none in the metastore at memory://metastore$"):
         World().all_services().open_table(TableName("mart", "none"))

@@ -11,10 +11,9 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log import table_log
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import DIED, REFUSED, TABLE, DeathError, Fault, World, written
 
 T = str(TABLE)
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 LOST = Fault("metastore", "alter_partitions", 1, "after", DeathError)
 
 
@@ -87,35 +86,29 @@ def test_a_compaction_changes_no_rows(world: World) -> None:
 @pytest.mark.parametrize("fault", [DIED, LOST], ids=["not-applied", "applied"])
 def test_rows_of_a_publish_in_doubt_count_when_it_is_resolved(world: World, fault: Fault) -> None:
     plan = world.plan()
-    with world.inject(fault), pytest.raises(DeathError):
-        world.write({"d1": frozenset({10, 11})}, plan=plan)
+    world.fails(fault, lambda: world.write({"d1": frozenset({10, 11})}, plan=plan))
     now = told(world)
     if fault is LOST:
         assert seen(world).note == "version 2 is being published, or was left in doubt: `recover` resolves it"
     assert now == (("published", 1, 1) if fault is DIED else ("in doubt", None, None))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     one = seen(world)
     assert (one.state, one.rows, one.write_id) == ("published", 2, plan.write_id)
 
 
 def test_a_rollback_that_a_recovery_has_carried_out_shows_the_earlier_rows(world: World) -> None:
     world.write({"d1": frozenset({10, 11})})
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.rollback(T, version=1)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.fails(DIED, lambda: world.keeper.rollback(T, version=1))
+    world.recover_later()
     assert world.rows()["d1"] == frozenset({1})
     assert told(world) == ("published", 1, 1)
 
 
 def test_where_a_rollbacks_recovery_dies_between_its_records_the_rows_are_those_of_their_writer(world: World) -> None:
     world.write({"d1": frozenset({10, 11})})
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.rollback(T, version=1)
+    world.fails(DIED, lambda: world.keeper.rollback(T, version=1))
     world.wait_out_claims()
-    with world.inject(Fault("store", "put_if_absent", 4, "before", DeathError)), pytest.raises(DeathError):
-        world.keeper.recover(T)
+    world.fails(Fault("store", "put_if_absent", 4, "before", DeathError), lambda: world.keeper.recover(T))
     history = world.history()
     assert [record.entry.version for record in history.publishes_in_doubt] == [3], "its recovery is on record already"
     assert world.rows()["d1"] == frozenset({1})
@@ -148,9 +141,8 @@ def test_what_another_tool_has_written_moved_or_dropped_has_no_version(world: Wo
 
 
 def test_a_name_that_a_refused_publish_has_left_is_missing_until_another_tool_writes_there(world: World) -> None:
-    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
-    with world.inject(refused), pytest.raises(MetastoreError):
-        world.write({"d1": frozenset({10}), "d5": frozenset({11})})
+    refused = REFUSED
+    world.fails(refused, lambda: world.write({"d1": frozenset({10}), "d5": frozenset({11})}), MetastoreError)
     assert told(world, "dt=d5") == ("missing", None, None)
     world.store.put(f"{Location.parse(world.partitions()['d5'].location).key}other.json", b"[12]")
     assert told(world, "dt=d5") == ("not known", None, None)
@@ -166,8 +158,7 @@ def test_rows_of_another_tool_that_a_rollback_has_brought_back_have_no_version()
 
 
 def test_where_the_writing_entry_is_trimmed_the_rows_are_of_an_unknown_earlier_version() -> None:
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.APPEND))
     world.compact("d1")
     world.services().log.trim([2])
@@ -177,13 +168,11 @@ def test_where_the_writing_entry_is_trimmed_the_rows_are_of_an_unknown_earlier_v
 
 
 def test_rows_that_were_only_put_back_are_not_new_once_the_entry_that_wrote_them_is_trimmed() -> None:
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.APPEND, in_place=True))
     with world.inject(DIED), pytest.raises(DeathError):
         world.keeper.rollback(T, version=1)  # copies the rows of version 1 to a place of its own
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert told(world) == ("published", 1, 1)
     world.services().log.trim([3])
     assert told(world) == ("published", None, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.log.registration import (
     FoundRegistration,
+    Registration,
     check_keys,
     put_check_results,
     read_check_results,
@@ -22,7 +24,8 @@ from table_writer.log.registration import (
 )
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
-from tests.publish.world import DeathError, Fault, World, plain
+from tests.doubles.memory_store import MemoryStore
+from tests.publish.world import DeathError, Fault, World, body_of, plain
 
 DAY = 86_400.0
 
@@ -38,9 +41,8 @@ def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], objec
     with world.inject(Fault("store", "create_upload", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d1": frozenset({1})}, plan=plan)
     key = world.layout.registration_key(plan.write_id)
-    stored = world.store.get(key)
-    assert stored is not None
-    fields = json.loads(stored.body)
+    stored = body_of(world.store, key)
+    fields = json.loads(stored)
     change(fields)
     world.store.put(key, json.dumps(fields).encode())
     return found(world, plan.write_id)
@@ -93,37 +95,35 @@ def test_of_a_process_elsewhere_nobody_says_that_it_is_gone(
     assert not found(world, registered.write_id).is_dead(10.0)
 
 
-@pytest.mark.parametrize("every", [0, -1, 3601.0, "60", None, True])
-def test_a_heartbeat_that_no_writer_has_counts_as_the_longest(world: World, every: object) -> None:
+@pytest.mark.parametrize(
+    ("every", "counts"),
+    [*((one, one) for one in (0.5, 1, 3600.0)), *((none, 3600.0) for none in (0, -1, 3601.0, "60", None, True))],
+)
+def test_a_writer_says_how_often_it_gives_a_sign_and_what_no_writer_says_counts_as_the_longest(
+    world: World, every: object, counts: float
+) -> None:
     registered = left_by_a_dead_writer(world, lambda fields: fields.update(renewed_every_seconds=every))
-    assert registered.renewed_every_seconds == 3600.0
-
-
-@pytest.mark.parametrize("every", [0.5, 1, 3600.0])
-def test_a_writer_says_how_often_it_gives_a_sign(world: World, every: float) -> None:
-    registered = left_by_a_dead_writer(world, lambda fields: fields.update(renewed_every_seconds=every))
-    assert registered.renewed_every_seconds == every
+    assert registered.renewed_every_seconds == counts
 
 
 def test_what_is_registered_names_table_and_write_for_people(world: World) -> None:
     registered = left_by_a_dead_writer(world)
-    staged = world.stage({"d1": frozenset({1})})
+    staged = world.stage({"größe": frozenset({1})})
     for key, write_id in ((registered.key, registered.write_id), (world.layout.staged_key(staged), staged)):
-        stored = world.store.get(key)
-        assert stored is not None
-        fields = json.loads(plain(stored.body))
+        stored = body_of(world.store, key)
+        fields = json.loads(plain(stored))
         assert (fields["format"], fields["table"], fields["write_id"]) == (1, str(world.name), write_id)
+    assert "größe".encode() in plain(stored)
 
 
 def test_a_staged_record_of_another_write_is_none_and_a_registration_without_one_is_not_staged(world: World) -> None:
     staged = world.stage({"d1": frozenset({1})}, expires_after_seconds=100.0)
-    stored = world.store.get(world.layout.staged_key(staged))
-    assert stored is not None
+    stored = body_of(world.store, world.layout.staged_key(staged))
     assert found(world, staged).expires_after_seconds == 100.0
-    world.store.put(world.layout.staged_key("other"), stored.body)
+    world.store.put(world.layout.staged_key("other"), stored)
     other = found(world, "other")
     assert (dict(other.staged), other.is_staged, other.expires_after_seconds) == ({}, True, LONGEST_EXPIRY_SECONDS)
-    world.store.put(world.layout.registration_key("other2"), stored.body)
+    world.store.put(world.layout.registration_key("other2"), stored)
     assert not found(world, "other2").is_staged
 
 
@@ -164,13 +164,6 @@ def test_a_staged_write_is_dead_once_it_has_expired_whatever_age_is_asked_for(wo
     assert found(world, write_id).is_dead(1_000.0)
 
 
-def test_the_record_of_a_staged_write_spells_values_as_people_do(world: World) -> None:
-    write_id = world.stage({"größe": frozenset({1})})
-    stored = world.store.get(world.layout.staged_key(write_id))
-    assert stored is not None
-    assert "größe".encode() in plain(stored.body)
-
-
 def test_who_writes_is_said_in_full() -> None:
     identity = writer_identity("app-7")
     assert set(identity) == {"host", "pid", "process", "user", "application_id", "library_version"}
@@ -188,3 +181,29 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("getpass.getuser", nameless)
     assert writer_identity("")["user"] == str(os.getuid())
+
+
+def test_its_own_object_is_put_again_by_a_thread_that_no_process_waits_for() -> None:
+    store, again, put = MemoryStore(), threading.Event(), list[str]()
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put", "after"):
+            put.append(key)
+            if len(put) > 1:
+                again.set()
+
+    plan = World().plan()
+    key = plan.layout.registration_key(plan.write_id)
+    store.on_call = called
+    with Registration(store, plan, {"host": "here"}, heartbeat_seconds=0.001):
+        (thread,) = (one for one in threading.enumerate() if one.name == f"heartbeat-{plan.write_id}")
+        first = store.get(key)
+        assert again.wait(10)
+        stored = store.get(key)
+    assert set(put) == {key}
+    assert thread.daemon
+    assert not thread.is_alive()
+    assert stored is not None
+    assert first is not None
+    assert stored.body == first.body
+    assert store.get(key) is None

@@ -17,6 +17,7 @@ from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
+from tests.publish.world import body_of
 
 from .test_rules import D1, D2, D3, LAYOUT, at, batch, entry, published
 
@@ -78,14 +79,11 @@ def test_an_entry_is_lost_only_if_two_listings_in_a_row_miss_it() -> None:
         gone = LAYOUT.entry_key(next(missed, 0))
         return [one for one in found if one.key != gone], more
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(of.store, "list_page", list_page)
-        assert of.log.read_state(listed_after=0).versions == frozenset(range(1, 7))
+    of.store.list_page = list_page  # type: ignore[method-assign]
+    assert of.log.read_state(listed_after=0).versions == frozenset(range(1, 7))
     of.store.delete([LAYOUT.entry_key(3)])
     missed = iter([4, 5])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(of.store, "list_page", list_page)
-        assert of.log.accept_loss() == {3}
+    assert of.log.accept_loss() == {3}
 
 
 @pytest.mark.parametrize("since", [0, 2, 4])
@@ -127,14 +125,13 @@ def test_of_many_lost_entries_five_are_named() -> None:
 def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
     """A file system may list a later name and not an earlier one that was put in between."""
     of = Log(3)
-    hidden = of.store.get(LAYOUT.entry_key(2))
-    assert hidden is not None
+    hidden = body_of(of.store, LAYOUT.entry_key(2))
     of.store.delete([LAYOUT.entry_key(2)])
 
     def comes(call: str, phase: str, key: str) -> None:
         if (call, phase, key) == ("list_page", "after", LAYOUT.log_prefix):
             of.store.on_call = None
-            of.store.put(LAYOUT.entry_key(2), hidden.body)
+            of.store.put(LAYOUT.entry_key(2), hidden)
 
     of.store.on_call = comes
     assert of.log.read_state(listed_after=0).versions == {1, 2, 3}
@@ -175,9 +172,7 @@ def test_an_entry_of_another_log_is_refused() -> None:
         log.store.put(f"{LAYOUT.log_prefix}id-{name}", b"")
         log.log.read_state()
         log.add(entry(1, D1))
-    copied = other.store.get(LAYOUT.entry_key(1))
-    assert copied is not None
-    of.store.put(LAYOUT.entry_key(1), copied.body)
+    of.store.put(LAYOUT.entry_key(1), body_of(other.store, LAYOUT.entry_key(1)))
     fresh = TableLog(of.store, LAYOUT)
     fresh.read_state()
     with pytest.raises(InvalidInputError, match="is of another log: it was copied here"):
@@ -230,9 +225,8 @@ def test_a_checkpoint_is_saved_every_so_many_versions_and_only_up_to_what_is_in_
     of.add(entry(CHECKPOINT_EVERY_VERSIONS, D1))
     of.add(entry(CHECKPOINT_EVERY_VERSIONS + 1, D1), ended=False)
     of.log.save_checkpoint(of.log.read_state())
-    stored = of.store.get(LAYOUT.checkpoint_key)
-    assert stored is not None
-    assert json.loads(stored.body) == {"version": CHECKPOINT_EVERY_VERSIONS, "log_id": ""}
+    stored = body_of(of.store, LAYOUT.checkpoint_key)
+    assert json.loads(stored) == {"version": CHECKPOINT_EVERY_VERSIONS, "log_id": ""}
     assert of.log.read_state().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
     of.store.delete([LAYOUT.checkpoint_key])
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
@@ -244,7 +238,8 @@ def refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "version"), [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0)]
+    ("body", "version"),
+    [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0), (b"", 0)],
 )
 def test_a_checkpoint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     of = Log(3)
@@ -286,11 +281,10 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
     assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
-    stored = of.store.get(LAYOUT.outcome_key(1))
-    assert stored is not None
+    stored = body_of(of.store, LAYOUT.outcome_key(1))
     said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
     found = {"superseded": [["d1"], ["d2"], ["d3"]], "found": [[["d1"], "s3a://lake/t/d1/"], [["d2"], None]]}
-    assert json.loads(stored.body) == {**said, **found}
+    assert json.loads(stored) == {**said, **found}
 
 
 def test_what_has_ended_is_read_once_and_what_is_in_doubt_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import TABLE, DeathError, Fault, World, body_of, written
 
 T = str(TABLE)
 LONG = 400 * 86_400.0
@@ -53,33 +53,20 @@ def test_an_entry_stays_until_what_it_replaced_is_deleted(theirs: bool) -> None:
     assert replacing not in versions(world)
 
 
-def test_the_vacuum_that_deleted_something_stays_as_long_as_the_entry_that_replaced_it() -> None:
-    world = World()
-    for number in range(3):
-        world.write({"d1": frozenset({number})})
-    world.vacuum()
-    world.write({"d2": frozenset({4})})
-    world.skipped_seconds += LONG
-    assert Trimming(world.history()).versions(LONG / 2) == {1, 2}
-
-
 def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays() -> None:
     """A trim that died left the outcome of version 1: the next one deletes it, unless the entry is there again."""
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})})
     log, key = world.services().log, world.layout.entry_key(1)
-    entry = world.store.get(key)
-    assert entry is not None
+    entry = body_of(world.store, key)
     dies = Fault("store", "delete", 2, "before", DeathError)
-    with world.inject(dies), pytest.raises(DeathError):
-        log.trim([1])
+    world.fails(dies, lambda: log.trim([1]))
     assert log.read_state(listed_after=0).orphans == {1}
 
     def put_back(call: str, phase: str, listed: str) -> None:
         if (call, phase, listed) == ("list_page", "after", world.layout.log_prefix):
             world.store.on_call = None
-            world.store.put(key, entry.body)
+            world.store.put(key, entry)
 
     world.store.on_call = put_back
     log.trim([])

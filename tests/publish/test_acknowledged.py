@@ -13,21 +13,20 @@ import pytest
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
 from table_writer.log import rules
-from table_writer.model.entry import Key, Outcome
+from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
 from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import visible_files
-from tests.publish.world import DeathError, Fault, World, insert, move, unanswered, without_answer
+from tests.cells import first_fast
+from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, fail, insert, move, without_answer, written
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 MORE = {"d1": frozenset({10}), "d2": frozenset({20})}
 ALL = {"d1": frozenset({1, 10}), "d2": frozenset({2, 20})}
 PHASES = ("before", "after")
-REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 
 
 @pytest.fixture
@@ -39,20 +38,15 @@ def world() -> World:
 
 @pytest.mark.parametrize("mode", WriteMode)
 def test_a_write_that_a_recovery_may_publish_is_not_discarded(world: World, mode: WriteMode) -> None:
-    rows = {"d1": frozenset({10})} if mode is not WriteMode.CREATE_PARTITIONS else {"d3": frozenset({30})}
-    write_id = world.stage(rows, plan=world.plan(mode))
-    died = (
-        DIED
-        if mode is not WriteMode.CREATE_PARTITIONS
-        else Fault("metastore", "add_partitions", 1, "before", DeathError)
-    )
-    with world.inject(died), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    creates = mode is WriteMode.CREATE_PARTITIONS
+    value, ids = ("d3", frozenset({30})) if creates else ("d1", frozenset({10}))
+    write_id = world.stage({value: ids}, plan=world.plan(mode))
+    died = replace(DIED, call="add_partitions") if creates else DIED
+    world.fails(died, lambda: world.keeper.publish(T, write_id))
     with pytest.raises(ConflictError, match="is not discarded"):
         world.keeper.discard(T, write_id)
-    world.wait_out_claims()
-    world.keeper.recover(T)
-    assert rows["d3" if mode is WriteMode.CREATE_PARTITIONS else "d1"] <= frozenset().union(*world.rows().values())
+    world.recover_later()
+    assert ids <= world.rows()[value]
 
 
 def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
@@ -62,15 +56,13 @@ def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
     days, wall = 3 * 86_400.0, [0.0]
     monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
 
-    def pause(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "after") and str(key).endswith("2.json"):
-            world.store.on_call = None
-            wall[0] += days
-            world.skipped_seconds += days
-            world.keeper.recover(T)  # of the others who were awake
-            world.write({"d1": frozenset({100})})
+    def pause() -> None:
+        wall[0] += days
+        world.skipped_seconds += days
+        world.keeper.recover(T)  # of the others who were awake
+        world.write({"d1": frozenset({100})})
 
-    world.store.on_call = pause
+    world.at_store("put_if_absent", "after", pause, "2.json")
     world.write(MORE)  # which the others have published in its place
     assert world.rows() == {"d1": frozenset({100}), "d2": frozenset({20})}
 
@@ -79,36 +71,20 @@ def test_a_wall_clock_that_somebody_sets_stops_no_write(world: World, monkeypatc
     wall = [0.0]
     monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
 
-    def set_clock(call: str, phase: str) -> None:
-        wall[0] += 86_400 * ((call, phase) == ("get_partitions", "after"))
+    def set_clock() -> None:
+        wall[0] = 86_400.0
 
-    world.metastore.on_call = set_clock
+    world.at_metastore("get_partitions", "after", set_clock)
     world.write(MORE)
     assert world.rows() == MORE
-
-
-@pytest.mark.parametrize("age", [None, 99.0])
-def test_without_the_stores_word_the_longer_of_two_times_counts(
-    age: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running, wall = [0.0], [0.0]
-    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
-    deadline = rules.Deadline(100, clock=lambda: running[0], claim_age=lambda: age)
-    assert deadline.allows(100)
-    wall[0] = 98
-    assert deadline.allows(1.5) is (age is None), "by the store's clock it is 99 s old"
-    running[0] = wall[0] = 101
-    assert not deadline.allows(0)
 
 
 def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_already(world: World) -> None:
     """The entry is on record as published: of the other partition. The rows of this one are nowhere."""
     plan = world.plan(WriteMode.APPEND, key="nightly")
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(DIED, lambda: world.write(MORE, plan=plan))
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
-    world.wait_out_claims()
-    assert world.keeper.recover(T).superseded == ("dt=d1",)
+    assert world.recover_later().superseded == ("dt=d1",)
     with pytest.raises(PartlyPublishedError, match=r"version 2 .* but for 1 partition: dt=d1\."):
         world.services().require_new_key(plan.key)
     with pytest.raises(PartlyPublishedError):
@@ -119,22 +95,12 @@ def test_rows_of_a_partition_that_another_tool_had_moved_were_not_published_alre
 
 def test_a_staged_write_some_of_whose_partitions_were_moved_was_not_published_already(world: World) -> None:
     write_id = world.stage(MORE)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
     world.wait_out_claims()
     for _ in range(2):
         with pytest.raises(PartlyPublishedError, match="dt=d1"):
             world.keeper.publish(T, write_id)
-
-
-def test_a_batch_of_a_stream_is_not_looked_for_among_single_calls(world: World) -> None:
-    for key, stream in (("orders/5", "orders"), ("orders/2", ""), ("orders/2024-01-01", "")):
-        world.write({"d1": frozenset({len(key)})}, plan=world.plan(WriteMode.APPEND, key=key, stream=stream))
-    log = world.services().log
-    assert log.find_key(Key("orders/5", "orders")) is not None
-    assert log.find_key(Key("orders/5")) is None
-    assert log.find_key(Key("orders/2", "orders")) is None
 
 
 def late_put(world: World, fragment: str) -> Callable[[], None]:
@@ -163,11 +129,7 @@ def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
         world.write(MORE, plan=world.plan(WriteMode.APPEND, key="nightly"))
     world.wait_out_claims()
 
-    def late(call: str, at: str) -> None:
-        if (call, at) == (moment, phase):
-            come()
-
-    world.metastore.on_call = late
+    world.at_metastore(moment, phase, come)
     said = world.keeper.recover(T).settled[2]
     assert said == ("published" if world.rows() == ALL else "abandoned")
     world.write_once(MORE, WriteMode.APPEND, "nightly")
@@ -178,32 +140,25 @@ def test_a_refusal_that_is_recorded_late_does_not_undo_what_a_recovery_says(
 def test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded(world: World, *, fails: bool) -> None:
     """Its switch took effect; before it could record that, another tool took both partitions, and a recovery came."""
 
-    def take_over(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.done"):
-            world.store.on_call = None
-            for value in OLD:
-                world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
-            world.wait_out_claims()
-            assert world.keeper.recover(T).settled == {2: "abandoned"}
-            if fails:
-                raise StorageError("no answer")
+    def take_over() -> None:
+        for value in OLD:
+            world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
+        assert world.recover_later().settled == {2: "abandoned"}
+        if fails:
+            raise StorageError("no answer")
 
-    world.store.on_call = take_over
+    world.at_store("put_if_absent", "before", take_over, "2.done")
     with pytest.raises(ConflictError, match="on record as abandoned"):
         world.write(MORE)
 
 
 def test_a_partition_whose_parameters_say_that_it_had_switched_is_not_superseded(world: World) -> None:
     plan = world.plan(key="nightly")
-    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(MORE, plan=plan))
     present = world.partitions()["d1"]
-    elsewhere = PartitionChange(
-        partition=present, location=f"{world.root}elsewhere/", set_parameters={}, removed_parameters=frozenset()
-    )
+    elsewhere = PartitionChange(partition=present, location=f"{world.root}elsewhere/", set_parameters={})
     world.metastore.alter_partitions(world.table, [elsewhere], before_send=int)  # SET LOCATION: parameters stay
-    world.wait_out_claims()
-    report = world.keeper.recover(T)
+    report = world.recover_later()
     assert (report.settled, report.superseded) == ({2: "published"}, ())
     assert world.services().log.find_key(plan.key) is not None
     assert world.partitions()["d1"].location == f"{world.root}elsewhere/"
@@ -218,34 +173,24 @@ def test_an_append_that_died_is_given_up_where_another_tool_has_changed_what_it_
     place = Location.parse(world.partitions()["d1"].location).key
     (held,) = visible_files(world.store, place)
     if change == "insert":
-        world.store.put(f"{place}part-of-spark.json", b"[77]")
+        insert(world, "d1", 77)
     elif change == "delete":
         world.store.delete([held.key])
     else:  # Hive and its like use a name again
         world.skipped_seconds += 10
         world.store.put(held.key, b"[77, 78]" if change == "replace" else b"[7]")
     seen = world.rows()
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     assert world.rows() == seen
     world.vacuum()
     assert world.rows() == seen
-
-
-def test_an_append_that_died_is_finished_where_nothing_has_changed(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "published"}
-    assert world.rows() == ALL
 
 
 def test_an_append_without_its_outcome_stays_published_though_an_older_call_comes_late(world: World) -> None:
     """A recovery compares its copies with where they were made, not with where the older call has taken readers."""
     with world.inject(DIED, keep_call=True), pytest.raises(DeathError):
         world.write({"d1": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.write(OLD)
     unrecorded = Fault("store", "put_if_absent", 2, "before", Exception)
     with world.inject(unrecorded):
@@ -253,37 +198,36 @@ def test_an_append_without_its_outcome_stays_published_though_an_older_call_come
     assert "the log could not record it" in published.notes[0]
     world.apply_kept_call()
     assert world.rows()["d1"] == frozenset({1, 5})
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert world.rows() == ALL
 
 
 def test_a_recovery_that_the_metastore_refuses_lets_the_next_one_go_on_at_once(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
     world.wait_out_claims()
     for _ in range(3):
-        with world.inject(REFUSED), pytest.raises(MetastoreError):
-            world.keeper.recover(T)
+        world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     world.keeper.recover(T)
     assert world.rows() == ALL
     assert {record.outcome for record in world.history().records} == {Outcome.PUBLISHED}
     world.write(OLD)
 
 
-@pytest.mark.parametrize("deaths", [1, 3])
+def died_append() -> World:
+    world = written(OLD)
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
+    return world
+
+
+@pytest.mark.parametrize("deaths", first_fast([1, 3]))
 def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(deaths: int) -> None:
     for number in count(1):
-        world = World()
-        world.write(OLD)
-        with world.inject(DIED), pytest.raises(DeathError):
-            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+        world = died_append()
         have_died = []
         for _ in range(deaths):
             world.wait_out_claims()
             have_died.append(dies_at(world, number))
-        world.wait_out_claims()
-        world.keeper.recover(T)
+        world.recover_later()
         assert world.rows() == ALL, number
         assert world.history().publishes_in_doubt == ()
         assert world.services().log.outcome(2) is Outcome.PUBLISHED
@@ -295,27 +239,17 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
 @pytest.mark.parametrize("phase", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, 5))
 def test_a_late_call_is_corrected_wherever_those_die_who_correct_it(number: int, phase: str) -> None:
-    world = World()
-    world.write(OLD)
+    world = written(OLD)
     world.compact("d1", "d2")
-    published = world.partitions()
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.compact("d1", "d2")
+    published = world.located()
+    come = without_answer(world, lambda: world.compact("d1", "d2"))
+    world.recover_later()
+    assert come()
+    world.fails(DIED, lambda: world.keeper.recover(T))
     world.wait_out_claims()
-    world.keeper.recover(T)
-    world.metastore.pending.pop()()
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.recover(T)
-    world.wait_out_claims()
-    with world.inject(Fault("store", "put_if_absent", number, phase, DeathError)), pytest.raises(DeathError):
-        world.keeper.recover(T)
-    world.wait_out_claims()
-    world.keeper.recover(T)
-    assert world.rows() == OLD
-    assert {value: one.location for value, one in world.partitions().items()} == {
-        value: one.location for value, one in published.items()
-    }
+    world.fails(Fault("store", "put_if_absent", number, phase, DeathError), lambda: world.keeper.recover(T))
+    world.recover_later()
+    assert (world.rows(), world.located()) == (OLD, published)
 
 
 def dies_at(world: World, number: int) -> bool:
@@ -337,20 +271,8 @@ def dies_at(world: World, number: int) -> bool:
 
 def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_refused(world: World) -> None:
     write_id = world.stage(MORE, plan=world.plan(WriteMode.APPEND))
-    moved = f"{world.root}elsewhere/"
-    world.store.put("mart/orders/elsewhere/part-0.json", b"[77]")
-
-    def move_after_the_copy(call: str, phase: str, _: object) -> None:
-        if (call, phase) == ("copy", "after"):
-            world.store.on_call = None
-            world.pointed_by_another_tool("d1", moved)
-
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            raise MetastoreError("refused")
-
-    world.store.on_call, world.metastore.on_call = move_after_the_copy, refuse
+    world.at_store("copy", "after", lambda: move(world, "d1", "elsewhere", 77))
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
     with pytest.raises(MetastoreError):
         world.keeper.publish(T, write_id)
     world.keeper.discard(T, write_id)
@@ -362,15 +284,13 @@ def test_copies_that_others_took_the_place_of_are_deleted_though_the_write_was_r
 
 def test_a_recovery_without_the_last_word_is_not_carried_out_later(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, key="nightly")
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=plan)
+    world.fails(DIED, lambda: world.write(MORE, plan=plan))
     world.wait_out_claims()
     old = world.partitions()["d1"].location
     with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
         world.keeper.recover(T)  # its entry is there, and no last word
     world.pointed_by_another_tool("d1", f"{world.root}elsewhere/")
-    with world.inject(Fault("store", "put_if_absent", 4, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.recover(T)
+    world.fails(Fault("store", "put_if_absent", 4, "after", DeathError), lambda: world.keeper.recover(T))
     with pytest.raises(PartlyPublishedError, match="dt=d1"):
         world.services().require_new_key(plan.key)
     world.pointed_by_another_tool("d1", old)
@@ -404,16 +324,14 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
 
 
 def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
-    """As a scheduler leaves them that tries again all through a weekend: 500 links, and some requests for each."""
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND))
+    """As a scheduler leaves them that tries again all through a day: 200 links, and some requests for each."""
+    world.fails(DIED, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND)))
     world.wait_out_claims()
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.recover(T)
+    world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
     log.read_state()
     entry = log.read(3).entry
-    for version in range(4, 504):
+    for version in range(4, 204):
         entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
         assert log.claim(entry)
         log.remember_recovery(version)
@@ -421,25 +339,19 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
         log.release_recovery(version)
     before = world.store.request_counts()["GetObject"]
     world.keeper.recover(T)
-    assert world.store.request_counts()["GetObject"] - before < 20 * 500
+    assert world.store.request_counts()["GetObject"] - before < 20 * 200
     assert world.rows() == ALL
     assert world.history().publishes_in_doubt == ()
 
 
 def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world: World) -> None:
-    def recover_and_die(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and "last-word" in str(key):
-            world.store.on_call = world.metastore.on_call = None
-            world.wait_out_claims()
-            before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
-            with world.inject(before_its_word), pytest.raises(DeathError):
-                world.keeper.recover(T)
+    def recover_and_die() -> None:
+        world.wait_out_claims()
+        before_its_word = Fault("store", "put_if_absent", 2, "before", DeathError)
+        world.fails(before_its_word, lambda: world.keeper.recover(T))
 
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            raise MetastoreError("no")
-
-    world.store.on_call, world.metastore.on_call = recover_and_die, refuse
+    world.at_store("put_if_absent", "before", recover_and_die, f"last-word-{2:020}")
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("no")))
     with pytest.raises(MetastoreError):
         world.write(MORE, plan=world.plan(WriteMode.APPEND))
     world.store.delete([world.layout.entry_key(2)])
@@ -456,13 +368,11 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
         world.written_by_another_tool("d1", frozenset({1}))
     else:
         world.write({"d1": frozenset({1})})
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
+    append = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND, key="k"))
+    come = without_answer(world, append)
     insert(world, "d1", 99)
-    world.wait_out_claims()
-    assert list(world.keeper.recover(T).settled.values()) == ["abandoned"]
-    world.metastore.pending.pop()()
+    assert list(world.recover_later().settled.values()) == ["abandoned"]
+    assert come()
     if again:
         world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
     world.keeper.recover(T)
@@ -475,68 +385,28 @@ def test_the_late_call_of_an_append_that_was_given_up_is_undone(again: bool, the
 def test_the_late_calls_of_two_appends_that_were_given_up_are_undone(world: World, order: tuple[int, int]) -> None:
     calls = []
     for row in (98, 99):
-        unanswered(world)
-        with pytest.raises(OutcomeUnknownError):
-            world.write(MORE, plan=world.plan(WriteMode.APPEND))
+        calls.append(without_answer(world, lambda: world.write(MORE, plan=world.plan(WriteMode.APPEND))))
         insert(world, "d1", row)
         insert(world, "d2", row + 100)
-        world.wait_out_claims()
-        world.keeper.recover(T)
-        calls.append(world.metastore.pending.pop())
+        world.recover_later()
     for number in order:
-        with suppress(MetastoreError):
-            calls[number]()
+        calls[number]()
         world.write({"d1": frozenset({11 + number})}, plan=world.plan(WriteMode.APPEND))
         world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({1, 98, 99, 11, 12}), "d2": frozenset({2, 198, 199})}
 
 
-def test_the_late_call_of_a_compaction_that_was_given_up_is_undone(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.compact("d1")
-    insert(world, "d1", 99)
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
-    world.metastore.pending.pop()()
-    world.keeper.recover(T)
-    assert world.rows()["d1"] == frozenset({1, 99})
-
-
 @pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
 def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, moved: tuple[str, ...]) -> None:
     write_id = world.stage(MORE, plan=world.plan(key="k"))
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.keeper.publish(T, write_id)
+    come = without_answer(world, lambda: world.keeper.publish(T, write_id))
     for value in moved:
-        world.store.put(f"mart/orders/elsewhere/{value}/f.json", b"[77]")
-        world.pointed_by_another_tool(value, f"{world.root}elsewhere/{value}/")
-    world.wait_out_claims()
-    world.keeper.recover(T)
-    world.metastore.pending.pop()()
+        move(world, value, "elsewhere", 77)
+    world.recover_later()
+    assert come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
     assert (world.history().publication(write_id) is None) is (len(moved) == 2)
-
-
-def test_a_late_call_over_a_partition_that_was_written_since_and_one_that_was_not_is_undone(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write(MORE, plan=world.plan(WriteMode.APPEND, key="k"))
-    insert(world, "d1", 99)
-    insert(world, "d2", 98)
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
-    world.write_once({"d1": frozenset({11})}, WriteMode.APPEND, "k")
-    world.metastore.pending.pop()()
-    world.keeper.recover(T)
-    assert world.rows() == {"d1": frozenset({1, 99, 11}), "d2": frozenset({2, 98})}
-
-
-def recovered(world: World) -> dict[int, str]:
-    world.wait_out_claims()
-    return dict(world.keeper.recover(T).settled)
 
 
 def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found(world: World) -> None:
@@ -546,7 +416,7 @@ def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer
         append = partial(world.write, {"d1": frozenset({row + 9})}, plan=world.plan(WriteMode.APPEND))
         calls.append(without_answer(world, append))
         insert(world, "d1", row + 1)
-        recovered(world)
+        world.recover_later()
     for come in calls:
         come()
         world.keeper.recover(T)
@@ -555,12 +425,12 @@ def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer
 
 def test_the_late_call_of_what_was_published_goes_back_to_where_a_newer_given_up_one_was_found(world: World) -> None:
     come = without_answer(world, lambda: world.write(MORE))
-    recovered(world)
+    world.recover_later()
     world.write(OLD)
     newest = without_answer(world, lambda: world.write(MORE))
     move(world, "d1", "x", 77)
     move(world, "d2", "x", 78)
-    assert recovered(world) == {5: "abandoned"}
+    assert world.recover_later().settled == {5: "abandoned"}
     for late in (come, newest):
         late()
         world.keeper.recover(T)
@@ -572,12 +442,12 @@ def test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that
     world.written_by_another_tool("d1", frozenset({50}))
     world.write({"d1": frozenset({1})})
     come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
-    recovered(world)
+    world.recover_later()
     world.write({"d1": frozenset({60})})
     without_answer(world, lambda: world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND)))
     insert(world, "d1", 61)
     come()
-    assert recovered(world)[5] == "abandoned"
+    assert world.recover_later().settled[5] == "abandoned"
     assert world.rows()["d1"] == frozenset({60, 61})
 
 
@@ -587,7 +457,7 @@ def test_what_is_emptied_late_though_another_tool_had_moved_it_comes_back(world:
     whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     come = without_answer(world, whole, call)
     move(world, "d2", "x", 77)
-    recovered(world)
+    world.recover_later()
     come()
     if end == "append":
         world.write({"d2": frozenset({20})}, plan=world.plan(WriteMode.APPEND))
@@ -603,7 +473,7 @@ def test_a_given_up_rollback_that_empties_late_or_goes_back_to_files_of_other_to
     come = without_answer(world, lambda: world.keeper.rollback(T, version=0))
     for value in OLD:
         move(world, value, "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     come()
     assert world.rows() == {"d1": frozenset({50})}
     world.keeper.recover(T)
@@ -615,7 +485,7 @@ def test_a_given_up_append_in_place_whose_alter_comes_late_is_undone(world: Worl
     come = without_answer(world, in_place)
     for value in MORE:
         move(world, value, "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     come()
     assert world.rows() == OLD
     world.keeper.recover(T)
@@ -637,7 +507,7 @@ def test_a_given_up_add_that_comes_late_is_dropped_beside_another_spelling(kind:
     come = without_answer(world, lambda: world.write({value: frozenset({2})}), "add_partitions")
     theirs = Partition(values=(spelled,), location=f"{world.root}theirs/", parameters=NO_FILES)
     world.metastore.add_partitions(world.table, [theirs])
-    assert recovered(world) == {1: "abandoned"}
+    assert world.recover_later().settled == {1: "abandoned"}
     come()
     assert len(world.metastore.get_partition_names(world.name)) == 2
     world.keeper.recover(T)
@@ -653,13 +523,13 @@ def test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back(
     create = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    assert recovered(world) == {2: "abandoned"}
+    assert world.recover_later().settled == {2: "abandoned"}
     world.dropped_by_another_tool("d3")
     come()
     if died is not None:
         with world.inject(died), pytest.raises(DeathError):
             world.keeper.recover(T)
-    recovered(world)
+    world.recover_later()
     assert world.rows() == OLD
     world.write({"d3": frozenset({31})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == OLD | {"d3": frozenset({31})}
@@ -670,11 +540,10 @@ def test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_th
     append = partial(world.write, {"d3": frozenset({30})}, plan=world.plan(WriteMode.APPEND))
     come = without_answer(world, append)
     insert(world, "d3", 51)
-    assert recovered(world) == {2: "abandoned"}
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write({"d3": frozenset({60})})
+    assert world.recover_later().settled == {2: "abandoned"}
+    world.fails(DIED, lambda: world.write({"d3": frozenset({60})}))
     come()
-    assert recovered(world) == {4: "published"}
+    assert world.recover_later().settled == {4: "published"}
     assert world.rows()["d3"] == frozenset({60})
 
 
@@ -683,9 +552,9 @@ def test_another_tool_is_believed_again_once_no_call_can_come(world: World, move
     whole = partial(world.write, {"d1": frozenset({10})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     without_answer(world, whole)
     move(world, "d2", "x", 77)
-    recovered(world)
+    world.recover_later()
     world.wait_seconds = 3 * 86_400
-    recovered(world)
+    world.recover_later()
     world.dropped_by_another_tool("d2")
     if moved:
         move(world, "d2", "y", 78)
@@ -694,24 +563,17 @@ def test_another_tool_is_believed_again_once_no_call_can_come(world: World, move
 
 
 def test_nobody_publishes_over_what_undoes_a_late_call_before_that_has_ended(world: World) -> None:
-    unanswered(world)
-    with pytest.raises(OutcomeUnknownError):
-        world.write({"d1": frozenset({10})})
+    come = without_answer(world, lambda: world.write({"d1": frozenset({10})}))
     world.written_by_another_tool("d1", frozenset({77}))
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
-    world.metastore.pending.pop()()
+    assert world.recover_later().settled == {2: "abandoned"}
+    assert come()
 
-    def waits(_: float) -> None:
-        raise InterruptedError
+    def meanwhile() -> None:
+        world.sleep = lambda _: fail(InterruptedError())
+        with pytest.raises(InterruptedError):
+            world.write({"d1": frozenset({20})})
 
-    def meanwhile(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call, world.sleep = None, waits
-            with pytest.raises(InterruptedError):
-                world.write({"d1": frozenset({20})})
-
-    world.metastore.on_call = meanwhile
+    world.at_metastore("alter_partitions", "before", meanwhile)
     world.keeper.recover(T)
     assert world.rows()["d1"] == frozenset({77})
 
@@ -726,43 +588,35 @@ def test_what_was_looked_at_before_a_pause_is_looked_at_again(
     if clock == "both":
         monkeypatch.setattr("time.clock_gettime", lambda which: now(which) + passed[0])
 
-    def pause(call: str, phase: str, key: object) -> None:
-        if (call, phase) == ("put_if_absent", "before") and str(key).endswith("2.json"):
-            world.store.on_call = None
-            passed[0] += 3 * 86_400
-            world.skipped_seconds += 3 * 86_400
-            insert(world, "d1", 99)
+    def pause() -> None:
+        passed[0] += 3 * 86_400
+        world.skipped_seconds += 3 * 86_400
+        insert(world, "d1", 99)
 
-    world.store.on_call = pause
+    world.at_store("put_if_absent", "before", pause, "2.json")
     world.write(MORE, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**ALL, "d1": frozenset({1, 10, 99})}
 
 
 @pytest.mark.parametrize("moved", [("d1",), ("d1", "d2")])
 def test_a_write_is_not_told_what_became_of_another(world: World, moved: tuple[str, ...]) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE)
+    world.fails(DIED, lambda: world.write(MORE))
     world.wait_out_claims()
 
-    def overtake(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            for value in moved:
-                world.written_by_another_tool(value, frozenset({77}))
-            world.wait_out_claims()
-            world.keeper.recover(T)
-            raise MetastoreError("300 s were not enough to publish")
+    def overtake() -> None:
+        for value in moved:
+            world.written_by_another_tool(value, frozenset({77}))
+        world.recover_later()
+        raise MetastoreError("300 s were not enough to publish")
 
-    world.metastore.on_call = overtake
+    world.at_metastore("alter_partitions", "before", overtake)
     world.write({"d1": frozenset({5}), "d2": frozenset({6})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {"d1": frozenset({77, 5}), "d2": frozenset({77, 6}) if len(moved) == 2 else MORE["d2"] | {6}}
 
 
 def test_the_history_says_which_partitions_were_published(world: World) -> None:
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write(MORE)
+    world.fails(DIED, lambda: world.write(MORE))
     world.written_by_another_tool("d2", frozenset({77}))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert [one.name for one in world.keeper.show(T, 2).partitions] == ["dt=d1"]
     assert {one.version: one.rows for one in world.keeper.history(T).versions} == {3: 1, 2: 1, 1: 2}

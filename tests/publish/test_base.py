@@ -11,7 +11,7 @@ from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode
 from table_writer.publish.switch import NO_FILES
 from tests.doubles.memory_metastore import MemoryMetastore
-from tests.publish.world import ROOT, TABLE, Fault, World
+from tests.publish.world import REFUSED, ROOT, TABLE, World, written
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 HIDDEN: frozenset[PartitionValues] = frozenset({("d2",)})
@@ -37,8 +37,7 @@ def filtered() -> tuple[World, Filtered]:
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_place_of_ours_to_which_a_partition_was_put_back_is_no_base(*, in_place: bool) -> None:
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     before = world.partitions()["d1"]
     world.write({"d1": frozenset({2})})
     world.metastore.put_partition(TABLE, before)
@@ -49,9 +48,8 @@ def test_a_place_of_ours_to_which_a_partition_was_put_back_is_no_base(*, in_plac
     assert world.rows() == {"d1": frozenset({2, 3})}
 
 
-def test_a_place_of_other_tools_to_which_one_has_put_a_partition_back_is_a_base() -> None:
+def test_a_place_of_other_tools_to_which_one_has_put_a_partition_back_is_a_base(world: World) -> None:
     """No answer of Hive is older than what it has answered before."""
-    world = World()
     before = world.written_by_another_tool("d1", frozenset({1}))
     world.write({"d1": frozenset({2})})
     world.metastore.put_partition(TABLE, before)
@@ -61,10 +59,9 @@ def test_a_place_of_other_tools_to_which_one_has_put_a_partition_back_is_a_base(
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_place_that_a_refused_append_has_found_is_a_base(*, in_place: bool) -> None:
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     world.written_by_another_tool("d1", frozenset({2}))
-    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    refused = REFUSED
     with world.inject(refused), pytest.raises(MetastoreError, match="injected"):
         world.write({"d1": frozenset({3})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))
     world.write({"d1": frozenset({4})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))
@@ -96,8 +93,7 @@ def test_what_a_filter_may_hide_and_another_tool_has_dropped_is_dropped() -> Non
 
 @pytest.mark.parametrize("in_place", [True, False])
 def test_where_a_publish_has_added_a_partition_before_it_moved_it_to_its_rows_is_no_base(*, in_place: bool) -> None:
-    world = World()
-    world.write({"d1": frozenset({1})})
+    world = written({"d1": frozenset({1})})
     published = world.write({"d1": frozenset({2}), "d2": frozenset({5})}).entry
     empty = str(world.layout.empty(published.write_id, ("d2",)))
     world.metastore.put_partition(TABLE, Partition(values=("d2",), location=empty, parameters=NO_FILES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -21,7 +20,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DIED, DeathError, Fault, World, fail, insert
 
 T = "mart.orders"
 ONE = {"d1": frozenset({1})}
@@ -35,32 +34,6 @@ def world() -> World:
     return world
 
 
-def at_store(world: World, call: str, phase: str, act: Callable[[], object], key: str = "") -> None:
-    """Let ``act`` happen once, at the first such call of the store whose key ends so."""
-
-    def called(*now: str) -> None:
-        if now[:2] == (call, phase) and now[2].endswith(key):
-            world.store.on_call = None
-            act()
-
-    world.store.on_call = called
-
-
-def at_metastore(world: World, call: str, phase: str, act: Callable[[], object]) -> None:
-    """Let ``act`` happen once, at the first such call of the metastore."""
-
-    def called(*now: str) -> None:
-        if now == (call, phase):
-            world.metastore.on_call = None
-            act()
-
-    world.metastore.on_call = called
-
-
-def fail(error: Exception) -> None:
-    raise error
-
-
 def test_a_move_by_another_tool_while_its_files_are_listed_is_seen_before_the_claim() -> None:
     world = World()
     world.written_by_another_tool("d1", frozenset({1}))
@@ -68,7 +41,7 @@ def test_a_move_by_another_tool_while_its_files_are_listed_is_seen_before_the_cl
     world.store.put("mart/orders/moved/part-0.json", b"[7]")
 
     def move_during_the_listing() -> None:
-        at_store(world, "list_page", "after", lambda: world.pointed_by_another_tool("d1", moved), "mart/orders/")
+        world.at_store("list_page", "after", lambda: world.pointed_by_another_tool("d1", moved), "mart/orders/")
 
     entry = world.write({"d1": frozenset({2})}, before_publish=move_during_the_listing).entry
     assert [one.location for one in entry.replaced] == [moved]
@@ -80,13 +53,9 @@ def test_a_move_by_another_tool_while_its_files_are_listed_is_seen_before_the_cl
 def test_a_refused_claimant_and_a_recovery_at_that_moment_agree(world: World, moment: str) -> None:
     """Whoever has the last word on the entry decides: of the two requests of the claimant the first one takes it."""
 
-    def recover_meanwhile() -> None:
-        world.wait_out_claims()
-        world.keeper.recover(T)
-
     before, is_first = world.rows(), moment.startswith("last-word")
-    at_metastore(world, "alter_partitions", "before", lambda: fail(MetastoreError("refused")))
-    at_store(world, "put_if_absent", "before", recover_meanwhile, moment)
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
+    world.at_store("put_if_absent", "before", world.recover_later, moment)
     with pytest.raises(OutcomeUnknownError if is_first else MetastoreError):
         world.write(TWO)
     assert world.services().log.outcome(2) is (Outcome.PUBLISHED if is_first else Outcome.ABANDONED)
@@ -100,21 +69,11 @@ def test_a_claimant_is_not_told_that_all_was_published_where_others_have_publish
         world.keeper.recover(T)
         raise LostResponseError("lost")
 
-    at_metastore(world, "alter_partitions", "before", recover_a_part)
+    world.at_metastore("alter_partitions", "before", recover_a_part)
     with pytest.raises(PartlyPublishedError, match="dt=d2"):
         world.write(TWO)
     assert world.rows() == {"d1": frozenset({2}), "d2": frozenset({99})}
     assert world.history().records[1].superseded == {("d2",)}
-
-
-def test_an_entry_of_which_nothing_was_switched_is_no_published_one(world: World) -> None:
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(TWO)
-    for value in TWO:
-        world.written_by_another_tool(value, frozenset({99}))
-    world.wait_out_claims()
-    assert world.keeper.recover(T).settled == {2: "abandoned"}
-    assert world.rows() == {"d1": frozenset({99}), "d2": frozenset({99})}
 
 
 def test_an_error_after_a_switch_of_which_another_tool_has_moved_a_part_is_no_refusal(world: World) -> None:
@@ -122,7 +81,7 @@ def test_an_error_after_a_switch_of_which_another_tool_has_moved_a_part_is_no_re
         world.written_by_another_tool("d2", frozenset({99}))
         raise MetastoreError("an error after the commit")
 
-    at_metastore(world, "alter_partitions", "after", move_one_and_fail)
+    world.at_metastore("alter_partitions", "after", move_one_and_fail)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
     assert world.services().log.outcome(2) is not Outcome.ABANDONED
@@ -130,20 +89,15 @@ def test_an_error_after_a_switch_of_which_another_tool_has_moved_a_part_is_no_re
 
 
 def test_a_partition_that_another_tool_fills_before_it_is_dropped_stays(world: World) -> None:
-    at_metastore(
-        world, "alter_partitions", "after", lambda: world.written_by_another_tool("d1", frozenset({99})) and None
+    world.at_metastore(
+        "alter_partitions", "after", lambda: world.written_by_another_tool("d1", frozenset({99})) and None
     )
     world.keeper.rollback(T, version=0)
     assert world.rows() == {"d1": frozenset({99})}
 
 
-def insert(world: World) -> None:
-    """Another tool inserts into d1, wherever that is."""
-    world.store.put(f"{Location.parse(world.partitions()['d1'].location).key}theirs.json", b"[99]")
-
-
 def test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays(world: World) -> None:
-    at_metastore(world, "alter_partitions", "after", lambda: insert(world))
+    world.at_metastore("alter_partitions", "after", lambda: insert(world, "d1", 99))
     world.keeper.rollback(T, version=0)
     assert world.rows() == {"d1": frozenset({99})}
 
@@ -151,9 +105,8 @@ def test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays(
 def test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted(world: World) -> None:
     with world.inject(Fault("metastore", "drop_partition", 1, "before", DeathError)), suppress(DeathError):
         world.keeper.rollback(T, version=0)
-    insert(world)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    insert(world, "d1", 99)
+    world.recover_later()
     assert world.rows() == {"d1": frozenset({99})}
     assert world.partitions().keys() == {"d1"}
 
@@ -178,8 +131,7 @@ def test_nothing_is_added_where_a_vacuum_is_deleting(world: World) -> None:
 
 def test_what_is_in_doubt_at_the_plan_and_trimmed_before_the_publish_is_a_conflict(world: World) -> None:
     """Its entry is gone, so nobody can tell that the write never saw its rows."""
-    with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
-        world.write({"d1": frozenset({2})})
+    world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write({"d1": frozenset({2})}))
     plan = world.plan()
     assert (plan.base_version, plan.in_doubt) == (2, {2})
     assert world.keeper.recover(T).settled == {2: "published"}
@@ -262,10 +214,10 @@ def test_a_partition_that_vanishes_again_and_again_is_added_again_three_times_at
 
 def test_a_refusal_that_cannot_be_looked_behind_is_an_unknown_outcome(world: World) -> None:
     def refuse_and_go_away() -> None:
-        at_metastore(world, "get_partitions", "before", lambda: fail(MetastoreError("gone")))
+        world.at_metastore("get_partitions", "before", lambda: fail(MetastoreError("gone")))
         raise MetastoreError("refused")
 
-    at_metastore(world, "alter_partitions", "before", refuse_and_go_away)
+    world.at_metastore("alter_partitions", "before", refuse_and_go_away)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
     assert world.services().log.outcome(2) is None
@@ -276,7 +228,7 @@ def test_a_refusal_that_cannot_be_looked_behind_is_an_unknown_outcome(world: Wor
 def test_what_an_error_of_the_switch_means_is_told_by_the_partitions(world: World, phase: str, lost: bool) -> None:
     before = world.rows()
     error = LostResponseError("lost") if lost else MetastoreError("refused")
-    at_metastore(world, "alter_partitions", phase, lambda: fail(error))
+    world.at_metastore("alter_partitions", phase, lambda: fail(error))
     if phase == "after":
         assert world.write(TWO).notes == ()
         assert world.rows() == TWO
@@ -291,10 +243,10 @@ def test_what_an_error_of_the_switch_means_is_told_by_the_partitions(world: Worl
 
 def test_a_log_that_cannot_be_asked_after_a_refusal_leaves_the_refusal_as_it_is(world: World) -> None:
     def refuse() -> None:
-        at_store(world, "get", "before", lambda: fail(StorageError("no")), f"{2:020}.json")
+        world.at_store("get", "before", lambda: fail(StorageError("no")), f"{2:020}.json")
         raise MetastoreError("refused")
 
-    at_metastore(world, "alter_partitions", "before", refuse)
+    world.at_metastore("alter_partitions", "before", refuse)
     with pytest.raises(MetastoreError, match="refused"):
         world.write(TWO)
     assert world.services().log.outcome(2) is Outcome.ABANDONED
@@ -303,34 +255,30 @@ def test_a_log_that_cannot_be_asked_after_a_refusal_leaves_the_refusal_as_it_is(
 @pytest.mark.parametrize("request_", [f"last-word-{2:020}", f"{2:020}.done"])
 def test_a_refused_write_that_cannot_be_given_up_stays_in_doubt(world: World, request_: str) -> None:
     before = world.rows()
-    at_metastore(world, "alter_partitions", "before", lambda: fail(MetastoreError("refused")))
-    at_store(world, "put_if_absent", "before", lambda: fail(StorageError("no")), request_)
+    world.at_metastore("alter_partitions", "before", lambda: fail(MetastoreError("refused")))
+    world.at_store("put_if_absent", "before", lambda: fail(StorageError("no")), request_)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
     assert world.services().log.outcome(2) is None
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert world.rows() == (TWO if request_.startswith("last-word") else before)
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_a_claim_whose_answer_is_lost_is_an_unknown_outcome_and_its_files_stay(world: World, phase: str) -> None:
     plan = world.plan()
-    at_store(world, "put_if_absent", phase, lambda: fail(StorageError("lost")), f"{2:020}.json")
+    world.at_store("put_if_absent", phase, lambda: fail(StorageError("lost")), f"{2:020}.json")
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO, plan=plan)
     assert len(list(world.store.list(plan.data_location.key))) == 2
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert world.rows() == (TWO if phase == "after" else {**ONE, "d2": frozenset({10})})
 
 
 def test_an_append_undoes_no_rollback_that_has_just_switched(world: World) -> None:
     world.write({"d1": frozenset({2})})
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write({"d1": frozenset({3})})
-    world.wait_out_claims()
-    world.keeper.recover(T)  # so that appends look for late calls
+    world.fails(DIED, lambda: world.write({"d1": frozenset({3})}))
+    world.recover_later()  # so that appends look for late calls
 
     def put_outcome(_: float = 0.0) -> None:
         while world.store.pending:
@@ -338,12 +286,12 @@ def test_an_append_undoes_no_rollback_that_has_just_switched(world: World) -> No
 
     def roll_back() -> None:
         """Between the append's looks at log and metastore; its outcome comes while others wait, or go on."""
-        at_store(world, "put_if_absent", "before", lambda: fail(Late(StorageError("slow"))), f"{5:020d}.done")
+        world.at_store("put_if_absent", "before", lambda: fail(Late(StorageError("slow"))), f"{5:020d}.done")
         assert world.keeper.rollback(T, version=2).version == 5
-        at_metastore(world, "alter_partitions", "before", put_outcome)
+        world.at_metastore("alter_partitions", "before", put_outcome)
 
     world.sleep = put_outcome
     append = world.plan(WriteMode.APPEND)
-    meanwhile = lambda: at_metastore(world, "get_table", "before", roll_back)  # noqa: E731
+    meanwhile = lambda: world.at_metastore("get_table", "before", roll_back)  # noqa: E731
     world.write({"d1": frozenset({4})}, plan=append, before_publish=meanwhile)
     assert world.rows() == {"d1": frozenset({2, 4}), "d2": frozenset({10})}

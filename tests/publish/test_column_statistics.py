@@ -19,8 +19,9 @@ from table_writer.publish.append import CarriedFiles
 from table_writer.publish.entry import with_figures
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.statistics import spark_statistics
+from tests.cells import first_fast
 from tests.doubles.faults import Late
-from tests.publish.world import ROOT, DeathError, Fault, World
+from tests.publish.world import ROOT, DeathError, Fault, World, fail
 
 OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
 NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
@@ -76,16 +77,12 @@ def test_after_a_publish_the_metastore_knows_the_new_rows_and_does_not_take_it_f
     assert marked(world) == []
 
 
-def test_what_an_append_in_place_has_added_to_has_none() -> None:
+@pytest.mark.parametrize("in_place", [True, False], ids=["in place", "to files of another tool"])
+def test_what_an_append_adds_to_has_none_where_nobody_has_counted_all_of_it(in_place: bool) -> None:
     world = started()
-    append(world, in_place=True)
-    assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
-
-
-def test_an_append_to_files_of_another_tool_has_none() -> None:
-    world = started()
-    world.written_by_another_tool("2", frozenset({99}))
-    append(world)
+    if not in_place:
+        world.written_by_another_tool("2", frozenset({99}))
+    append(world, in_place=in_place)
     assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
 
 
@@ -109,17 +106,18 @@ def test_off_sets_none_and_more_columns_than_the_limit_set_none() -> None:
     assert kept(world) == {}
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_whatever_call_fails_wrong_statistics_never_stay(name: str, kind: str) -> None:
+CELLS = [(name, kind) for name in OPERATIONS for kind in FAULTS]
+CELLS.sort(key=lambda cell: cell[0] != "overwrite" and cell[1] != "lost")
+
+
+@pytest.mark.parametrize("cell", first_fast(CELLS, len(OPERATIONS) + len(FAULTS) - 1), ids=" ".join)
+def test_whatever_call_fails_wrong_statistics_never_stay(cell: tuple[str, str]) -> None:
+    name, kind = cell
     world = started()
     with world.recording() as calls:
         OPERATIONS[name](world)
-    numbered = [
-        (call, calls[: at + 1].count(("metastore", call)))
-        for at, (service, call) in enumerate(calls)
-        if service == "metastore"
-    ]
+    called = [call for service, call in calls if service == "metastore"]
+    numbered = [(call, called[: at + 1].count(call)) for at, call in enumerate(called)]
     for call, number in numbered:
         for phase in ("before", "after"):
             world = started()
@@ -128,8 +126,7 @@ def test_whatever_call_fails_wrong_statistics_never_stay(name: str, kind: str) -
                 suppress(TableWriterError, DeathError),
             ):
                 OPERATIONS[name](world)
-            world.wait_out_claims()
-            world.keeper.recover(str(world.name))
+            world.recover_later()
             wrong = kept(world).items() - right(world).items()
             if kind == "refused" and call in {"drop_statistics", "differing_statistics"}:  # the result says so
                 world.write({value: frozenset({5}) for value, _ in wrong})
@@ -157,18 +154,10 @@ def test_a_call_that_comes_after_others_have_replaced_the_rows_is_undone(
     call: str, verified: Callable[[World], None]
 ) -> None:
     world = started()
-    number = {"set_statistics": 1, "alter_partitions": 2}[call]
-    seen = 0
-
-    def late(method: str, phase: str) -> None:
-        nonlocal seen
-        seen += (method, phase) == (call, "before")
-        if (method, phase) == (call, "before") and seen == number:
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = late
+    lost = lambda: fail(Late(LostResponseError("no answer")))  # noqa: E731
+    second = lambda: world.at_metastore(call, "before", lost)  # noqa: E731
+    world.at_metastore(call, "before", lost if call == "set_statistics" else second)
     published = world.write(NEW)
-    world.metastore.on_call = None
     assert any("is not known" in note or "resolves it" in note for note in published.notes)
     state = world.services().log.read_state()
     assert len(state.in_doubt) == (call == "alter_partitions"), "an alter could move partitions when it comes"
@@ -190,18 +179,13 @@ def test_a_write_is_not_confirmed_while_its_statistics_are_under_way() -> None:
     world = started()
     seen: list[str] = []
 
-    def wait(_: float) -> None:
+    def look() -> None:
+        with pytest.raises(TimeoutError):
+            Recovery(world.services()).resolve(3, world.table, newest=3)
         seen.append("waits")
-        raise TimeoutError
 
-    def look(method: str, phase: str) -> None:
-        if (method, phase) == ("set_statistics", "before"):
-            world.metastore.on_call = None
-            with pytest.raises(TimeoutError):
-                Recovery(world.services()).resolve(3, world.table, newest=3)
-
-    world.sleep = wait
-    world.metastore.on_call = look
+    world.sleep = lambda _: fail(TimeoutError())
+    world.at_metastore("set_statistics", "before", look)
     world.write(NEW)
     assert seen == ["waits"]
 
@@ -227,12 +211,8 @@ def test_an_unpartitioned_table_is_one_partition_here_too() -> None:
 
 def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_recovery() -> None:
     world = started()
-
-    def refuse(method: str, phase: str) -> None:
-        if method.endswith("statistics") and phase == "before":
-            raise MetastoreError("Invalid method name")
-
-    world.metastore.on_call = refuse
+    unknown = MetastoreError("Invalid method name")
+    world.metastore.on_call = lambda method, _: fail(unknown) if method.endswith("statistics") else None
     world.write(NEW)
     world.services().log.remember_recovery(1)
     world.wait_seconds = 3 * 86_400
@@ -245,36 +225,14 @@ def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_r
 @pytest.mark.parametrize("call", ["set_statistics", "drop_statistics"])
 def test_a_server_that_never_answers_calls_for_statistics_hinders_nobody(call: str) -> None:
     world = started()
-
-    def silent(method: str, phase: str) -> None:
-        if (method, phase) == (call, "before"):
-            raise LostResponseError("no answer")
-
-    world.metastore.on_call = silent
+    lost = LostResponseError("no answer")
+    world.metastore.on_call = lambda *now: fail(lost) if now == (call, "before") else None
     for number in range(3):
         assert world.write({"1": frozenset({number}), "2": frozenset({500 + number})}).notes
         assert not world.services().log.read_state().in_doubt
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    world.recover_later()
     assert not world.services().log.read_state().in_doubt
     assert world.rows()["2"] == frozenset({502})
-
-
-def test_statistics_that_would_stay_marked_as_accurate_go_again() -> None:
-    world = started()
-    switched = False
-
-    def refusing(method: str, phase: str) -> None:
-        nonlocal switched
-        if (method, phase) == ("alter_partitions", "before"):
-            if switched:
-                raise MetastoreError("refused")
-            switched = True
-
-    world.metastore.on_call = refusing
-    published = world.write({"1": frozenset({1}), "2": frozenset({2})})
-    assert any("were not set" in note for note in published.notes)
-    assert kept(world) == {}
 
 
 @pytest.mark.parametrize("year", [1, 999, 9999])
@@ -345,21 +303,19 @@ def test_statistics_that_nobody_could_take_back_are_named_as_marked() -> None:
 def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> None:
     world = started()
 
-    def unmark(method: str, phase: str) -> None:
-        if (method, phase) == ("set_statistics", "after"):
-            world.metastore.on_call = None
-            for partition in world.partitions().values():
-                parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
-                world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
+    def unmark() -> None:
+        for partition in world.partitions().values():
+            parameters = {name: text for name, text in partition.parameters.items() if name != ACCURATE}
+            world.metastore.put_partition(world.name, replace(partition, parameters=parameters))
 
-    world.metastore.on_call = unmark
+    world.at_metastore("set_statistics", "after", unmark)
     with_marks, before = "alter_partitions_with_environment_context", world.metastore.call_counts()
     world.write(NEW)
     assert world.metastore.call_counts()[with_marks] == before[with_marks] + 1
     assert kept(world) == right(world)
 
 
-@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("refusals", "are_set"), [(2, True), (3, False), (99, False)])
 def test_marks_are_taken_away_in_three_tries_at_most_and_else_the_statistics_go(refusals: int, are_set: bool) -> None:
     world = started()
     alters = 0

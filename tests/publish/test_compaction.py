@@ -7,7 +7,7 @@ import pytest
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import GaveWayError
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DIED, World
 
 MANY = {"d1": frozenset({1, 2, 3, 4}), "d2": frozenset({5})}
 
@@ -99,8 +99,7 @@ def test_it_gives_way_to_a_rollback_of_what_it_has_read() -> None:
     assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5})}
 
 
-def test_another_tool_that_changed_a_file_stops_it() -> None:
-    world = World()
+def test_another_tool_that_changed_a_file_stops_it(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     with pytest.raises(GaveWayError):
         world.compact("d1", before_publish=lambda: world.written_by_another_tool("d1", frozenset({7})))
@@ -120,8 +119,7 @@ def test_a_rollback_to_before_it_finds_the_old_files() -> None:
 def test_a_dead_one_is_given_up_and_not_finished_by_others() -> None:
     """Another tool may have inserted for days where its files were: no rows change if it is begun anew."""
     world = small_files()
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.compact("d1")
+    world.fails(DIED, lambda: world.compact("d1"))
     world.wait_out_claims()
     append(world, {"d1": frozenset({9})})
     assert world.rows() == {**MANY, "d1": frozenset({1, 2, 3, 4, 9})}

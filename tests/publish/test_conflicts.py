@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.owner import Owner, require_owner
+from table_writer.errors import ConflictError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.publish.recovery import RecoveredEntry, Recovery
 from table_writer.publish.switch import Switch
-
-from .world import ROOT, TABLE, DeathError, Fault, Rows, World
+from tests.publish.world import DIED, REFUSED, ROOT, TABLE, DeathError, Fault, Rows, World, written
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
 OTHER = {"d2": frozenset({3})}
 
 
-def test_writers_of_different_partitions_never_conflict() -> None:
-    world = World()
+def test_writers_of_different_partitions_never_conflict(world: World) -> None:
     plan = world.plan()
     world.write(ONE)
     published = world.write(OTHER, plan=plan)
@@ -35,8 +34,7 @@ def test_writers_of_different_partitions_never_conflict() -> None:
     assert world.rows() == {**ONE, **OTHER}
 
 
-def test_of_two_writers_of_one_partition_the_first_to_publish_wins() -> None:
-    world = World()
+def test_of_two_writers_of_one_partition_the_first_to_publish_wins(world: World) -> None:
     plan = world.plan()
     first = world.write(ONE)
     with pytest.raises(ConflictError, match=first.entry.write_id):
@@ -46,65 +44,37 @@ def test_of_two_writers_of_one_partition_the_first_to_publish_wins() -> None:
     assert all(first.entry.write_id in key for key in keys), "the loser's files are gone"
 
 
-def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next() -> None:
-    world = World()
+def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next(world: World) -> None:
     barrier = threading.Barrier(8, timeout=60)
-    outcomes: list[int] = []
 
-    def one(number: int) -> None:
+    def one(number: int) -> int:
         rows = {f"d{number}": frozenset({number})}
-        outcomes.append(world.write(rows, before_publish=barrier.wait).entry.version)
+        return world.write(rows, before_publish=barrier.wait).entry.version
 
-    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == list(range(1, 9))
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(one, range(8))) == list(range(1, 9))
     assert world.rows() == {f"d{number}": frozenset({number}) for number in range(8)}
 
 
-def test_of_many_racing_writers_of_one_partition_exactly_one_wins() -> None:
-    world = World()
+def test_of_many_racing_writers_of_one_partition_exactly_one_wins(world: World) -> None:
     barrier = threading.Barrier(8, timeout=60)
-    won: list[int] = []
-    lost: list[ConflictError] = []
 
-    def one(number: int) -> None:
-        try:
+    def one(number: int) -> int | None:
+        with suppress(ConflictError):
             world.write({"d1": frozenset({number})}, before_publish=barrier.wait)
-            won.append(number)
-        except ConflictError as error:
-            lost.append(error)
+            return number
+        return None
 
-    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert len(lost) == 7
-    assert world.rows() == {"d1": frozenset(won)}
-
-
-def test_an_abandoned_entry_conflicts_with_nobody() -> None:
-    world = World()
-    plan = world.plan()
-    refuse = Fault("metastore", "add_partitions", 1, "before", Exception)
-    with world.inject(refuse), pytest.raises(MetastoreError):
-        world.write(ONE)
-    assert world.services().log.outcome(1) is Outcome.ABANDONED
-    assert world.write(TWO, plan=plan).entry.version == 2
+    with ThreadPoolExecutor(8) as pool:
+        (won,) = (number for number in pool.map(one, range(8)) if number is not None)
+    assert world.rows() == {"d1": frozenset({won})}
 
 
 def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(TWO)
+    world = written(ONE)
+    world.fails(DIED, lambda: world.write(TWO))
     assert world.rows() == ONE
-    recovery, waits = resolving(world)
-    recovery.resolve(2, world.table, newest=2)
+    _, waits = resolved(world, 2)
     assert waits[:4] == [0.05, 0.1, 0.2, 0.4], "a claim is left alone until it has timed out"
     assert caplog.text.count("is being published by") == 1
     assert world.rows() == TWO
@@ -115,8 +85,8 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.Lo
     assert log.outcome(2) is Outcome.PUBLISHED
 
 
-def resolving(world: World) -> tuple[Recovery, list[float]]:
-    """Return a recovery whose waits let a claim time out, and those waits."""
+def resolved(world: World, version: int) -> tuple[RecoveredEntry, list[float]]:
+    """Resolve an entry; returns how, and the waits for its claim, which let it time out."""
     services = world.services(TableWriterConfig(metastore_timeout_seconds=1))
     waits: list[float] = []
 
@@ -124,92 +94,68 @@ def resolving(world: World) -> tuple[Recovery, list[float]]:
         waits.append(seconds)
         world.skipped_seconds += 60
 
-    recovery = Recovery(replace(services, sleep=sleep))
-    return recovery, waits
+    return Recovery(replace(services, sleep=sleep)).resolve(version, world.table, newest=version), waits
 
 
 @pytest.mark.parametrize("rows", [TWO, {**TWO, **OTHER}], ids=["replaces", "adds and replaces"])
 def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(rows: Rows) -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
-        world.write(rows)
-    recovery, waits = resolving(world)
-    done = recovery.resolve(2, world.table, newest=2)
+    world = written(ONE)
+    world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(rows))
+    done, waits = resolved(world, 2)
     assert done == RecoveredEntry(version=2, outcome=Outcome.PUBLISHED)
     assert waits == []
-    history = world.history()
-    assert [(record.entry.version, record.outcome) for record in history.records] == [
-        (1, Outcome.PUBLISHED),
-        (2, Outcome.PUBLISHED),
-    ]
+    assert [record.outcome for record in world.history().records] == [Outcome.PUBLISHED] * 2
     assert world.rows() == rows
     world.write({"d1": frozenset({4})})
     assert world.rows() == {**rows, "d1": frozenset({4})}
 
 
 def test_within_a_day_after_a_recovery_a_claim_is_waited_for_whatever_readers_see() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(TWO)
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
-        world.write(ONE)
-    recovery, waits = resolving(world)
-    recovery.resolve(4, world.table, newest=4)
+    world = written(ONE)
+    world.fails(DIED, lambda: world.write(TWO))
+    world.recover_later()
+    world.fails(Fault("metastore", "alter_partitions", 1, "after", DeathError), lambda: world.write(ONE))
+    _, waits = resolved(world, 4)
     assert waits
     assert world.rows() == ONE
 
 
 def test_a_rollback_that_is_yet_to_drop_a_partition_is_waited_for() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     world.write(OTHER)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.rollback(str(world.name), version=1)
-    recovery, waits = resolving(world)
-    recovery.resolve(3, world.table, newest=3)
+    world.fails(replace(DIED, phase="after"), lambda: world.keeper.rollback(str(world.name), version=1))
+    _, waits = resolved(world, 3)
     assert waits
     assert world.partitions().keys() == ONE.keys()
 
 
-def test_a_rollback_that_another_tools_call_looks_like_is_waited_for() -> None:
-    world = World()
+def test_a_rollback_that_another_tools_call_looks_like_is_waited_for(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     there = world.partitions()["d1"].location
     world.write(TWO)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.keeper.rollback(str(world.name), version=0)
+    world.fails(DIED, lambda: world.keeper.rollback(str(world.name), version=0))
     world.pointed_by_another_tool("d1", there)
-    recovery, waits = resolving(world)
-    recovery.resolve(2, world.table, newest=2)
+    _, waits = resolved(world, 2)
     assert waits, "the rollback's own call may still come"
 
 
 def test_a_claimant_without_an_answer_believes_the_log() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
 
-    def loses_the_answer(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "after"):
-            world.metastore.on_call = None
-            assert world.keeper.recover(str(world.name)).settled == {2: "published"}
-            world.write({"d1": frozenset({4})})
-            raise LostResponseError("lost")
+    def loses_the_answer() -> None:
+        assert world.keeper.recover(str(world.name)).settled == {2: "published"}
+        world.write({"d1": frozenset({4})})
+        raise LostResponseError("lost")
 
-    world.metastore.on_call = loses_the_answer
+    world.at_metastore("alter_partitions", "after", loses_the_answer)
     assert world.write(TWO).entry.version == 2
     assert world.rows() == {"d1": frozenset({4})}
     assert world.history().in_doubt == ()
 
 
 def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(TWO)
+    world = written(ONE)
+    world.fails(DIED, lambda: world.write(TWO))
     plan = world.plan()
     assert plan.in_doubt == {2}
     world.wait_out_claims()
@@ -220,54 +166,26 @@ def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
     assert world.rows() == {"d1": frozenset({4})}
 
 
-def test_recovery_leaves_alone_what_another_tool_moved() -> None:
-    world = World()
-    world.write({**ONE, **OTHER})
-    new = {"d1": frozenset({2}), "d2": frozenset({30})}
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(new)
-    world.written_by_another_tool("d2", frozenset({99}))
-    world.wait_out_claims()
-    with pytest.raises(ConflictError):
-        world.write({"d1": frozenset({4})}, plan=world.plan())
-    assert world.rows() == {"d1": frozenset({2}), "d2": frozenset({99})}
-
-
-def test_recovering_twice_changes_nothing_more() -> None:
-    world = World()
+def test_recovering_twice_changes_nothing_more(world: World) -> None:
     plan = world.plan()
-    with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
-        world.write(ONE, plan=plan)
+    world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE, plan=plan))
     services = world.services()
-    recovery = Recovery(services)
     record = services.log.read(1)
-    recovery.recover(record, world.table, newest=1)
-    before = world.partitions()
-    recovery.recover(record, world.table, newest=2)
-    assert {value: one.location for value, one in world.partitions().items()} == {
-        value: one.location for value, one in before.items()
-    }
-    assert services.log.outcome(1) is Outcome.PUBLISHED
+    Recovery(services).recover(record, world.table, newest=1)
+    before = world.located()
+    Recovery(services).recover(record, world.table, newest=2)
+    assert (world.located(), services.log.outcome(1)) == (before, Outcome.PUBLISHED)
 
 
 def test_a_partition_dropped_before_the_switch_is_added_again() -> None:
-    world = World()
-    world.write({**ONE, **OTHER})
-    dropped = []
-
-    def drop(call: str, phase: str) -> None:
-        if call == "alter_partitions" and phase == "before" and not dropped:
-            dropped.append(True)
-            world.metastore.drop_partition(world.table, ("d1",))
-
-    world.metastore.on_call = drop
+    world = written({**ONE, **OTHER})
+    drop = lambda: world.metastore.drop_partition(world.table, ("d1",))  # noqa: E731
+    world.at_metastore("alter_partitions", "before", drop)
     world.write({"d1": frozenset({5}), "d2": frozenset({6})})
-    world.metastore.on_call = None
     assert world.rows() == {"d1": frozenset({5}), "d2": frozenset({6})}
 
 
-def test_a_table_that_was_dropped_and_created_meanwhile_is_a_conflict() -> None:
-    world = World()
+def test_a_table_that_was_dropped_and_created_meanwhile_is_a_conflict(world: World) -> None:
     plan = world.plan()
     table = world.table
     world.metastore.drop_table(TABLE)
@@ -276,8 +194,7 @@ def test_a_table_that_was_dropped_and_created_meanwhile_is_a_conflict() -> None:
         world.write(ONE, plan=plan)
 
 
-def test_a_table_whose_columns_changed_meanwhile_is_a_conflict() -> None:
-    world = World()
+def test_a_table_whose_columns_changed_meanwhile_is_a_conflict(world: World) -> None:
     plan = world.plan()
     world.metastore.create_table(replace(world.table, columns=(Column("id", "string"),)))
     with pytest.raises(ConflictError, match=r"mart\.orders was altered \(.* written, or staged; nothing was published"):
@@ -290,34 +207,17 @@ def switch_of(world: World) -> Switch:
     )
 
 
-def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
-    world = World()
-    now = [0.0]
-    deadline = Deadline(100, clock=lambda: now[0])
-    entry = world.write(ONE).entry
-    here = world.partitions()["d1"]
-    late = replace(entry.partitions[0], old_location=here.location, new_location=f"{ROOT}late/")
-    now[0] = 99
-    with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
-        switch_of(world).apply(world.table, replace(entry, partitions=(late,)), {("d1",): here}, deadline)
-    assert ("metastore", "alter_partitions") not in calls
-
-
-def test_an_unknown_outcome_of_another_write_is_no_unknown_outcome_of_ours() -> None:
-    world = World()
-    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(ONE)
+def test_an_unknown_outcome_of_another_write_is_no_unknown_outcome_of_ours(world: World) -> None:
+    world.fails(Fault("metastore", "add_partitions", 1, "before", DeathError), lambda: world.write(ONE))
     world.wait_out_claims()
     lost = Fault("metastore", "add_partitions", 1, "before", OutcomeUnknownError)
     with world.inject(lost), pytest.raises(MetastoreError, match=r"Nothing of write .* was published"):
         world.write(TWO)
 
 
-def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had() -> None:
-    world = World()
+def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had(world: World) -> None:
     hasty = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
-    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(ONE, config=hasty)
+    world.fails(Fault("metastore", "add_partitions", 1, "before", DeathError), lambda: world.write(ONE, config=hasty))
     world.wait_out_claims()
     world.write(OTHER)
     with pytest.raises(ConflictError):
@@ -325,16 +225,14 @@ def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had() -> No
     assert world.rows() == {**ONE, **OTHER}
 
 
-def test_the_checkpoint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start() -> None:
-    world = World()
+def test_the_checkpoint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start(world: World) -> None:
     for number in range(120):
         world.write({f"d{number}": frozenset({number})})
     assert world.services().log.read_state().listed_after >= 50
 
 
 def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     late, later = world.plan(), world.plan()
     world.write(OTHER)
     world.write(OTHER)
@@ -346,40 +244,21 @@ def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_
         world.write(TWO, plan=later)
 
 
-def test_a_write_that_lost_its_slot_and_gives_up_leaves_no_files() -> None:
-    world = World()
+def test_a_write_that_lost_its_slot_and_gives_up_leaves_no_files(world: World) -> None:
     plan = world.plan()
-
-    def take_the_slot(call: str, phase: str, key: str) -> None:
-        if (call, phase, key) == ("put_if_absent", "before", world.layout.entry_key(1)):
-            world.store.on_call = None
-            world.write(TWO)
-
-    world.store.on_call = take_the_slot
+    world.at_store("put_if_absent", "before", lambda: world.write(TWO), world.layout.entry_key(1))
     with pytest.raises(ConflictError):
         world.write(ONE, plan=plan)
     assert world.rows() == TWO
     assert list(world.store.list(world.layout.data(plan.write_id).key)) == []
 
 
-def test_a_table_that_took_the_place_of_another_is_not_recovered_into() -> None:
-    world = World()
-    services = world.services()
-    world.write(ONE)
-    world.metastore.create_table(replace(world.table, created_at_seconds=world.table.created_at_seconds + 5))
-    with pytest.raises(InvalidInputError, match="adopt"):
-        require_owner(world.store, world.layout, Owner.of(world.table, services.metastore.uri))
-
-
-def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
-    world = World()
-    world.write(ONE)
-    now = [0.0]
+def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
+    world, now = written(ONE), [0.0]
     deadline = Deadline(100, clock=lambda: now[0])
     draft = world.write(TWO).entry
     here = world.partitions()["d1"]
     moved = replace(draft.partitions[0], old_location=here.location, new_location=f"{ROOT}late/")
-    late = replace(draft, partitions=(moved,))
     send = world.metastore.alter_partitions
 
     def slow(*arguments: object, before_send: Callable[[], None]) -> None:
@@ -388,13 +267,12 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
 
     world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
     with pytest.raises(MetastoreError, match="not enough"):
-        switch_of(world).apply(world.table, late, {("d1",): here}, deadline)
+        switch_of(world).apply(world.table, replace(draft, partitions=(moved,)), {("d1",): here}, deadline)
     assert world.rows() == TWO
 
 
 def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     now = [0.0]
     deadline = Deadline(100, clock=lambda: now[0])
     draft = world.write(TWO).entry
@@ -412,11 +290,8 @@ def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
 
 
 def test_partitions_that_a_refused_mix_added_empty_stay_and_show_no_rows() -> None:
-    world = World()
-    world.write(ONE)
-    refuse = Fault("metastore", "alter_partitions", 1, "before", Exception)
-    with world.inject(refuse), pytest.raises(MetastoreError):
-        world.write({**TWO, **OTHER})
+    world = written(ONE)
+    world.fails(REFUSED, lambda: world.write({**TWO, **OTHER}), MetastoreError)
     assert world.rows() == ONE
     world.write({**TWO, **OTHER})
     assert world.rows() == {**TWO, **OTHER}

@@ -11,7 +11,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import NotThereError, files_there
-from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
+from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
 OLD = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
@@ -80,29 +80,27 @@ def test_other_tools_files_must_be_exactly_the_listed_ones(change: str) -> None:
             there(world, f"{ROOT}dt=d1/")
 
 
-def test_a_rollback_names_five_of_those_that_cannot_go_back_and_counts_the_rest(world: World) -> None:
-    many = {f"d{number}": frozenset({number}) for number in range(3, 10)}
-    world.write(many)
-    world.write({value: frozenset({0}) for value in many})
-    for value in many:
-        world.written_by_another_tool(value, frozenset({99}))
-    with pytest.raises(InvalidInputError, match=r"7 of 7 partitions .* cannot be put back: .*; and 2 more\."):
-        world.keeper.rollback(T, version=2)
-    world.metastore.drop_partition(world.table, ("d3",))
-    with pytest.raises(InvalidInputError, match="dt=d3 is at no location"):
-        world.keeper.rollback(T, version=2, partitions=["dt=d3"])
-
-
-@pytest.mark.parametrize("count", [5, 6])
-def test_a_rollback_of_five_names_all_of_them(world: World, count: int) -> None:
+@pytest.mark.parametrize(("count", "more"), [(5, ""), (6, "; and 1 more."), (7, "; and 2 more.")])
+def test_a_rollback_names_five_of_those_that_cannot_go_back_and_counts_the_rest(
+    world: World, count: int, more: str
+) -> None:
     values = [f"d{number}" for number in range(3, 3 + count)]
     world.write({value: frozenset({1}) for value in values})
     for value in values:
         world.written_by_another_tool(value, frozenset({99}))
-    with pytest.raises(InvalidInputError) as refused:
+    with pytest.raises(InvalidInputError, match=f"{count} of {count} partitions .* cannot be put back: ") as refused:
         world.keeper.rollback(T, version=1)
-    assert ("; and 1 more" in str(refused.value)) is (count == 6)
+    assert more in str(refused.value)
+    assert ("more." in str(refused.value)) is bool(more)
     assert sum(f"dt={value} " in str(refused.value) for value in values) == 5
+
+
+def test_a_partition_that_is_nowhere_cannot_go_back(world: World) -> None:
+    world.write(NEW)
+    world.write(NEW)
+    world.metastore.drop_partition(world.table, ("d1",))
+    with pytest.raises(InvalidInputError, match="dt=d1 is at no location"):
+        world.keeper.rollback(T, version=2, partitions=["dt=d1"])
 
 
 def test_an_unpartitioned_table_that_was_made_again_is_restored_over_the_rows_that_it_had_replaced() -> None:
@@ -124,12 +122,7 @@ def test_an_unpartitioned_table_that_was_made_again_is_restored_over_the_rows_th
 def test_a_restore_that_loses_its_slot_looks_again(world: World) -> None:
     world.metastore.drop_partition(world.table, ("d2",))
 
-    def write_meanwhile(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("put_if_absent", "before") and key.endswith(".json"):
-            world.store.on_call = None
-            world.write({"d2": frozenset({30})})
-
-    world.store.on_call = write_meanwhile
+    world.at_store("put_if_absent", "before", lambda: world.write({"d2": frozenset({30})}), ".json")
     report = world.keeper.restore(T)
     assert report.partitions == ()
     assert world.rows() == {**OLD, "d2": frozenset({30})}
@@ -138,8 +131,7 @@ def test_a_restore_that_loses_its_slot_looks_again(world: World) -> None:
 @pytest.mark.parametrize("operation", ["rollback", "restore"])
 def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: World, operation: str) -> None:
     world.write(NEW)
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write({"d2": frozenset({30})})
+    world.fails(DIED, lambda: world.write({"d2": frozenset({30})}))
     world.wait_out_claims()
     call = world.keeper.restore if operation == "restore" else world.keeper.rollback
     named = {} if operation == "restore" else {"version": 2}
@@ -152,12 +144,7 @@ def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: Wo
 def test_a_partition_that_moves_between_two_tries_of_a_rollback_stops_it(world: World) -> None:
     world.write(NEW)
 
-    def take_the_slot(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("put_if_absent", "before") and key.endswith(".json"):
-            world.store.on_call = None
-            world.write({"d1": frozenset({11})})
-
-    world.store.on_call = take_the_slot
+    world.at_store("put_if_absent", "before", lambda: world.write({"d1": frozenset({11})}), ".json")
     with pytest.raises(ConflictError, match="moved by somebody else"):
         world.keeper.rollback(T, version=1)
     assert world.rows()["d1"] == frozenset({11})
@@ -166,19 +153,13 @@ def test_a_partition_that_moves_between_two_tries_of_a_rollback_stops_it(world: 
 def test_a_rollback_whose_slot_another_partition_takes_takes_the_next(world: World) -> None:
     world.write(NEW)
 
-    def take_the_slot(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("put_if_absent", "before") and key.endswith(".json"):
-            world.store.on_call = None
-            world.write({"d2": frozenset({30})})
-
-    world.store.on_call = take_the_slot
+    world.at_store("put_if_absent", "before", lambda: world.write({"d2": frozenset({30})}), ".json")
     assert world.keeper.rollback(T, version=1, partitions=["dt=d1"]).version == 4
     assert world.rows() == {"d1": OLD["d1"], "d2": frozenset({30})}
 
 
 def test_a_recovery_that_cannot_see_the_table_gives_its_own_claim_up(world: World) -> None:
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-        world.write(NEW)
+    world.fails(DIED, lambda: world.write(NEW))
     world.wait_out_claims()
     with (
         world.inject(Fault("metastore", "get_partitions", 1, "before", MetastoreError)),
@@ -186,8 +167,7 @@ def test_a_recovery_that_cannot_see_the_table_gives_its_own_claim_up(world: Worl
     ):
         world.keeper.recover(T)
     assert world.rows() == OLD
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     assert world.rows() == {**OLD, **NEW}
     assert world.history().in_doubt == ()
 
@@ -205,8 +185,7 @@ def half_added(*values: str) -> World:
 def moved_away(world: World) -> None:
     """Another tool moves d1, so that the append is given up there; a write replaces what the tool has put there."""
     world.written_by_another_tool("d1", frozenset({77}))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.write({"d1": frozenset({50})})
 
 
@@ -229,8 +208,7 @@ def test_a_rollback_leaves_out_files_of_an_append_in_place_that_was_given_up_in_
 def test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up() -> None:
     world = half_added("d1")
     world.metastore.drop_partition(world.table, ("d1",))
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     named = world.history().records[1].entry.partitions[0]
     why = world.keeper.restore(T).not_there.get("dt=d1", "")
     assert all(f"({key})" in why for key in named.targets()), "what a person has to delete"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,14 +15,13 @@ from table_writer.log import open_table
 from table_writer.log.past import Past
 from table_writer.log.rules import Deadline
 from table_writer.log.table_log import TableLog
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
 from table_writer.model.write import WriteMode
 from table_writer.publish import publisher
 from table_writer.storage.object_store import visible_files
-from tests.publish.world import DeathError, Fault, World, plain
+from tests.publish.world import REFUSED, DeathError, Fault, World, body_of, plain, written
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
@@ -36,8 +37,7 @@ def copies(world: World) -> int:
     return world.store.request_counts().get("CopyObject", 0)
 
 
-def test_it_adds_its_files_where_readers_look_and_copies_nothing_else() -> None:
-    world = World()
+def test_it_adds_its_files_where_readers_look_and_copies_nothing_else(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write(ONE)
     append(world, TWO)
@@ -48,8 +48,7 @@ def test_it_adds_its_files_where_readers_look_and_copies_nothing_else() -> None:
     assert copies(world) == 3
 
 
-def test_a_partition_counts_what_it_held_and_what_came() -> None:
-    world = World()
+def test_a_partition_counts_what_it_held_and_what_came(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write({"d1": frozenset({1, 2})})
     append(world, {"d1": frozenset({3}), "d2": frozenset({6})})
@@ -61,34 +60,21 @@ def test_a_partition_counts_what_it_held_and_what_came() -> None:
 
 
 def test_its_entry_names_each_file_and_no_older_version_takes_it_for_done() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     append(world, TWO)
-    stored = world.store.get(world.layout.entry_key(2))
-    assert stored is not None
-    fields = json.loads(plain(stored.body))
+    stored = body_of(world.store, world.layout.entry_key(2))
+    fields = json.loads(plain(stored))
     (partition,) = fields["partitions"]
     assert fields["format"] == 2
     assert partition["old_location"] == partition["new_location"] != partition["source"]
     assert [one["size"] for one in partition["added"]] == [3]
-    assert LogEntry.from_json(stored.body, root=world.layout.root, version=2).partitions[0].rows == 1
-    first = world.store.get(world.layout.entry_key(1))
-    assert first is not None
-    assert '"added"' not in plain(first.body).decode()
-
-
-def test_two_of_them_both_succeed() -> None:
-    world = World()
-    world.write(ONE)
-    late = world.plan(WriteMode.APPEND, in_place=True)
-    append(world, TWO)
-    world.write(THREE, plan=late)
-    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+    assert LogEntry.from_json(stored, root=world.layout.root, version=2).partitions[0].rows == 1
+    first = body_of(world.store, world.layout.entry_key(1))
+    assert '"added"' not in plain(first).decode()
 
 
 def test_an_overwrite_that_was_planned_before_one_conflicts() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     plan = world.plan()
     append(world, TWO)
     with pytest.raises(ConflictError):
@@ -97,8 +83,7 @@ def test_an_overwrite_that_was_planned_before_one_conflicts() -> None:
 
 
 def test_after_an_overwrite_it_goes_where_readers_look_then() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     late = world.plan(WriteMode.APPEND, in_place=True)
     world.write(TWO)
     world.write(THREE, plan=late)
@@ -107,8 +92,7 @@ def test_after_an_overwrite_it_goes_where_readers_look_then() -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_who_comes_next_finishes_what_a_dead_one_has_begun(number: int) -> None:
-    world = World()
-    world.write({**ONE, **NEW})
+    world = written({**ONE, **NEW})
     with world.inject(Fault("store", "copy", number, "before", DeathError)), pytest.raises(DeathError):
         append(world, {**TWO, "d9": frozenset({8})})
     world.wait_out_claims()
@@ -118,10 +102,8 @@ def test_who_comes_next_finishes_what_a_dead_one_has_begun(number: int) -> None:
 
 
 def test_files_are_counted_once_by_recoveries_that_are_at_it_at_once_and_by_those_that_recover_them() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: append(world, TWO))
     world.wait_out_claims()
 
     def another_comes_first(call: str, phase: str) -> None:
@@ -129,8 +111,7 @@ def test_files_are_counted_once_by_recoveries_that_are_at_it_at_once_and_by_thos
         if (call, phase) == ("get_partitions", "before") and world.history().newest == 3:
             world.metastore.on_call = None
             world.wait_out_claims()
-            with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-                world.keeper.recover("mart.orders")
+            world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: world.keeper.recover("mart.orders"))
             world.wait_out_claims()
 
     world.metastore.on_call = another_comes_first
@@ -142,12 +123,10 @@ def test_files_are_counted_once_by_recoveries_that_are_at_it_at_once_and_by_thos
 
 
 def test_figures_of_another_location_are_not_counted() -> None:
-    world = World()
-    world.write({"d1": frozenset({1, 2})})
+    world = written({"d1": frozenset({1, 2})})
     before = world.partitions()["d1"]
     world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-        append(world, TWO)
+    world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: append(world, TWO))
     world.wait_out_claims()
     moved = PartitionChange(partition=before, location=before.location, set_parameters={})
     world.metastore.alter_partitions(world.table, [moved])  # as a late call of the first version would
@@ -159,13 +138,8 @@ def test_figures_of_another_location_are_not_counted() -> None:
 
 
 def test_what_the_metastore_refuses_nobody_has_seen() -> None:
-    world = World()
-    world.write(ONE)
-    with (
-        world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)),
-        pytest.raises(Exception, match="injected"),
-    ):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(REFUSED, lambda: append(world, TWO), MetastoreError)
     assert world.rows() == ONE
     assert world.history().records[-1].outcome is Outcome.ABANDONED
     world.vacuum()
@@ -174,13 +148,10 @@ def test_what_the_metastore_refuses_nobody_has_seen() -> None:
 
 
 def test_a_copy_that_fails_leaves_it_in_doubt_and_recover_brings_it_all() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", Exception)), pytest.raises(OutcomeUnknownError):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(Fault("store", "copy", 1, "before", Exception), lambda: append(world, TWO), OutcomeUnknownError)
     world.vacuum()  # which must not take the source
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.rows() == {"d1": frozenset({1, 2})}
 
 
@@ -198,14 +169,12 @@ def test_no_copy_leaves_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None
         world.write(TWO, plan=plan)
     assert copies(world) == 0
     world.metastore.on_call = None
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.rows() == {"d1": frozenset({1, 2})}
 
 
 def test_a_rollback_takes_only_later_files_out() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     append(world, TWO)
     append(world, THREE)
     world.keeper.rollback("mart.orders", version=2)
@@ -220,10 +189,8 @@ def test_a_rollback_takes_only_later_files_out() -> None:
 
 
 def test_a_rollback_to_one_that_was_recovered_keeps_its_rows() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: append(world, TWO))
     world.wait_out_claims()
     append(world, THREE)
     assert world.rows() == {"d1": frozenset({1, 2, 3})}
@@ -233,8 +200,7 @@ def test_a_rollback_to_one_that_was_recovered_keeps_its_rows() -> None:
     assert world.rows() == ONE
 
 
-def test_a_rollback_to_before_takes_it_out_of_other_tools_rows() -> None:
-    world = World()
+def test_a_rollback_to_before_takes_it_out_of_other_tools_rows(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     append(world, {"d2": frozenset({6})})
     report = world.keeper.rollback("mart.orders", version=0)
@@ -243,8 +209,7 @@ def test_a_rollback_to_before_takes_it_out_of_other_tools_rows() -> None:
 
 
 def test_a_rollback_of_a_rollback_finds_files_that_readers_have_left() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     append(world, TWO)
     world.write({"d1": frozenset({9})})
     world.keeper.rollback("mart.orders", version=1)
@@ -254,8 +219,7 @@ def test_a_rollback_of_a_rollback_finds_files_that_readers_have_left() -> None:
 
 
 def test_restore_and_vacuum_and_a_copying_append_follow() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     append(world, TWO)
     append(world, THREE, in_place=False)
     append(world, {"d1": frozenset({4})})
@@ -266,20 +230,7 @@ def test_restore_and_vacuum_and_a_copying_append_follow() -> None:
     assert world.rows() == {"d1": frozenset({1, 2, 3, 4})}
 
 
-def test_history_keeps_what_tells_files_of_a_location_apart() -> None:
-    world = World()
-    world.write({**ONE, **NEW})
-    append(world, TWO)
-    world.write({"d9": frozenset({8})})
-    append(world, THREE)
-    assert Trimming(world.history()).versions(-1.0) == frozenset()
-    world.write(ONE)
-    world.vacuum()
-    assert {2, 4} <= Trimming(world.history()).versions(-1.0)
-
-
-def test_partitions_that_share_a_location_are_refused_since_their_files_may_have_one_name() -> None:
-    world = World()
+def test_partitions_that_share_a_location_are_refused_since_their_files_may_have_one_name(world: World) -> None:
     world.store.put("mart/orders/shared/part-0.json", b"[5]")
     for value in ("d1", "d2"):
         world.pointed_by_another_tool(value, "s3a://lake/mart/orders/shared/")
@@ -290,8 +241,7 @@ def test_partitions_that_share_a_location_are_refused_since_their_files_may_have
         append(world, ONE)
 
 
-def test_a_partition_stored_differently_is_refused() -> None:
-    world = World()
+def test_a_partition_stored_differently_is_refused(world: World) -> None:
     world.metastore.put_partition(world.name, world.pointed_by_another_tool("d1", "s3a://other/mart/orders/dt=d1/"))
     with pytest.raises(InvalidInputError, match="another bucket"):
         append(world, ONE)
@@ -312,8 +262,7 @@ def past_rows(world: World, version: int) -> dict[str, frozenset[int]]:
     return found
 
 
-def test_each_older_version_has_its_own_files() -> None:
-    world = World()
+def test_each_older_version_has_its_own_files(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write(ONE)
     append(world, {**TWO, "d2": frozenset({6})})
@@ -331,8 +280,7 @@ def test_each_older_version_has_its_own_files() -> None:
 
 
 def test_differences_are_those_of_rows() -> None:
-    world = World()
-    world.write({**ONE, **NEW})
+    world = written({**ONE, **NEW})
     append(world, TWO)
     world.compact("d1")
     world.keeper.rollback("mart.orders", version=1)
@@ -357,8 +305,7 @@ def rows_changed(world: World, first: int, last: int) -> list[tuple[str, int | N
 
 
 def test_what_is_put_back_where_it_was_is_no_difference() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     append(world, TWO)
     world.metastore.drop_partition(world.table, ("d1",))
     world.keeper.restore("mart.orders")
@@ -368,13 +315,8 @@ def test_what_is_put_back_where_it_was_is_no_difference() -> None:
 
 
 def test_one_that_was_refused_stands_in_nobodys_way() -> None:
-    world = World()
-    world.write(ONE)
-    with (
-        world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)),
-        pytest.raises(MetastoreError, match="injected"),
-    ):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(REFUSED, lambda: append(world, TWO), MetastoreError)
     append(world, THREE)
     world.lose_metastore()
     world.keeper.adopt("mart.orders")
@@ -387,8 +329,7 @@ def test_one_that_was_refused_stands_in_nobodys_way() -> None:
     assert copies(world) == before, "nobody has added anything since"
 
 
-def test_figures_of_a_log_that_was_begun_anew_are_counted_on() -> None:
-    world = World()
+def test_figures_of_a_log_that_was_begun_anew_are_counted_on(world: World) -> None:
     for row in range(4):
         world.write(ONE) if not row else append(world, {"d1": frozenset({10 + row})})
     world.store.delete([found.key for found in world.store.list(world.layout.log_prefix)])
@@ -398,8 +339,7 @@ def test_figures_of_a_log_that_was_begun_anew_are_counted_on() -> None:
 
 
 def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     plan = world.plan(WriteMode.APPEND, in_place=True)
     stray = f"{plan.data_location.key}dt=d1/part-7-late.json"
     with pytest.raises(StorageError, match="1 file more"):
@@ -408,40 +348,40 @@ def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
     assert world.leftovers() == []
 
 
-def test_a_rollback_that_loses_its_slot_copies_once() -> None:
-    world = World()
-    world.write(ONE)
-    append(world, TWO)
-    busy = [{f"d{number}": frozenset({number})} for number in range(3, 6)]
-    before, claim = copies(world), TableLog.claim
+@contextmanager
+def before_the_claim_of_a_rollback(act: Callable[[], object]) -> Iterator[None]:
+    claim = TableLog.claim
 
     def claimed(log: TableLog, entry: LogEntry) -> bool:
-        if entry.rollback_to is not None and busy:
-            world.write(busy.pop())
+        if entry.rollback_to is not None:
+            act()
         return claim(log, entry)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TableLog, "claim", claimed)
+        yield
+
+
+def test_a_rollback_that_loses_its_slot_copies_once() -> None:
+    world = written(ONE)
+    append(world, TWO)
+    busy = [{f"d{number}": frozenset({number})} for number in range(3, 6)]
+    before = copies(world)
+    with before_the_claim_of_a_rollback(lambda: world.write(busy.pop()) if busy else None):
         world.keeper.rollback("mart.orders", version=1, partitions=["dt=d1"])
     assert world.rows()["d1"] == frozenset({1})
     assert copies(world) - before == 1
 
 
 def test_a_rollback_that_loses_its_slot_to_one_of_a_partition_that_was_right_is_decided_again() -> None:
-    world = World()
-    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world = written({"d1": frozenset({1}), "d2": frozenset({2})})
     world.write({"d2": frozenset({20})})
-    appends, claim = [{"d1": frozenset({5})}], TableLog.claim
-
-    def claimed(log: TableLog, entry: LogEntry) -> bool:
-        if entry.rollback_to is not None and appends:
-            world.write(appends.pop(), plan=world.plan(WriteMode.APPEND, in_place=True))
-        return claim(log, entry)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableLog, "claim", claimed)
-        with pytest.raises(ConflictError, match="Look at the history and decide again"):
-            world.keeper.rollback("mart.orders", version=1)
+    appends = [{"d1": frozenset({5})}]
+    with (
+        before_the_claim_of_a_rollback(lambda: append(world, appends.pop()) if appends else None),
+        pytest.raises(ConflictError, match="Look at the history and decide again"),
+    ):
+        world.keeper.rollback("mart.orders", version=1)
     assert world.rows() == {"d1": frozenset({1, 5}), "d2": frozenset({20})}
     world.keeper.rollback("mart.orders", version=1)
     assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -456,8 +396,7 @@ def at_a_placeholder(world: World, value: str, rows: frozenset[int]) -> str:
 
 
 def test_a_placeholder_with_another_tools_rows_moves_beside_partitions_that_stay() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     at_a_placeholder(world, "d2", frozenset({5}))
     append(world, {**TWO, "d2": frozenset({6})})
     assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6})}
@@ -512,8 +451,7 @@ def test_a_partition_whose_location_another_one_reads_too_is_refused_though_the_
     assert world.rows()["d1"] == frozenset({2, 3, 5})
 
 
-def test_readers_of_a_hidden_directory_see_what_lies_below_it_and_those_around_do_not() -> None:
-    world = World()
+def test_readers_of_a_hidden_directory_see_what_lies_below_it_and_those_around_do_not(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({5}))
     world.pointed_by_another_tool("d1", f"{world.root}_kept/d1/")
     world.pointed_by_another_tool("around", world.root)
@@ -524,8 +462,7 @@ def test_readers_of_a_hidden_directory_see_what_lies_below_it_and_those_around_d
 
 
 def test_a_location_of_ours_that_another_tool_has_given_another_partition_too_is_refused() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     world.pointed_by_another_tool("latest", world.partitions()["d1"].location)
     with pytest.raises(InvalidInputError, match="with another partition, dt=latest"):
         append(world, TWO)

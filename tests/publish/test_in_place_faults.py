@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from table_writer.errors import LostResponseError, OutcomeUnknownError, StorageError
+from table_writer.errors import OutcomeUnknownError, StorageError
 from table_writer.log import open_table
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Key, Outcome
@@ -18,7 +18,7 @@ from table_writer.model.write import WriteMode, WritePlan
 from tests.doubles.faults import Late
 from tests.doubles.memory_store import MIN_PART_BYTES
 from tests.publish.test_in_place import ONE, THREE, TWO, append
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, body_of, fail, without_answer, written
 
 
 @dataclass
@@ -36,15 +36,13 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
     old = {"d1": frozenset({1}), "d2": frozenset({9})}
     world.write(old)
     plan = world.plan(WriteMode.APPEND, in_place=True, key="batch")
-    with world.inject(Fault("store", "copy", 2, "before", DeathError)), pytest.raises(DeathError):
-        world.write(rows, plan=plan)
+    world.fails(Fault("store", "copy", 2, "before", DeathError), lambda: world.write(rows, plan=plan))
     world.wait_out_claims()
     (entry,) = (one.entry for one in world.history().records if one.entry.write_id == plan.write_id)
     sources = {target: source for one in entry.partitions for target, source in one.sources().items()}
     (visible,) = (target for target in sources if world.store.head(target))
     (lost,) = (source for target, source in sources.items() if target != visible)
-    body = world.store.get(lost)
-    assert body is not None
+    body = body_of(world.store, lost)
     world.store.delete([lost])
     for call in (lambda: world.keeper.recover("mart.orders"), lambda: append(world, THREE)):
         with pytest.raises(StorageError, match="half there") as failure:
@@ -53,7 +51,7 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
         assert lost in str(failure.value)
         assert world.history().in_doubt[0].entry.version == entry.version
     if mended == "sources":
-        world.store.put(lost, body.body)
+        world.store.put(lost, body)
     else:
         world.store.delete([visible])
     world.keeper.recover("mart.orders")
@@ -85,10 +83,8 @@ def test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome() -> Non
 
 
 def test_one_whose_files_are_lost_before_any_was_seen_is_abandoned() -> None:
-    world = World()
-    world.write(ONE)
-    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
-        append(world, TWO)
+    world = written(ONE)
+    world.fails(Fault("store", "copy", 1, "before", DeathError), lambda: append(world, TWO))
     world.wait_out_claims()
     (partition,) = world.history().records[-1].entry.partitions
     world.store.delete(list(partition.sources().values()))
@@ -139,8 +135,7 @@ def test_no_request_of_a_copy_in_parts_leaves_after_the_claim(call: str, monkeyp
     requests = ["create_upload", "upload_part", "upload_part", "complete_upload"]
     assert [name for name in sent if name in requests] == requests[: requests.index(call) + 1]
     assert list(world.store.list_uploads(DIRECTORY)) == [], "what was begun is given up"
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.rows() == {**ONE, "d2": frozenset({5, 6})}
 
 
@@ -148,15 +143,13 @@ def test_no_request_of_a_copy_in_parts_leaves_after_the_claim(call: str, monkeyp
 def test_a_vacuum_aborts_what_a_dead_copy_in_parts_has_left_in_another_tools_directory(call: str) -> None:
     world = in_another_tools_directory()
     others = world.store.create_upload(f"{DIRECTORY}part-1-of-another-tool.parquet")
-    with world.inject(Fault("store", call, 2, "before", DeathError)), pytest.raises(DeathError):
-        append(world, {"d2": frozenset({6})})
+    world.fails(Fault("store", call, 2, "before", DeathError), lambda: append(world, {"d2": frozenset({6})}))
     (left,) = (one for one in world.store.list_uploads(DIRECTORY) if one.upload_id != others)
     details = {one.upload_id: one.owner for one in world.keeper.uploads("mart.orders").uploads}
     assert details == {left.upload_id: "in doubt", others: "another tool"}
     world.vacuum()
     assert len(list(world.store.list_uploads(DIRECTORY))) == 2, "it is in doubt: a recovery may be at it"
-    world.wait_out_claims()
-    world.keeper.recover("mart.orders")
+    world.recover_later()
     assert world.keeper.vacuum("mart.orders").aborted == (), "somebody may bring a file of that name back"
     world.skipped_seconds += timedelta(days=31).total_seconds()
     report = world.keeper.vacuum("mart.orders")
@@ -172,14 +165,8 @@ def test_a_late_delete_of_a_vacuum_takes_no_new_file_where_the_store_deletes_con
     old = world.written_by_another_tool("d2", frozenset({5}))
     world.write({"d2": frozenset({6})})
     key = f"{DIRECTORY}part-0.json"
-
-    def late(name: str, phase: str, at: str) -> None:
-        if (name, phase, at) == ("delete", "before", key):
-            raise Late(StorageError("no answer"))
-
-    world.store.on_call = late
+    world.at_store("delete", "before", lambda: fail(Late(StorageError("no answer"))), key)
     assert world.vacuum().failures != ()
-    world.store.on_call = None
     world.store.put(key, b"[7]")
     world.pointed_by_another_tool("d2", old.location)
     (delete,) = world.store.pending
@@ -192,41 +179,26 @@ def test_a_late_delete_of_a_vacuum_takes_no_new_file_where_the_store_deletes_con
         assert world.rows() == {}, "docs/explanation/limits.md says so"
 
 
-def test_a_file_that_has_taken_the_name_of_a_replaced_one_is_kept_and_the_next_vacuum_is_done() -> None:
-    world = World()
+def test_a_file_that_has_taken_the_name_of_a_replaced_one_is_kept_and_the_next_vacuum_is_done(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write({"d2": frozenset({6})})
     key = f"{DIRECTORY}part-0.json"
-    taken: list[Callable[[], None]] = [lambda: world.store.put(key, b"[7]")]
-
-    def hook(name: str, phase: str, at: str) -> None:
-        if (name, phase, at) == ("delete", "before", key) and taken:
-            taken.pop()()
-
-    world.store.on_call = hook
+    world.at_store("delete", "before", lambda: world.store.put(key, b"[7]"), key)
     (failure,) = world.vacuum().failures
     assert "It stays" in failure
-    world.store.on_call = None
     assert world.vacuum().failures == ()
     assert world.store.head(key) is not None
 
 
-def with_a_late_alter(key: str = "") -> tuple[World, Callable[[], object]]:
+def with_a_late_alter() -> tuple[World, Callable[[], object]]:
     """An append in place whose alter is not answered, and comes after others have added more; and that call."""
     world = World()
     world.write({"d1": frozenset({1}), "d2": frozenset({5})})
 
-    def late(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = late
-    with pytest.raises(OutcomeUnknownError):
-        world.write(TWO, plan=world.plan(WriteMode.APPEND, in_place=True, key=key))
-    world.metastore.on_call = None
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    alter = without_answer(world, lambda: world.write(TWO, plan=plan))
     world.wait_out_claims()
     append(world, THREE)
-    (alter,) = world.metastore.pending
     return world, alter
 
 

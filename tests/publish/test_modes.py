@@ -8,28 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
-from table_writer.errors import (
-    ConflictError,
-    InvalidInputError,
-    LostResponseError,
-    MetastoreError,
-    OutcomeUnknownError,
-    PartitionExistsError,
-    StorageError,
-    TableWriterError,
-)
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
 from table_writer.log.open_table import RepeatedError
-from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import WriteMode, written_ids
 from table_writer.storage.object_store import ObjectInfo
-from tests.doubles.memory_metastore import MemoryMetastore
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
@@ -48,28 +38,7 @@ def copies(world: World) -> int:
     return world.store.request_counts().get("CopyObject", 0)
 
 
-def test_an_append_keeps_the_rows_of_this_library_and_of_other_tools() -> None:
-    world = World()
-    world.written_by_another_tool("d2", frozenset({5}))
-    world.write(ONE)
-    append(world, {"d1": frozenset({2}), "d2": frozenset({6}), **NEW})
-    assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6}), **NEW}
-
-
-def test_an_append_counts_all_rows_where_it_knows_them_and_says_so_where_not() -> None:
-    world = World()
-    world.written_by_another_tool("d2", frozenset({5}))
-    world.write(ONE)
-    append(world, {"d1": frozenset({2}), "d2": frozenset({6})})
-    ours, theirs = world.history().records[-1].entry.partitions
-    assert (ours.rows, ours.files) == (2, 2)
-    assert (theirs.rows, theirs.files) == (None, 2)
-    assert world.partitions()["d1"].parameters["numRows"] == "2"
-    assert "numRows" not in world.partitions()["d2"].parameters
-
-
-def test_an_append_copies_inside_the_store_and_never_a_hidden_file() -> None:
-    world = World()
+def test_an_append_copies_inside_the_store_and_never_a_hidden_file(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     for hidden in ("_SUCCESS", ".part-0.json.crc", "_temporary/0/part-1.json", "part-2.json._COPYING_"):
         world.store.put(f"mart/orders/dt=d1/{hidden}", b"[99]")
@@ -84,18 +53,8 @@ def test_an_append_copies_inside_the_store_and_never_a_hidden_file() -> None:
     assert world.rows() == {"d1": frozenset({1, 2, 7})}
 
 
-def test_a_second_append_is_built_on_the_first_whatever_the_order_of_their_plans() -> None:
-    world = World()
-    world.write(ONE)
-    plan = world.plan(WriteMode.APPEND)
-    append(world, TWO)
-    world.write({"d1": frozenset({3})}, plan=plan)
-    assert world.rows() == {"d1": frozenset({1, 2, 3})}
-
-
 def test_eight_appenders_of_one_partition_all_succeed() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     barrier = threading.Barrier(8, timeout=60)
 
     def one(number: int) -> None:
@@ -109,8 +68,7 @@ def test_eight_appenders_of_one_partition_all_succeed() -> None:
     assert made == frozenset().union(*named), "copies of rounds that were overtaken are deleted at once"
 
 
-def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever() -> None:
-    world = World()
+def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever(world: World) -> None:
     both = {"d1": frozenset({1}), "d2": frozenset({2})}
     world.write(both)
     plan = world.plan(WriteMode.APPEND)
@@ -133,63 +91,30 @@ def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever() -
     assert world.leftovers() == []
 
 
-def test_an_overwrite_that_was_planned_before_an_append_is_a_conflict() -> None:
-    world = World()
-    world.write(ONE)
-    plan = world.plan()
-    append(world, TWO)
-    with pytest.raises(ConflictError):
-        world.write({"d1": frozenset({3})}, plan=plan)
-    assert world.rows() == {"d1": frozenset({1, 2})}
-
-
-def test_rows_that_another_tool_inserts_while_files_are_copied_are_kept() -> None:
-    world = World()
+def test_rows_that_another_tool_inserts_while_files_are_copied_are_kept(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
-    original = world.store.copy
-
-    def copy_and_insert(source: ObjectInfo, key: str) -> None:
-        original(source, key)
-        if world.store.head("mart/orders/dt=d1/part-7.json") is None:
-            world.store.put("mart/orders/dt=d1/part-7.json", b"[7]")
-
-    world.store.copy = copy_and_insert  # type: ignore[method-assign]
+    world.at_store("copy", "after", lambda: insert(world, "d1", 7))
     append(world, TWO)
     assert world.rows() == {"d1": frozenset({1, 2, 7})}
 
 
-def test_files_that_another_tool_replaces_while_they_are_copied_are_not_mixed() -> None:
-    world = World()
+def test_files_that_another_tool_replaces_while_they_are_copied_are_not_mixed(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
-    world.store.put("mart/orders/dt=d1/part-1.json", b"[11]")
-    original = world.store.copy
-    overwritten = False
+    insert(world, "d1", 11)
 
-    def overwrite_and_copy(source: ObjectInfo, key: str) -> None:
-        nonlocal overwritten
-        if not overwritten:
-            overwritten = True
-            world.store.delete(["mart/orders/dt=d1/part-0.json", "mart/orders/dt=d1/part-1.json"])
-            world.store.put("mart/orders/dt=d1/part-5.json", b"[5]")
-        original(source, key)
+    def overwrite() -> None:
+        world.store.delete(["mart/orders/dt=d1/part-0.json", "mart/orders/dt=d1/spark-11.json"])
+        insert(world, "d1", 5)
 
-    world.store.copy = overwrite_and_copy  # type: ignore[method-assign]
+    world.at_store("copy", "before", overwrite)
     append(world, TWO)
     assert world.rows() == {"d1": frozenset({2, 5})}
 
 
-def test_a_partition_that_always_changes_is_a_conflict_in_the_end() -> None:
-    world = World()
+def test_a_partition_that_always_changes_is_a_conflict_in_the_end(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
-    original, count = world.store.copy, 0
-
-    def copy_and_insert(source: ObjectInfo, key: str) -> None:
-        nonlocal count
-        count += 1
-        original(source, key)
-        world.store.put(f"mart/orders/dt=d1/part-{count}.json", f"[{count + 100}]".encode())
-
-    world.store.copy = copy_and_insert  # type: ignore[method-assign]
+    numbers = count(100)
+    world.store.on_call = lambda *now: insert(world, "d1", next(numbers)) if now[:2] == ("copy", "after") else None
     with pytest.raises(ConflictError, match="run it again later"):
         append(world, TWO)
     assert 2 not in world.rows()["d1"]
@@ -197,8 +122,7 @@ def test_a_partition_that_always_changes_is_a_conflict_in_the_end() -> None:
 
 
 def test_a_stray_file_below_the_writes_prefix_stops_an_append() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     plan = world.plan(WriteMode.APPEND)
 
     def late_copy() -> None:
@@ -210,8 +134,7 @@ def test_a_stray_file_below_the_writes_prefix_stops_an_append() -> None:
 
 
 def test_too_much_to_copy_is_an_error_that_names_the_ways_out() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     plan = replace(world.plan(WriteMode.APPEND), max_copied_bytes=2)
     with pytest.raises(InvalidInputError, match=r"more finely.*overwrite_partitions.*max_copied_bytes"):
         world.write(TWO, plan=plan)
@@ -219,8 +142,7 @@ def test_too_much_to_copy_is_an_error_that_names_the_ways_out() -> None:
 
 
 def test_a_partition_that_is_stored_otherwise_is_not_appended_to() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     original = world.metastore.get_partitions
 
     def stored_as_text(*arguments: object) -> object:
@@ -233,24 +155,15 @@ def test_a_partition_that_is_stored_otherwise_is_not_appended_to() -> None:
     assert copies(world) == 0
 
 
-def test_a_partition_in_another_bucket_is_not_appended_to() -> None:
-    world = World()
-    world.pointed_by_another_tool("d1", "s3a://elsewhere/dt=d1/")
-    with pytest.raises(InvalidInputError, match="another bucket"):
-        append(world, TWO)
-
-
 def test_partitions_that_exist_are_not_created_and_nothing_else_is() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     with pytest.raises(PartitionExistsError, match="dt=d1"):
         world.write({**TWO, **NEW}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == ONE
     assert world.history().newest == 1
 
 
-def test_of_two_creators_of_one_partition_exactly_one_wins() -> None:
-    world = World()
+def test_of_two_creators_of_one_partition_exactly_one_wins(world: World) -> None:
     plan = world.plan(WriteMode.CREATE_PARTITIONS)
     world.write(ONE, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     with pytest.raises((ConflictError, PartitionExistsError)):
@@ -258,26 +171,19 @@ def test_of_two_creators_of_one_partition_exactly_one_wins() -> None:
     assert world.rows() == ONE
 
 
-def test_a_partition_that_another_tool_adds_after_the_look_is_found_by_the_metastore() -> None:
-    world = World()
-
-    def add_first(call: str, phase: str) -> None:
-        if (call, phase) == ("add_partitions", "before"):
-            world.metastore.on_call = None
-            world.written_by_another_tool("d9", frozenset({99}))
+def test_a_partition_that_another_tool_adds_after_the_look_is_found_by_the_metastore(world: World) -> None:
 
     plan = world.plan(WriteMode.CREATE_PARTITIONS)
 
     def intrude() -> None:
-        world.metastore.on_call = add_first
+        world.at_metastore("add_partitions", "before", lambda: world.written_by_another_tool("d9", frozenset({99})))
 
     with pytest.raises(MetastoreError):
         world.write({**ONE, **NEW}, plan=plan, before_publish=intrude)
     assert world.rows() == {"d9": frozenset({99})}
 
 
-def test_overwriting_the_table_drops_partitions_without_rows_and_a_rollback_brings_them_back() -> None:
-    world = World()
+def test_overwriting_the_table_drops_partitions_without_rows_and_a_rollback_brings_them_back(world: World) -> None:
     world.written_by_another_tool("d2", frozenset({5}))
     world.write(ONE)
     world.write(NEW, plan=world.plan(WriteMode.OVERWRITE_TABLE))
@@ -288,8 +194,7 @@ def test_overwriting_the_table_drops_partitions_without_rows_and_a_rollback_brin
 
 
 def test_any_newer_entry_conflicts_with_an_overwrite_of_the_table() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     plan = world.plan(WriteMode.OVERWRITE_TABLE)
     world.write(NEW)
     with pytest.raises(ConflictError, match="dt=d9"):
@@ -297,24 +202,13 @@ def test_any_newer_entry_conflicts_with_an_overwrite_of_the_table() -> None:
     assert world.rows() == {**ONE, **NEW}
 
 
-def test_a_new_partition_beside_an_overwrite_of_the_table_is_no_conflict() -> None:
-    world = World()
-    world.write(ONE)
-    plan = world.plan()
-    world.write(TWO, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    world.write(NEW, plan=plan)
-    assert world.rows() == {**TWO, **NEW}
-
-
 def test_a_predicate_replaces_what_it_selects_and_nothing_else() -> None:
-    world = World()
-    world.write({"d1": frozenset({1}), "d2": frozenset({2}), "d3": frozenset({3})})
+    world = written({"d1": frozenset({1}), "d2": frozenset({2}), "d3": frozenset({3})})
     world.write({"d1": frozenset({10})}, plan=world.plan(scope=d1_and_d2))
     assert world.rows() == {"d1": frozenset({10}), "d3": frozenset({3})}
 
 
-def test_a_partition_that_the_predicate_selects_and_others_publish_meanwhile_is_a_conflict() -> None:
-    world = World()
+def test_a_partition_that_the_predicate_selects_and_others_publish_meanwhile_is_a_conflict(world: World) -> None:
     plan = world.plan(scope=d1_and_d2)
     world.write({"d2": frozenset({2})})
     with pytest.raises(ConflictError, match="dt=d2"):
@@ -370,15 +264,7 @@ def test_the_second_of_two_overwrites_of_an_unpartitioned_table_is_a_conflict() 
     assert world.rows() == {"": frozenset({2})}
 
 
-def test_a_key_is_published_once() -> None:
-    world = World()
-    world.write_once(ONE, WriteMode.APPEND, "orders/1")
-    world.write_once({"d1": frozenset({2})}, WriteMode.APPEND, "orders/1")
-    assert world.rows() == ONE
-
-
-def test_a_key_that_is_published_between_plan_and_publish_is_recognised() -> None:
-    world = World()
+def test_a_key_that_is_published_between_plan_and_publish_is_recognised(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, key="orders/1")
     append(world, ONE, key="orders/1")
     append(world, NEW)
@@ -387,8 +273,7 @@ def test_a_key_that_is_published_between_plan_and_publish_is_recognised() -> Non
     assert world.rows() == {**ONE, **NEW}
 
 
-def test_a_key_in_doubt_is_resolved_before_the_same_call_is_made_again() -> None:
-    world = World()
+def test_a_key_in_doubt_is_resolved_before_the_same_call_is_made_again(world: World) -> None:
     with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         append(world, ONE, key="orders/1")
     world.wait_out_claims()
@@ -396,18 +281,8 @@ def test_a_key_in_doubt_is_resolved_before_the_same_call_is_made_again() -> None
     assert world.rows() == ONE, "the first one was rolled forward"
 
 
-def test_the_key_of_an_abandoned_write_is_void() -> None:
-    world = World()
-    refuse = Fault("metastore", "add_partitions", 1, "before", Exception)
-    with world.inject(refuse), pytest.raises(MetastoreError):
-        append(world, ONE, key="orders/1")
-    world.write_once(TWO, WriteMode.APPEND, "orders/1")
-    assert world.rows() == TWO
-
-
 def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() -> None:
-    world = World()
-    world.write(NEW)
+    world = written(NEW)
     world.write_once(ONE, WriteMode.APPEND, "orders/1")
     world.keeper.rollback(str(world.name), version=1)
     assert world.services().log.find_key(Key("orders/1")) is None
@@ -419,86 +294,50 @@ def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() 
     assert world.rows() == {**NEW, **TWO}
 
 
-def test_a_key_that_was_rolled_back_in_part_counts() -> None:
-    world = World()
-    world.write_once({**ONE, **NEW}, WriteMode.APPEND, "orders/1")
-    world.keeper.rollback(str(world.name), version=0, partitions=["dt=d9"])
-    assert world.services().log.find_key(Key("orders/1")) is not None, "writing again would double the rest"
-
-
-def test_the_newest_batch_of_a_stream_is_found_without_reading_the_whole_log() -> None:
-    world = World()
-    for number in range(40):
-        append(world, {f"d{number}": frozenset({number})}, key=f"orders/{number}", stream="orders")
-    before = world.store.request_counts()["GetObject"]
-    assert world.services().log.find_key(Key("orders/40", "orders")) is None
-    assert world.store.request_counts()["GetObject"] - before <= 8
-    assert world.services().log.find_key(Key("orders/3", "orders")) is not None
-
-
-def test_keys_that_end_in_numbers_need_not_come_in_order() -> None:
-    world = World()
-    for number in (2, 1):
-        append(world, {f"d{number}": frozenset({number})}, key=f"load/2024010{number}")
-    assert world.services().log.find_key(Key("load/20240102")) is not None
-
-
 def late_call(world: World, value: str) -> None:
     """The call of a write that got no answer, was recovered, and was followed by another write, comes now."""
-    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
-    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
-        world.write({value: frozenset({7})})
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    come = without_answer(world, lambda: world.write({value: frozenset({7})}))
+    world.recover_later()
     world.write({value: frozenset({8})})
-    world.apply_kept_call()
+    come()
     assert world.rows()[value] == frozenset({7})
 
 
 def test_an_append_is_not_built_on_what_a_late_call_has_brought_back() -> None:
-    world = World()
-    world.write(ONE)
+    world = written(ONE)
     late_call(world, "d1")
     append(world, {"d1": frozenset({9})})
     assert world.rows() == {"d1": frozenset({8, 9})}
 
 
 def test_a_partition_that_a_late_drop_has_taken_away_is_not_created_again() -> None:
-    world = World()
-    world.write(NEW)
+    world = written(NEW)
     world.write(ONE)
-    unanswered = Fault("metastore", "drop_partition", 1, "before", LostResponseError)
-    with world.inject(unanswered, keep_call=True), suppress(TableWriterError):
-        world.keeper.rollback(str(world.name), version=1)
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    come = without_answer(world, lambda: world.keeper.rollback(str(world.name), version=1), "drop_partition")
+    world.recover_later()
     world.write(TWO)
-    world.apply_kept_call()
+    come()
     assert world.rows() == NEW
     with pytest.raises((ConflictError, PartitionExistsError)):
         world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     assert world.rows() == {**NEW, **TWO}
 
 
-def test_a_key_that_is_published_between_its_lookup_and_the_plan_is_recognised() -> None:
-    world = World()
+def test_a_key_that_is_published_between_its_lookup_and_the_plan_is_recognised(world: World) -> None:
     assert world.services().log.find_key(Key("k")) is None
     append(world, ONE, key="k")
     world.write_once(TWO, WriteMode.APPEND, "k")
     assert world.rows() == ONE
 
 
-def test_an_entry_without_partitions_is_recovered_as_published() -> None:
-    world = World()
+def test_an_entry_without_partitions_is_recovered_as_published(world: World) -> None:
     with world.inject(Fault("store", "put_if_absent", 4, "before", DeathError)), suppress(DeathError):
         world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE, key="k"))
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    world.recover_later()
     assert {record.outcome for record in world.history().records} <= {Outcome.PUBLISHED}
 
 
-def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() -> None:
-    world = World()
+def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again(world: World) -> None:
     append(world, {"d1": frozenset({1})}, key="q/0", stream="q")
     append(world, {"d2": frozenset({2})}, key="q/1", stream="q")
     world.keeper.rollback(str(world.name), version=0, partitions=["dt=d1"])
@@ -507,8 +346,7 @@ def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() ->
     assert world.services().log.find_key(Key("q/1", "q")) is not None
 
 
-def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
-    world = World()
+def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise(world: World) -> None:
     world.written_by_another_tool("01", frozenset({1}))
     plan = replace(world.plan(WriteMode.APPEND), spellings=Spellings.of([("01",)], ["int"]))
     world.write({"1": frozenset({2})}, plan=plan)
@@ -540,8 +378,7 @@ def test_an_entry_in_doubt_adds_no_partition_that_is_there_in_another_spelling()
     with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"1": frozenset({2}), "3": frozenset({3})})
     world.written_by_another_tool("01", frozenset({4}))
-    world.wait_out_claims()
-    report = world.keeper.recover(str(world.name))
+    report = world.recover_later()
     assert world.rows() == {"2": frozenset({1}), "01": frozenset({4}), "3": frozenset({3})}
     assert report.superseded == ("dt=1",)
 
@@ -549,20 +386,18 @@ def test_an_entry_in_doubt_adds_no_partition_that_is_there_in_another_spelling()
 def test_a_drop_that_came_late_is_not_undone_where_another_tool_has_its_own_spelling() -> None:
     world = numbered_world()
     world.write({"1": frozenset({1})})
-    with world.inject(Fault("metastore", "drop_partition", 1, "before", LostResponseError), keep_call=True):
-        world.write({"2": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    come = without_answer(world, lambda: world.write({"2": frozenset({2})}, plan=plan), "drop_partition")
+    world.recover_later()
     world.write({"1": frozenset({3})})
-    world.apply_kept_call()
+    assert come()
     world.written_by_another_tool("01", frozenset({4}))
     world.skipped_seconds += 2 * 86_400
     world.keeper.recover(str(world.name))
     assert world.rows() == {"01": frozenset({4}), "2": frozenset({2})}
 
 
-def test_rows_of_null_are_refused_where_two_partitions_are_null_and_other_rows_are_not() -> None:
-    world = World()
+def test_rows_of_null_are_refused_where_two_partitions_are_null_and_other_rows_are_not(world: World) -> None:
     before = {"abc": frozenset({1}), "xyz": frozenset({2})}
     for text, ids in before.items():
         world.written_by_another_tool(text, ids)
@@ -574,8 +409,7 @@ def test_rows_of_null_are_refused_where_two_partitions_are_null_and_other_rows_a
     assert world.rows() == {**before, "1": frozenset({4})}
 
 
-def test_of_two_writers_with_one_write_id_the_second_touches_nothing() -> None:
-    world = World()
+def test_of_two_writers_with_one_write_id_the_second_touches_nothing(world: World) -> None:
     plan = replace(world.plan(), write_id="run-42", named_by_caller=True)
     refused: list[str] = []
 
@@ -605,24 +439,21 @@ def test_an_append_notices_that_an_alter_table_took_an_old_location_back() -> No
 def test_an_append_to_an_unpartitioned_table_passes_over_entries_that_were_given_up_or_trimmed() -> None:
     world = unpartitioned()
     world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
-        append(world, {"": frozenset({3})})
+    world.fails(REFUSED, lambda: append(world, {"": frozenset({3})}), MetastoreError)
     with world.recording() as calls:
         append(world, {"": frozenset({4})})
     listings = sum(call == "list_page" for _, call in calls)
     with world.recording() as calls:
         append(world, {"": frozenset({5})})
     assert listings == sum(call == "list_page" for _, call in calls), "the log is not read for that"
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
-        append(world, {"": frozenset({6})})
+    world.fails(REFUSED, lambda: append(world, {"": frozenset({6})}), MetastoreError)
     world.vacuum()
     world.services().log.trim([5])
     append(world, {"": frozenset({7})})
     assert world.rows() == {"": frozenset({2, 4, 5, 7})}
 
 
-def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
-    world = World()
+def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     original = world.store.copy
 
@@ -657,40 +488,18 @@ def test_restore_and_adopt_hide_no_rows_that_others_have_written_since() -> None
     assert world.rows() == {"": frozenset({2, 3})}
 
 
-def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
-    world = World()
-    for number in range(3):
-        append(world, {"d1": frozenset({number})}, key=f"orders/{number}", stream="orders")
-    world.keeper.rollback(str(world.name), version=2)
-    world.write({"d1": frozenset({77})})
-    world.write({"d1": frozenset({78})})
-    services = world.services()
-    services.log.trim(Trimming(services.log.read_history()).versions(-1.0))
-    assert len(services.log.read_history().records) < 6
-    assert world.services().log.find_key(Key("orders/2", "orders")) is None, "it was rolled back"
-
-
 def test_the_double_tells_that_a_table_was_changed_between_look_and_alter() -> None:
     world = unpartitioned()
     world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    metastore = world.metastore
-    assert isinstance(metastore, MemoryMetastore)
 
-    def change_first(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            metastore.on_call = None
-            table = world.table
-            metastore.create_table(
-                replace(table, parameters={**table.parameters, "table_writer.write_id": "somebody-else"})
-            )
+    def change() -> None:
+        parameters = {**world.table.parameters, "table_writer.write_id": "somebody-else"}
+        world.metastore.create_table(replace(world.table, parameters=parameters))
 
     plan = world.plan(WriteMode.OVERWRITE_TABLE)
-
-    def intrude() -> None:
-        metastore.on_call = change_first
-
+    world.at_metastore("alter_partitions", "before", change)
     with pytest.raises(MetastoreError):
-        world.write({"": frozenset({3})}, plan=plan, before_publish=intrude)
+        world.write({"": frozenset({3})}, plan=plan)
     assert world.rows() == {"": frozenset({2})}
 
 
@@ -710,23 +519,15 @@ def test_what_ends_a_write_before_its_claim_is_told_to_have_harmed_no_reader(
     assert f"ended by {type(error).__name__}" in line
 
 
-def test_once_a_claim_was_sent_nothing_is_said_of_readers() -> None:
-    def interrupt(method: str, phase: str) -> None:
-        if (method, phase) == ("add_partitions", "before"):
-            raise KeyboardInterrupt
-
-    world = World()
-    world.metastore.on_call = interrupt
+def test_once_a_claim_was_sent_nothing_is_said_of_readers(world: World) -> None:
+    world.at_metastore("add_partitions", "before", lambda: fail(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt) as raised:
         world.write(NEW)
     assert not [note for note in raised.value.__notes__ if "nothing of this write" in note]
 
 
 def test_an_error_of_this_library_needs_no_word_on_readers(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> None:
-        raise StorageError("the bucket is gone")
-
     with pytest.raises(StorageError) as raised:
-        World().write(ONE, before_publish=fail)
+        World().write(ONE, before_publish=lambda: fail(StorageError("the bucket is gone")))
     assert not hasattr(raised.value, "__notes__")
     assert "was published" not in caplog.text

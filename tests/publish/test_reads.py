@@ -16,8 +16,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
-
-from .world import Rows, World, publisher_of
+from tests.publish.world import Rows, World, publisher_of
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({5})}
 MINE: Final = {"d1": frozenset({10})}
@@ -98,12 +97,6 @@ def test_what_has_changed_since_it_was_read_is_refused(change: str, of: ReadOf) 
     assert world.rows() == before
 
 
-def test_what_is_as_it_was_read_is_replaced() -> None:
-    world = written()
-    world.write(MINE, plan=plan_of(world, read_now(world)))
-    assert world.rows() == {**OLD, **MINE}
-
-
 def test_a_change_between_plan_and_look_that_no_log_shows_is_noticed() -> None:
     world = written()
     with pytest.raises(ConflictError, match="Read the table again"):
@@ -176,8 +169,7 @@ def test_an_append_that_says_its_version_does_not_conflict_with_a_compaction_or_
     assert world.rows() == {"d1": frozenset({1, 2, 10}), "d2": frozenset({5, 6})}
 
 
-def test_the_unpartitioned_table_is_one_partition() -> None:
-    world = World()
+def test_the_unpartitioned_table_is_one_partition(world: World) -> None:
     world.become_unpartitioned()
     world.write({"": frozenset({1})})
     read = read_now(world)

@@ -25,13 +25,11 @@ from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.publish.entry import there_under_other_names
 from table_writer.write.staged_writes import StagedWrites
-from tests.publish.world import DeathError, Fault, World, plain
+from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, body_of, plain
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
-REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
 
 
@@ -44,6 +42,13 @@ def world() -> World:
 
 def files(world: World, write_id: str) -> list[str]:
     return [info.key for info in world.store.list(world.layout.data(write_id).key)]
+
+
+def result_of(world: World, write_id: str, *, dry_run: bool = False) -> WriteResult:
+    """Publish a staged write, which was published before; a dry run says so, too."""
+    result = world.keeper.publish(T, write_id, dry_run=dry_run)
+    assert isinstance(result, WriteResult)
+    return result
 
 
 def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(world: World) -> None:
@@ -63,25 +68,23 @@ def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(wo
     assert world.rows() == {**OLD, **NEW}
 
 
-def test_a_publish_that_was_refused_can_be_tried_again(world: World) -> None:
+@pytest.mark.parametrize("vacuumed", [False, True])
+def test_a_publish_that_was_refused_can_be_tried_again(world: World, vacuumed: bool) -> None:
     write_id = world.stage(NEW)
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     assert world.rows() == OLD
+    if vacuumed:
+        world.vacuum()
     world.keeper.publish(T, write_id)
     assert world.rows() == {**OLD, **NEW}
-    assert [record.outcome for record in world.history().records] == [
-        Outcome.PUBLISHED,
-        Outcome.ABANDONED,
-        Outcome.PUBLISHED,
-    ]
+    outcomes = [record.outcome for record in world.history().records]
+    assert outcomes == [Outcome.PUBLISHED, Outcome.ABANDONED, Outcome.PUBLISHED]
 
 
 def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_retention(world: World) -> None:
     write_id = world.stage(NEW)
     record = StagedWrites(world.services()).find(write_id).record
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), MetastoreError)
     world.keeper.discard(T, write_id, dry_run=True)
     assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     world.keeper.discard(T, write_id)
@@ -94,24 +97,12 @@ def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_ret
     assert world.rows() == OLD
 
 
-def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refused(world: World) -> None:
-    write_id = world.stage(NEW)
-    with world.inject(REFUSED), pytest.raises(MetastoreError):
-        world.keeper.publish(T, write_id)
-    world.vacuum()
-    world.keeper.publish(T, write_id)
-    assert world.rows() == {**OLD, **NEW}
-
-
 def test_whoever_cannot_resolve_the_same_writes_entry_does_not_know_either(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     world.wait_out_claims()
-    with world.inject(REFUSED), pytest.raises(OutcomeUnknownError):
-        world.keeper.publish(T, write_id)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.fails(REFUSED, lambda: world.keeper.publish(T, write_id), OutcomeUnknownError)
+    world.recover_later()
     assert world.rows() == {**OLD, **NEW}
 
 
@@ -125,8 +116,7 @@ def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its
     world.keeper.recover(T)
     world.services().log.trim([2])
     for _ in range(2):
-        result = world.keeper.publish(T, write_id)
-        assert isinstance(result, WriteResult)
+        result = result_of(world, write_id)
         assert (result.repeated, result.version, result.write_id) == (True, 3, write_id)
         assert result.notes == (f"write {write_id} was published already, by {publisher_of(world, 3)}",)
         assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
@@ -141,8 +131,7 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
     write_id = world.stage(NEW)
     world.keeper.publish(T, write_id)
     world.keeper.rollback(T, version=1, partitions=["dt=d1"])
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert again.repeated, "d3 is still of this write"
     world.keeper.rollback(T, version=1)
     with pytest.raises(InvalidInputError, match="published as version 2, and was rolled back since"):
@@ -152,10 +141,8 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
 
 def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
-    looked = world.keeper.publish(T, write_id, dry_run=True)
-    assert isinstance(looked, WriteResult)
+    world.fails(Fault("store", "put_if_absent", 2, "after", DeathError), lambda: world.keeper.publish(T, write_id))
+    looked = result_of(world, write_id, dry_run=True)
     assert (looked.repeated, looked.version) == (True, 2)
     world.keeper.rollback(T, version=1)
     for dry_run in (True, False, False):
@@ -168,20 +155,17 @@ def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(worl
     world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     for repeated in (False, True):
-        result = world.keeper.publish(T, write_id)
-        assert isinstance(result, WriteResult)
+        result = result_of(world, write_id)
         assert (result.repeated, result.version) == (repeated, 3)
 
 
 @pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND])
 def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: World, mode: WriteMode) -> None:
     write_id = world.stage(NEW, plan=world.plan(mode))
-    with world.inject(replace(DIED, phase="after")), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(replace(DIED, phase="after"), lambda: world.keeper.publish(T, write_id))
     seen = world.rows()
     StagedWrites(world.services()).with_checks(write_id, [FAILED])
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
     assert list(world.store.list(world.layout.all_staged.key)) == []
     assert world.rows() == seen
@@ -194,8 +178,7 @@ def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -
         first = world.keeper.publish(T, write_id)
     assert isinstance(first, WriteResult)
     assert any("could not record it" in note for note in first.notes)
-    again = world.keeper.publish(T, write_id)
-    assert isinstance(again, WriteResult)
+    again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
     assert world.history().in_doubt == ()
 
@@ -206,8 +189,7 @@ def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(
     with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
         world.keeper.publish(T, write_id)
     world.pointed_by_another_tool("d1", "s3a://lake/elsewhere/dt=d1/")
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     world.apply_kept_call()
     log = world.services().log
     log.forget_recoveries(log.read_state().unverified)  # else the late call is undone
@@ -229,22 +211,6 @@ def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, g
     with pytest.raises(ConflictError):
         StagedWrites(world.services())._publish(record, None)
     assert world.rows() == OLD
-
-
-@pytest.mark.parametrize(
-    ("kind", "sparks", "theirs"),
-    [("int", "1", "01"), ("date", "2024-01-01", "2024-1-1"), ("double", "1.0", "1"), ("char(3)", "a  ", "a")],
-)
-def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict(kind: str, sparks: str, theirs: str) -> None:
-    world = World()
-    table = world.table
-    world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", kind),)))
-    write_id = world.stage({sparks: frozenset({10})})
-    world.written_by_another_tool(theirs, frozenset({1}))
-    with pytest.raises(ConflictError, match="would see both"):
-        world.keeper.publish(T, write_id)
-    assert world.rows() == {theirs: frozenset({1})}
 
 
 def test_a_time_that_needs_a_zone_hides_no_other_spelling_of_one_that_needs_none() -> None:
@@ -283,12 +249,7 @@ def test_two_checks_at_the_same_moment_lose_nothing(world: World) -> None:
     one, other = StagedWrites(world.services()), StagedWrites(world.services())
     passed = replace(FAILED, name="unique(id)", passed=True)
 
-    def meanwhile(call: str, phase: str, _: object) -> None:
-        if (call, phase) == ("put", "before"):
-            world.store.on_call = None
-            other.with_checks(write_id, [FAILED])
-
-    world.store.on_call = meanwhile
+    world.at_store("put", "before", lambda: other.with_checks(write_id, [FAILED]))
     one.with_checks(write_id, [passed])
     assert {check.name for check in one.find(write_id).record.files.checks} == {"not_null(id)", "unique(id)"}
     with pytest.raises(CheckFailedError):
@@ -320,9 +281,8 @@ def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> No
 def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: World) -> None:
     damaged, sound = world.stage(NEW), world.stage({"d2": frozenset({20})})
     key = world.layout.staged_key(damaged)
-    stored = world.store.get(key)
-    assert stored is not None
-    world.store.put(key, stored.body.replace(b'"partitions"', b'"portions"'))
+    stored = body_of(world.store, key)
+    world.store.put(key, stored.replace(b'"partitions"', b'"portions"'))
     report = world.keeper.staged(T)
     assert [one.write_id for one in report.staged] == [sound]
     assert list(report.unreadable) == [damaged]
@@ -336,9 +296,8 @@ def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: Wor
 def test_what_does_not_say_at_which_version_it_was_planned_can_be_discarded(world: World, damaged: str) -> None:
     write_id = world.stage(NEW)
     key = world.layout.staged_key(write_id)
-    stored = world.store.get(key)
-    assert stored is not None
-    record = json.loads(plain(stored.body))
+    stored = body_of(world.store, key)
+    record = json.loads(plain(stored))
     record["staged"]["base_version"] = json.loads(damaged)
     world.store.put(key, json.dumps(record).encode())
     world.keeper.discard(T, write_id)
@@ -354,19 +313,14 @@ def test_a_name_that_was_discarded_is_never_used_again(world: World) -> None:
         world.write(NEW, plan=replace(world.plan(), write_id="run-42", named_by_caller=True))
 
 
-def test_discarding_reads_only_what_came_after_the_write_was_planned(world: World) -> None:
+@pytest.mark.parametrize("call", ["discard", "staged"])
+def test_discarding_and_listing_read_only_what_came_after_the_oldest_plan(world: World, call: str) -> None:
     for number in range(20):
         world.write({"d7": frozenset({number})})
     write_id = world.stage(NEW)
     with world.recording() as calls:
-        world.keeper.discard(T, write_id)
-    assert sum(call == "get" for _, call in calls) < 15
-
-
-def test_listing_reads_only_what_came_after_the_oldest_of_them_was_planned(world: World) -> None:
-    for number in range(20):
-        world.write({"d7": frozenset({number})})
-    write_id = world.stage(NEW)
-    with world.recording() as calls:
-        assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
+        if call == "discard":
+            world.keeper.discard(T, write_id)
+        else:
+            assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     assert sum(call == "get" for _, call in calls) < 15

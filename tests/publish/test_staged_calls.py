@@ -19,19 +19,17 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.model.check_result import CheckResult
-from table_writer.model.partition_value import Spellings
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.write.announcing import announced
 from table_writer.write.staged_writes import BySpark, StagedWrites
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DIED, DeathError, Fault, World, fail
 
 T = "mart.orders"
 OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
 NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
-DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
 FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
 
 
@@ -134,28 +132,26 @@ def test_a_dry_run_of_a_creation_says_that_a_partition_exists_by_now(world: Worl
 
 def test_a_dry_run_does_not_wait_for_what_is_in_doubt(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.write({"d1": frozenset({5})})
+    world.fails(DIED, lambda: world.write({"d1": frozenset({5})}))
     look(world, write_id)
 
 
-def test_a_conflict_names_the_partitions_that_both_write_and_no_other(world: World) -> None:
-    write_id = world.stage(NEW)
-    world.write({"d1": frozenset({5}), "d2": frozenset({6})})
-    with pytest.raises(ConflictError, match=r"published 1 partition .*: dt=d1\. The other write stays"):
+@pytest.mark.parametrize(
+    ("staged", "written", "names"),
+    [
+        (("d1", "d3"), ("d1", "d2"), "1 partition .*: dt=d1"),
+        (("d5", "d6", "d7"), ("d5", "d6", "d7", "d8"), "3 partitions .*: dt=d5, dt=d6, dt=d7"),
+        (("d5", "d6", "d7", "d8"), ("d5", "d6", "d7", "d8"), "4 partitions .*: dt=d5, dt=d6, dt=d7, …"),
+    ],
+    ids=len,
+)
+def test_a_conflict_names_three_of_the_partitions_that_both_write(
+    world: World, staged: tuple[str, ...], written: tuple[str, ...], names: str
+) -> None:
+    write_id = world.stage(dict.fromkeys(staged, frozenset({1})))
+    world.write(dict.fromkeys(written, frozenset({5})))
+    with pytest.raises(ConflictError, match=rf"published {names}\. The other write stays"):
         world.keeper.publish(T, write_id)
-
-
-def test_of_many_partitions_three_are_named(world: World) -> None:
-    rows = {f"d{number}": frozenset({number}) for number in range(5, 9)}
-    write_id = world.stage(rows)
-    world.write(rows)
-    with pytest.raises(ConflictError, match=r"published 4 partitions .*: dt=d5, dt=d6, dt=d7, …\. The other"):
-        world.keeper.publish(T, write_id)
-    three = world.stage({value: ids for value, ids in rows.items() if value != "d8"})
-    world.write(rows)
-    with pytest.raises(ConflictError, match=r"published 3 partitions .*: dt=d5, dt=d6, dt=d7\. The other"):
-        world.keeper.publish(T, three)
 
 
 def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(world: World) -> None:
@@ -165,8 +161,7 @@ def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(w
     for number, name in enumerate(names):
         world.stage({f"d{number + 5}": frozenset({number})}, plan=replace(base, write_id=name))
     assert [one.write_id for one in world.keeper.staged(T).staged] == names[::-1]
-    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
-        world.keeper.publish(T, names[1])
+    world.fails(Fault("store", "put_if_absent", 2, "after", DeathError), lambda: world.keeper.publish(T, names[1]))
     assert [one.write_id for one in world.keeper.staged(T).staged] == [names[2], names[0]]
 
     def list_them() -> None:
@@ -179,8 +174,7 @@ def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(w
 
 def test_a_staged_write_whose_publish_is_in_doubt_is_listed_still(world: World) -> None:
     write_id = world.stage(NEW)
-    with world.inject(DIED), pytest.raises(DeathError):
-        world.keeper.publish(T, write_id)
+    world.fails(DIED, lambda: world.keeper.publish(T, write_id))
     assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     with pytest.raises(ConflictError, match="is being published"):
         world.keeper.discard(T, write_id)
@@ -205,8 +199,7 @@ def test_of_a_write_that_is_not_staged_the_reason_is_said(world: World, call: st
         refused(plan.write_id, "it is version 2 of the log, published")
         lost = world.plan()
         unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
-        with world.inject(unanswered), pytest.raises(OutcomeUnknownError):
-            world.write({"d7": frozenset({8})}, plan=lost)
+        world.fails(unanswered, lambda: world.write({"d7": frozenset({8})}, plan=lost), OutcomeUnknownError)
         refused(lost.write_id, "it is version 4 of the log, in doubt")
 
 
@@ -224,12 +217,8 @@ def test_a_store_that_refuses_to_delete_what_lies_beside_it_fails_no_publish(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_id = world.stage(NEW)
-
-    def refuse(call: str, phase: str, _key: str) -> None:
-        if (call, phase) == ("delete", "before"):
-            raise StorageError("AccessDenied")
-
-    world.store.on_call = refuse
+    denied = StorageError("AccessDenied")
+    world.store.on_call = lambda *now: fail(denied) if now[:2] == ("delete", "before") else None
     world.keeper.publish(T, write_id)
     world.store.on_call = None
     assert world.rows() == {**OLD, **NEW}
@@ -259,20 +248,23 @@ def test_a_repeated_key_discards_the_staged_write_and_says_which_version_it_is(w
 
 
 @pytest.mark.parametrize(
-    ("staged", "existing", "refused"),
+    ("kind", "staged", "existing", "refused"),
     [
-        ("1", "01", True),
-        ("1", "1", False),
-        ("2", "01", False),
-        ("1", "+1", True),
-        ("5", "__HIVE_DEFAULT_PARTITION__", False),
+        ("int", "1", "01", True),
+        ("int", "1", "1", False),
+        ("int", "2", "01", False),
+        ("int", "1", "+1", True),
+        ("int", "5", "__HIVE_DEFAULT_PARTITION__", False),
+        ("date", "2024-01-01", "2024-1-1", True),
+        ("double", "1.0", "1", True),
+        ("char(3)", "a  ", "a", True),
     ],
 )
-def test_two_spellings_of_one_number_are_one_partition(staged: str, existing: str, refused: bool) -> None:
+def test_two_spellings_of_one_value_are_one_partition(kind: str, staged: str, existing: str, refused: bool) -> None:
     world = World()
     table = world.table
     world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", kind),)))
     write_id = world.stage({staged: frozenset({10})})
     world.written_by_another_tool(existing, frozenset({1}))
     if refused:
@@ -285,28 +277,10 @@ def test_two_spellings_of_one_number_are_one_partition(staged: str, existing: st
         assert world.rows()[staged] == frozenset({10})
 
 
-def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -> None:
-    world = World()
-    table = world.table
-    world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
-    world.written_by_another_tool("01", frozenset({1}))
-    write_id = world.stage(
-        {"1": frozenset({10})}, plan=replace(world.plan(), spellings=Spellings.of([("01",)], ["int"]))
-    )
-    world.keeper.publish(T, write_id)
-    assert world.rows() == {"01": frozenset({10})}
-
-
 def test_what_another_process_publishes_in_the_moment_before_the_look_is_said_to_be_published(world: World) -> None:
     write_id = world.stage(NEW, plan=world.plan(WriteMode.APPEND))
 
-    def meanwhile(call: str, phase: str) -> None:
-        if (call, phase) == ("get_partitions", "before"):
-            world.metastore.on_call = None
-            world.keeper.publish(T, write_id)
-
-    world.metastore.on_call = meanwhile
+    world.at_metastore("get_partitions", "before", lambda: world.keeper.publish(T, write_id))
     result = world.keeper.publish(T, write_id)
     assert result.repeated
     assert result.version == 2

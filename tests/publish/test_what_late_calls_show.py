@@ -15,7 +15,7 @@ from table_writer.log.past import Past, files_of
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WriteMode
-from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
+from tests.publish.world import DeathError, Fault, World, body_of, insert, move, without_answer, written
 
 T = "mart.orders"
 APPEND, WHOLE = WriteMode.APPEND, WriteMode.OVERWRITE_TABLE
@@ -30,9 +30,16 @@ def lost_and_recovered(
 ) -> Callable[[], object]:
     """Do something whose first such call has no answer, and recover it; returns what applies the call."""
     come = without_answer(world, operation, call)
-    world.wait_out_claims()
-    world.keeper.recover(T)
+    world.recover_later()
     return come
+
+
+def append_beside_an_insert(world: World, value: str, row: int, inserted: int, key: str = "") -> None:
+    """An append; once it has ended, another tool inserts into the partition."""
+    try:
+        world.write({value: rows(row)}, plan=world.plan(APPEND, key=key))
+    finally:
+        insert(world, value, inserted)
 
 
 def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Callable[[], None]:
@@ -42,14 +49,7 @@ def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Ca
         move(world, value, "elsewhere", 50)
     else:
         world.written_by_another_tool(value, rows(50))
-
-    def append() -> None:
-        try:
-            world.write({value: rows(10)}, plan=world.plan(APPEND, key="k"))
-        finally:
-            insert(world, value, 51)
-
-    late = lost_and_recovered(world, append)
+    late = lost_and_recovered(world, lambda: append_beside_an_insert(world, value, 10, 51, "k"))
     assert world.services().log.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
     return late
 
@@ -60,9 +60,8 @@ def read(world: World, version: int) -> dict[str, set[int]]:
     for partition in Past(opened, version=version).partitions():
         for path in files_of(opened, partition, "it"):
             directory, _, name = path.rpartition("/")
-            stored = world.store.get(f"{Location.parse(f'{directory}/').key}{name}")
-            assert stored is not None
-            found.setdefault(partition.values[0], set()).update(json.loads(stored.body))
+            stored = body_of(world.store, f"{Location.parse(f'{directory}/').key}{name}")
+            found.setdefault(partition.values[0], set()).update(json.loads(stored))
     return found
 
 
@@ -89,15 +88,13 @@ def test_no_vacuum_forgets_the_late_call_of_an_append_to_what_was_never_publishe
     assert world.rows()[value] == (rows(50, 51, 10) if again else rows(50, 51))
 
 
-def test_a_dry_run_names_the_late_call_of_an_append_to_what_was_never_published() -> None:
-    world = World()
+def test_a_dry_run_names_the_late_call_of_an_append_to_what_was_never_published(world: World) -> None:
     append_of_a_new_partition_is_given_up(world)()
     assert world.keeper.recover(T, dry_run=True).put_right == ("dt=d3",)
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(corrected: bool) -> None:
-    world = World()
+def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(world: World, corrected: bool) -> None:
     late = append_of_a_new_partition_is_given_up(world)
     world.write({"d1": rows(2)})
     assert world.history().newest == 4
@@ -114,8 +111,7 @@ def test_what_was_abandoned_is_neither_rolled_back_to_nor_read(corrected: bool) 
 
 
 def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     move(world, "d1", "elsewhere", 77)
     world.write({"d2": rows(3)})
     world.write({"d1": rows(4)})
@@ -125,8 +121,7 @@ def test_nobody_rolls_back_to_where_readers_may_not_have_been() -> None:
     assert world.rows() == {"d1": rows(1), "d2": rows(2)}
 
 
-def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_elsewhere() -> None:
-    world = World()
+def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_elsewhere(world: World) -> None:
     world.written_by_another_tool("d1", rows(1))
     move(world, "d1", "x", 50)
     seen = from_itself(world)
@@ -136,8 +131,7 @@ def test_a_write_from_where_another_tool_had_a_partition_is_refused_once_it_is_e
 
 
 @pytest.mark.parametrize("how", ["theirs", "drop", "empty", "given up"])
-def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_call_shows(how: str) -> None:
-    world = World()
+def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_call_shows(world: World, how: str) -> None:
     if how == "theirs":
         world.write({"d2": rows(2)})
         world.written_by_another_tool("d1", rows(50))
@@ -149,14 +143,7 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
         called = "drop_partition" if how == "drop" else "alter_partitions"
         late = lost_and_recovered(world, lambda: world.write({"d2": rows(20)}, plan=world.plan(WHOLE)), called)
     if how == "given up":
-
-        def append() -> None:
-            try:
-                world.write({"d1": rows(10)}, plan=world.plan(APPEND))
-            finally:
-                insert(world, "d1", 60)
-
-        late = lost_and_recovered(world, append)
+        late = lost_and_recovered(world, lambda: append_beside_an_insert(world, "d1", 10, 60))
     else:
         world.write({"d1": rows(60)})
     late()
@@ -169,17 +156,14 @@ def test_a_write_that_is_computed_from_the_table_is_not_built_on_what_a_late_cal
 
 
 def test_a_refusal_is_believed_where_another_tool_has_only_spelled_a_location_otherwise() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
 
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "before"):
-            world.metastore.on_call = None
-            stored = world.metastore._partitions[world.name]
-            stored["d1",] = replace(stored["d1",], location=stored["d1",].location.replace("s3a://", "s3://"))
-            raise MetastoreError("refused")
+    def refuse() -> None:
+        stored = world.metastore._partitions[world.name]
+        stored["d1",] = replace(stored["d1",], location=stored["d1",].location.replace("s3a://", "s3://"))
+        raise MetastoreError("refused")
 
-    world.metastore.on_call = refuse
+    world.at_metastore("alter_partitions", "before", refuse)
     with pytest.raises(MetastoreError, match="refused"):
         world.write({"d1": rows(2)})
     assert world.rows() == {"d1": rows(1)}
@@ -198,32 +182,22 @@ def test_a_refusal_is_not_believed_where_an_older_call_has_come_since(how: str) 
         world.write({"d2": rows(20)})
     else:
         move(world, "d2", "elsewhere", 50)
-
-        def append() -> None:
-            try:
-                world.write({"d2": rows(20)}, plan=world.plan(APPEND))
-            finally:
-                insert(world, "d2", 51)
-
-        lost_and_recovered(world, append)()
+        lost_and_recovered(world, lambda: append_beside_an_insert(world, "d2", 20, 51))()
         late = lost_and_recovered(world, lambda: world.keeper.recover(T))  # the correction's
         world.write({"d2": rows(21)})
 
-    def misreport(call: str, phase: str) -> None:
-        if (call, phase) == ("alter_partitions", "after"):
-            world.metastore.on_call = None
-            saw.append(world.rows()["d2"])
-            late()
-            raise MetastoreError("a deadlock, says the server, after its commit")
+    def misreport() -> None:
+        saw.append(world.rows()["d2"])
+        late()
+        raise MetastoreError("a deadlock, says the server, after its commit")
 
-    world.metastore.on_call = misreport
+    world.at_metastore("alter_partitions", "after", misreport)
     with pytest.raises(OutcomeUnknownError):
         world.write({"d2": rows(3)})
     assert saw == [rows(3)]
 
 
-def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_version_before() -> None:
-    world = World()
+def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_version_before(world: World) -> None:
     world.written_by_another_tool("d9", rows(5))
     world.write({"d1": rows(1)})
     for value in ("d1", "d2"):  # readers see both, whose outcomes are not recorded

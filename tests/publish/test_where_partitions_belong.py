@@ -13,12 +13,7 @@ from table_writer.log.past import Past
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
-from tests.publish.world import DeathError, Fault, World, insert, move, without_answer
-
-
-def recover(world: World) -> None:
-    world.wait_out_claims()
-    world.keeper.recover(T)
+from tests.publish.world import DIED, DeathError, Fault, World, insert, move, without_answer, written
 
 
 def days(world: World, number: float) -> None:
@@ -53,7 +48,7 @@ def test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has
         move(world, "d1", found, 50)
     else:
         world.dropped_by_another_tool("d1")
-    recover(world)
+    world.recover_later()
     if later:
         days(world, later)
     world.pointed_by_another_tool("d1", home)
@@ -66,13 +61,12 @@ def test_a_partition_that_another_tool_puts_back_to_where_the_newest_version_has
 
 
 def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_no_call_comes_late() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     first = world.partitions()["d1"].location
     world.write({"d1": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(3)}))
     move(world, "d1", "x", 50)
-    recover(world)
+    world.recover_later()
     days(world, 10)
     world.pointed_by_another_tool("d1", first)
     world.keeper.recover(T)
@@ -80,14 +74,13 @@ def test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_n
 
 
 def test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_shows_another_place() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     theirs = move(world, "d1", "x", 50)
     world.write({"d1": rows(2)})
     days(world, 3.5)
     come = without_answer(world, lambda: world.write({"d1": rows(4)}))
     world.pointed_by_another_tool("d1", theirs)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.vacuum(T)
     world.keeper.recover(T)
@@ -103,7 +96,7 @@ def shown_late(world: World, *, drops: bool) -> int:
         world, partial(world.write, written, plan=world.plan(WHOLE if drops else WriteMode.OVERWRITE_PARTITIONS))
     )
     move(world, "d3", "y", 60)
-    recover(world)
+    world.recover_later()
     world.write({"d1": rows(11)})
     version = world.history().newest
     come()
@@ -111,9 +104,8 @@ def shown_late(world: World, *, drops: bool) -> int:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(drops: bool) -> None:
+def test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version(world: World, drops: bool) -> None:
     """Its outcome says that d3 was found at y; a correction shows that it was there before its late call."""
-    world = World()
     version = shown_late(world, drops=drops)
     world.keeper.recover(T)
     assert read(world, version) == {"d1": {11}, "d3": {60}}
@@ -135,13 +127,12 @@ def test_a_version_is_refused_where_a_write_has_found_a_partition_where_a_late_c
 
 @pytest.mark.parametrize("back", ["late call", "tool"])
 def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back: str) -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     home = world.partitions()["d1"].location
     append = partial(world.write, {"d1": rows(10)}, plan=world.plan(APPEND, in_place=True))
     come = without_answer(world, append)
     move(world, "d1", "x", 77)
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(3)})
     version = world.history().newest
     if back == "late call":
@@ -158,42 +149,33 @@ def test_a_version_has_a_partition_where_a_recovery_found_it_or_is_refused(back:
 
 @pytest.mark.parametrize("of", ["given up", "published"])
 def test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition(of: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     if of == "given up":
         move(world, "d1", "x", 11)
-    recover(world)
+    world.recover_later()
     if of == "published":
         world.write({"d1": rows(12)})
     come()
     correction = without_answer(world, lambda: world.keeper.recover(T))
     move(world, "d1", "z", 90)
-    recover(world)
+    world.recover_later()
     correction()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(90)}
 
 
 def test_the_late_call_of_a_correction_of_which_the_metastore_has_not_answered_again_leaves_it_in_doubt() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     move(world, "d1", "x", 11)
-    recover(world)
+    world.recover_later()
     come()
     without_answer(world, lambda: world.keeper.recover(T))
     world.wait_out_claims()
-
-    def refuse(call: str, phase: str) -> None:
-        if (call, phase) == ("get_partitions", "before"):
-            raise MetastoreError("not now")
-
-    world.metastore.on_call = refuse
-    with pytest.raises(MetastoreError):
-        world.keeper.recover(T)
-    world.metastore.on_call = None
-    recover(world)
+    refused = Fault("metastore", "get_partitions", 1, "before", MetastoreError)
+    world.fails(refused, lambda: world.keeper.recover(T), MetastoreError)
+    world.recover_later()
     assert world.rows() == {"d1": rows(11)}
 
 
@@ -209,7 +191,7 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_
         move(world, "d1", "x", 51)
     else:
         insert(world, "d1", 51)
-    recover(world)
+    world.recover_later()
     come()
     roll_back = partial(world.keeper.rollback, T, version=1, partitions=[f"dt={chosen}"] if chosen else None)
     if chosen == "d2":
@@ -217,50 +199,45 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_
     else:
         with pytest.raises(InvalidInputError, match="another tool or a late call"):
             roll_back()
-    recover(world)
+    world.recover_later()
     assert (roll_back().version is None) is (not moved or chosen == "d2"), "from where another tool has it: on purpose"
 
 
 @pytest.mark.parametrize("mode", [APPEND, WriteMode.OVERWRITE_PARTITIONS])
 def test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_a_whole(mode: WriteMode) -> None:
-    world = World()
-    world.write({"d1": rows(1), "d3": rows(3)})
+    world = written({"d1": rows(1), "d3": rows(3)})
 
-    def inserted(call: str, phase: str) -> None:
-        if (call, phase) == ("drop_partition", "before"):
-            world.metastore.on_call = None
-            insert(world, "d3", 60)
-            raise MetastoreError("try later")
+    def inserted() -> None:
+        insert(world, "d3", 60)
+        raise MetastoreError("try later")
 
-    world.metastore.on_call = inserted
+    world.at_metastore("drop_partition", "before", inserted)
     world.write({"d1": rows(10)}, plan=world.plan(WHOLE))
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(10), "d3": rows(60)}
     without_answer(world, lambda: world.write({"d1": rows(62), "d3": rows(61)}, plan=world.plan(mode)))
-    recover(world)
+    world.recover_later()
     kept = {"d1": rows(10), "d3": rows(60)} if mode is APPEND else {"d1": rows(), "d3": rows()}
     assert world.rows() == {"d1": kept["d1"] | {62}, "d3": kept["d3"] | {61}}
 
 
 def test_a_partition_that_another_tool_has_pointed_at_the_files_of_another_one_goes_back_there() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     come = without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", world.partitions()["d2"].location)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(2), "d2": rows(2)}
 
 
 def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_corrected() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     world.write({"d1": rows(2)})
     move(world, "d3", "x", 50)
     come = without_answer(world, lambda: world.write({"d3": rows(10)}, plan=world.plan(APPEND)))
     insert(world, "d3", 51)
-    recover(world)
+    world.recover_later()
     come()
     world.keeper.recover(T)
     world.keeper.rollback(T, version=1)
@@ -268,12 +245,11 @@ def test_a_rollback_of_other_partitions_is_possible_after_a_late_call_was_correc
 
 
 def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    recover(world)
+    world.recover_later()
     world.dropped_by_another_tool("d3")
     come()
     world.write({"d3": rows(31)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
@@ -281,11 +257,10 @@ def test_create_partitions_goes_on_after_it_has_dropped_what_came_late() -> None
 
 
 def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     without_answer(world, lambda: world.write({"d1": rows(10)}))
     world.pointed_by_another_tool("d1", "nowhere in particular")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(3)})
     world.pointed_by_another_tool("d1", f"{world.root}y/")
     world.write({"d1": rows(4)})
@@ -299,8 +274,7 @@ def test_a_text_that_is_no_location_is_where_another_tool_has_a_partition() -> N
 @pytest.mark.parametrize("second", ["drop", "emptying", "rollback"])
 @pytest.mark.parametrize("end", ["recover", "append", "create"])
 def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str, second: str, end: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)} if second == "rollback" else {"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1)} if second == "rollback" else {"d1": rows(1), "d2": rows(2)})
     if second == "rollback":
         move(world, "d2", "x", 50)
         world.write({"d2": rows(3)})
@@ -308,17 +282,16 @@ def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str
     else:
         operation = partial(world.write, {"d1": rows(3)}, plan=world.plan(WHOLE))
     late = without_answer(world, operation, "drop_partition" if second == "drop" else "alter_partitions")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(4)})
     alter = without_answer(world, lambda: world.write({"d2": rows(5)}))
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(7)})
     alter()
     if how == "no answer":
         without_answer(world, lambda: world.keeper.recover(T))
     else:
-        with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
-            world.keeper.recover(T)
+        world.fails(DIED, lambda: world.keeper.recover(T))
     late()
     world.wait_out_claims()
     if end == "append":
@@ -326,7 +299,7 @@ def test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction(how: str
     elif end == "create":
         with pytest.raises(ConflictError):
             world.write({"d2": rows(8)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
-    recover(world)
+    world.recover_later()
     assert world.rows().get("d2") == (rows(7, 8) if end == "append" else rows(7))
 
 
@@ -342,7 +315,7 @@ def test_a_rollback_to_before_a_write_that_was_given_up_is_refused_where_its_cla
     call = "alter_partitions" if before == "x" or partly else "add_partitions"
     without_answer(world, lambda: world.write({"d3": rows(10)} | ({"d1": rows(11)} if partly else {})), call)
     move(world, "d3", "y", 60)
-    recover(world)
+    world.recover_later()
     world.write({"d3": rows(70)})
     with pytest.raises(InvalidInputError, match="dt=d3: another tool or a late call has moved it"):
         world.keeper.rollback(T, version=1)
@@ -358,14 +331,13 @@ def set_location(world: World, value: str, name: str, *ids: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["d1", ""], ids=["partitioned", "unpartitioned"])
-def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_before(value: str) -> None:
-    world = World()
+def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_before(world: World, value: str) -> None:
     if not value:
         world.become_unpartitioned()
     world.write({value: rows(1)})
     without_answer(world, lambda: world.write({value: rows(2)}))()
     set_location(world, value, "y", 60)
-    recover(world)
+    world.recover_later()
     (past,) = Past(world.services(), version=3).partitions()
     assert Location.parse(past.location).same_place(Location.parse(f"{world.root}y/{value}/"))
     world.write({value: rows(70)})
@@ -375,13 +347,12 @@ def test_the_version_of_a_recovery_shows_where_it_has_found_what_had_switched_be
 
 @pytest.mark.parametrize("end", ["recover", "append"])
 def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before(end: str) -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(9)}))
-    recover(world)
+    world.recover_later()
     without_answer(world, lambda: world.write({"d1": rows(2)}))()
     set_location(world, "d1", "y", 60)
-    recover(world)
+    world.recover_later()
     come()
     if end == "append":
         world.write({"d1": rows(3)}, plan=world.plan(APPEND))
@@ -390,21 +361,19 @@ def test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_befor
 
 
 def test_a_late_drop_of_what_the_newest_version_has_dropped_is_undone_where_a_recovery_found_it_since() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     late = without_answer(world, lambda: world.write({"d1": rows(9)}, plan=world.plan(WHOLE)), "drop_partition")
-    recover(world)
+    world.recover_later()
     without_answer(world, lambda: world.write({"d2": rows(10)}), "add_partitions")
     move(world, "d2", "x", 50)
-    recover(world)
+    world.recover_later()
     late()
     world.keeper.recover(T)
     assert world.rows() == {"d1": rows(9), "d2": rows(50)}
 
 
 def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set_back() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     first = world.partitions()["d1"].location
     world.write({"d1": rows(2)})
     world.pointed_by_another_tool("d1", first)
@@ -413,25 +382,23 @@ def test_a_rollback_does_not_say_that_all_is_as_it_was_where_a_metastore_was_set
 
 
 def test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery() -> None:
-    world = World()
-    world.write({"d1": rows(1), "d2": rows(2)})
+    world = written({"d1": rows(1), "d2": rows(2)})
     drop = without_answer(world, lambda: world.write({"d1": rows(3)}, plan=world.plan(WHOLE)), "drop_partition")
-    recover(world)
+    world.recover_later()
     world.write({"d2": rows(4)})
     without_answer(world, lambda: world.write({"d2": rows(5)}, plan=world.plan(APPEND)))
     insert(world, "d2", 6)
     drop()
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(3), "d2": rows(4, 6)}
 
 
 def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_has() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     create = partial(world.write, {"d3": rows(30)}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
     come = without_answer(world, create, "add_partitions")
     move(world, "d3", "x", 77)
-    recover(world)
+    world.recover_later()
     world.dropped_by_another_tool("d3")
     come()
     with pytest.raises(InvalidInputError, match=r"dt=d3 is at .* has put it after version 1"):
@@ -439,14 +406,13 @@ def test_a_rollback_names_a_partition_that_a_late_call_has_added_and_no_version_
 
 
 def test_an_append_that_has_made_a_partition_is_finished_though_an_older_late_call_has_taken_it() -> None:
-    world = World()
-    world.write({"d1": rows(1)})
+    world = written({"d1": rows(1)})
     come = without_answer(world, lambda: world.write({"d1": rows(2)}))
     world.dropped_by_another_tool("d1")
-    recover(world)
+    world.recover_later()
     with world.inject(Fault("metastore", "add_partitions", 1, "after", DeathError)), suppress(DeathError):
         world.write({"d1": rows(3)}, plan=world.plan(APPEND))
     assert world.rows() == {"d1": rows(3)}
     come()
-    recover(world)
+    world.recover_later()
     assert world.rows() == {"d1": rows(3)}

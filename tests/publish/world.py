@@ -13,9 +13,11 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
+import pytest
+
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.display.reports import VacuumReport
+from table_writer.display.reports import RecoverReport, VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
@@ -105,6 +107,10 @@ class Fault:
         if self.service == "store":
             return StorageError(f"injected {self}")
         return MetastoreError(f"injected {self}") if self.phase == "before" else LostResponseError(f"injected {self}")
+
+
+DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
+REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
 
 
 def figures_of(ids: frozenset[int]) -> str:
@@ -363,6 +369,36 @@ class FaultyWorld(TableWorld):
         """Let every claim time out."""
         raise NotImplementedError
 
+    def recover_later(self) -> RecoverReport:
+        """Let every claim time out, and recover the table."""
+        self.wait_out_claims()
+        return self.keeper.recover(str(self.name))
+
+    def fails(self, fault: Fault, operation: Callable[[], object], error: type[BaseException] = DeathError) -> None:
+        """Do something that ends in an error, since one of its calls fails."""
+        with self.inject(fault), pytest.raises(error):
+            operation()
+
+    def at_store(self, call: str, phase: str, act: Callable[[], object], key: str = "") -> None:
+        """Let ``act`` happen once, at the first such call of the store whose key ends so."""
+
+        def called(*now: str) -> None:
+            if now[:2] == (call, phase) and now[2].endswith(key):
+                self.store.on_call = None
+                act()
+
+        self.store.on_call = called
+
+    def at_metastore(self, call: str, phase: str, act: Callable[[], object]) -> None:
+        """Let ``act`` happen once, at the first such call of the metastore."""
+
+        def called(*now: str) -> None:
+            if now == (call, phase):
+                self.metastore.on_call = None
+                act()
+
+        self.metastore.on_call = called
+
     def lose_metastore(self) -> None:
         """Forget the partitions, and make the table again a little later."""
         raise NotImplementedError
@@ -492,6 +528,24 @@ class World(MetastoreDouble):
         self.skipped_seconds += self.wait_seconds
 
 
+def written(rows: Rows) -> World:
+    """Return a world whose table holds these rows already."""
+    world = World()
+    world.write(rows)
+    return world
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def body_of(store: ObjectStore, key: str) -> bytes:
+    """Return what is stored there."""
+    found = store.get(key)
+    assert found is not None
+    return found.body
+
+
 def insert(world: TableWorld, value: str, row: int) -> None:
     """Another tool adds a file with one row where readers of a partition look."""
     place = Location.parse(world.partitions()[value].location).key
@@ -506,29 +560,20 @@ def move(world: TableWorld, value: str, name: str, *ids: int) -> str:
     return place
 
 
-def unanswered(world: World, call: str = "alter_partitions") -> None:
-    """Let the next such call have no answer; it comes when the test says so."""
-
-    def lost(name: str, phase: str) -> None:
-        if (name, phase) == (call, "before"):
-            world.metastore.on_call = None
-            raise Late(LostResponseError("no answer"))
-
-    world.metastore.on_call = lost
-
-
 def without_answer(
     world: World, operation: Callable[[], object], call: str = "alter_partitions"
 ) -> Callable[[], object]:
     """Do something whose first such call has no answer; returns what applies the call later, if it still can be."""
-    unanswered(world, call)
+    world.at_metastore(call, "before", lambda: fail(Late(LostResponseError("no answer"))))
     with suppress(OutcomeUnknownError):  # not where only a drop is open
         operation()
     world.metastore.on_call = None
     late = world.metastore.pending.pop()
 
-    def come() -> None:
+    def come() -> bool:
         with suppress(MetastoreError):
             late()
+            return True
+        return False
 
     return come
