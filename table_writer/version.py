@@ -18,7 +18,7 @@ __all__ = ["CODE", "__version__", "code_of_tasks", "is_replaced"]
 DISTRIBUTION: Final = "table-writer"
 MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
-    "model/": "__init__ column_figures column_statistics location message process table upload_spec",
+    "model/": "__init__ column_figures column_statistics location message partition_value process table upload_spec",
     "storage/": (
         "__init__ answers azure azure_client local object_store remote"
         " s3 s3_advice s3_client s3_credentials settings worker"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import site
 import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from importlib.metadata import requires
 from importlib.util import find_spec
 from io import BytesIO
@@ -20,10 +22,15 @@ from zipfile import ZipFile
 
 import grimp
 import pytest
+from pyspark import cloudpickle
 
+from table_writer.model.partition_value import Spellings
+from table_writer.model.upload_spec import UploadSpec
 from table_writer.spark import executors, shipping
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
 from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
+from table_writer.storage.settings import AccountKey, AzureSettings, LocalSettings, S3Settings, StaticKeys
+from table_writer.upload.task import map_function
 from table_writer.version import FILES_OF_TASKS
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +56,7 @@ ENTRIES = (
     "table_writer.upload.task",
     "table_writer.storage.worker",
     "table_writer.version",
+    "table_writer.model.partition_value",
 )  # tasks unpack these names
 LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "boto3"),
@@ -154,6 +162,35 @@ def test_executors_are_sent_what_tasks_import_and_nothing_else() -> None:
     package = package_of_tasks()
     assert files_in(package) == set(FILES_OF_TASKS) == files_behind(*ENTRIES)
     assert package.stat().st_size < MOST_BYTES_OF_TASKS
+
+
+class NamesOfModules(pickle.Unpickler):
+    """Notes from which modules a task unpacks its work."""
+
+    def __init__(self, packed: bytes) -> None:
+        super().__init__(BytesIO(packed))
+        self.modules: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.modules.add(module)
+        return super().find_class(module, name)
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        S3Settings(bucket="lake", credentials=(StaticKeys(access_key="a", secret_key="b"),)),
+        AzureSettings(account="abc", container="abc", account_url="https://a.b", credential=AccountKey("aGk=")),
+        LocalSettings(),
+    ],
+)
+def test_tasks_unpack_only_what_executors_are_sent(spec: Callable[..., UploadSpec], store: object) -> None:
+    work = map_function(spec(store=store, existing=Spellings.of([("1",)], ["int"])))
+    names = NamesOfModules(cloudpickle.dumps(work))
+    names.load()
+    ours = {module for module in names.modules if module.partition(".")[0] == "table_writer"}
+    assert "table_writer.model.partition_value" in ours
+    assert {f"{module.replace('.', '/')}.py".removeprefix("table_writer/") for module in ours} <= set(FILES_OF_TASKS)
 
 
 def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_boto3(tmp_path: Path) -> None:
