@@ -124,9 +124,8 @@ class _Arguments:
     def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
         self._function = function
         self._secret = secret
-        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[
-            2
-        ]  # the name that callers have used
+        # the name that callers have used
+        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
     def __call__(self, positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Raise ``InvalidInputError`` for wrong arguments."""

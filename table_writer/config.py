@@ -214,15 +214,13 @@ class TableWriterConfig:
 class SessionSettings:
     """A session's settings as plain data."""
 
-    hadoop: Mapping[str, str] = field(
-        repr=False
-    )  # the settings with which Spark would write, hive-site.xml too; holds credentials
+    # the settings with which Spark would write, hive-site.xml too; holds credentials
+    hadoop: Mapping[str, str] = field(repr=False)
     spark_version: str = ""  # for example ``4.3.0``; empty without Spark
     application_id: str = ""  # Spark's own name of the application
     hive_client: str = ""  # version of the client with which Spark asks the metastore; empty without Spark
-    metastore_token: Callable[[], Token] | None = field(
-        default=None, repr=False
-    )  # a fresh one; None: Kerberos is asked
+    # a fresh one; None: Kerberos is asked
+    metastore_token: Callable[[], Token] | None = field(default=None, repr=False)
     unseen: str = ""  # the settings that the session does not show; empty if it shows all
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 

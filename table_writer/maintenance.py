@@ -103,9 +103,8 @@ class Maintenance:
             hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
             if name in OF_SPARK:
                 hint = f", which takes Spark: TableWriter(spark).{name}(…)"
-            raise AttributeError(
-                f"Maintenance has no {name}{hint}", name=name, obj=None
-            )  # without obj Python adds no suggestion of its own
+            # without obj Python adds no suggestion of its own
+            raise AttributeError(f"Maintenance has no {name}{hint}", name=name, obj=None)
 
     def __enter__(self) -> Self:
         return self

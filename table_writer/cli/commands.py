@@ -96,9 +96,8 @@ class Command:
     needs_attention: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     takes: Takes = Takes.ONE
     run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
-    run_store: Callable[[TableWriterConfig, Namespace], Report] | None = (
-        None  # where it takes a store, and no metastore
-    )
+    # where it takes a store, and no metastore
+    run_store: Callable[[TableWriterConfig, Namespace], Report] | None = None
     asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
 
 

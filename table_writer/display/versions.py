@@ -84,9 +84,8 @@ def _rolled_back_counts(history: History) -> Counter[int]:
     abandoned = {
         record.entry.version: record.entry for record in history.records if record.outcome is Outcome.ABANDONED
     }
-    changes_by_values: dict[
-        PartitionValues, list[tuple[int, frozenset[int]]]
-    ] = {}  # version, and the versions that were taken back by then
+    # version, and the versions that were taken back by then
+    changes_by_values: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}
     for record in history.published_records:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
@@ -112,9 +111,8 @@ def _table_sizes(history: History) -> dict[int, int | None]:
         for partition in record.entry.partitions
         for key in partition.targets()
     }
-    bytes_by_values: dict[
-        PartitionValues, int | None
-    ] = {}  # at first the bytes that other tools, or trimmed entries, have left
+    # at first the bytes that other tools, or trimmed entries, have left
+    bytes_by_values: dict[PartitionValues, int | None] = {}
     for record in history.published_records:
         for partition in (
             partition for partition in record.entry.partitions if partition.values not in bytes_by_values

@@ -186,9 +186,8 @@ CHECKS: Final[Columns] = {
 
 def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
     """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
-    results_in_order = sorted(
-        results, key=lambda result: (result.passed, not result.stops)
-    )  # stable: otherwise in the order of the call
+    # stable: otherwise in the order of the call
+    results_in_order = sorted(results, key=lambda result: (result.passed, not result.stops))
     checks = Grid.of(CHECKS, results_in_order, title="checks")
     return (checks, *(_examples(result) for result in results_in_order if result.examples))
 

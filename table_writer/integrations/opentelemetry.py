@@ -97,9 +97,8 @@ class OpenTelemetryListener:
         self._count(event, {**attributes, "table_writer.outcome": event.outcome})
 
     def _trace(self, event: TableEvent, attributes: Attributes) -> None:
-        started_at = (
-            event.ended_at if _is_of_entry(event) else event.started_at
-        )  # otherwise the span would begin with the entry
+        # otherwise the span would begin with the entry
+        started_at = event.ended_at if _is_of_entry(event) else event.started_at
         span = self._tracer.start_span(
             f"{event.mode} {event.table}",
             start_time=_nanoseconds(started_at),

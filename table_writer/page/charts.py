@@ -159,12 +159,10 @@ def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, S
 def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: int) -> str:
     """Draw the line of one partition: it is as wide as the page allows, and its marks are not stretched."""
     shapes = []
-    settled_changes = [
-        change for change in changes if change[1] != "in doubt"
-    ]  # readers may see an entry in doubt, or the rows before it
-    lives = settled_changes[:1] + [
-        change for change in settled_changes[1:] if change[1] != "appended"
-    ]  # an append keeps the rows that are there
+    # readers may see an entry in doubt, or the rows before it
+    settled_changes = [change for change in changes if change[1] != "in doubt"]
+    # an append keeps the rows that are there
+    lives = settled_changes[:1] + [change for change in settled_changes[1:] if change[1] != "appended"]
     for number, (version, change) in enumerate(lives):
         next_change = lives[number + 1] if number + 1 < len(lives) else None
         to = 100.0 if next_change is None else at[next_change[0]]

@@ -98,9 +98,8 @@ class PastRows:
             if field.name.lower() not in names or not isinstance(field.dataType, StringType):
                 return quoted(field.name)
             column = F.col(quoted(field.name))
-            return F.when(column != NULL_PARTITION, column).alias(
-                field.name, metadata=field.metadata
-            )  # a CHAR stays one
+            # a CHAR stays one
+            return F.when(column != NULL_PARTITION, column).alias(field.name, metadata=field.metadata)
 
         return rows.select(*map(with_nulls, rows.schema))
 

@@ -227,9 +227,8 @@ def spread(opened: OpenTable, rows: DataFrame, selection: Sequence[SmallFiles]) 
         return rows.repartition(max(group_counts.values(), default=1)), "none"
     texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NULL_PARTITION)) for name in names]
     counts = {SEPARATOR.join(values): count for values, count in group_counts.items()}
-    counts_column = F.from_json(
-        F.lit(json.dumps(counts)), "map<string,int>"
-    )  # one literal for any number of partitions
+    # one literal for any number of partitions
+    counts_column = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")
     count = F.coalesce(counts_column[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
     grouped_rows = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
     return grouped_rows.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"

@@ -50,9 +50,8 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
     ``write_id`` is given for a staged write, which another process may have published.
     """
-    is_other = not write_id or (
-        entry.write_id != write_id and entry.idempotency_key != ""
-    )  # the entry of a recovery has no key
+    # the entry of a recovery has no key
+    is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")
     same_write_note = (
         f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
     )

@@ -59,9 +59,8 @@ class Call:
     mode: WriteMode
     options: WriteOptions
     stream: str = ""  # the name of the stream that the batch is of
-    query_ids: frozenset[str] = (
-        frozenset()
-    )  # the streaming queries that the batch may belong to; empty if they are not known
+    # the streaming queries that the batch may belong to; empty if they are not known
+    query_ids: frozenset[str] = frozenset()
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,21 +1,4 @@
 """The former ``table_writer.airflow``."""
 
-from table_writer.integrations.airflow import (
-    PartitionSensor,
-    PartitionTrigger,
-    PublishOperator,
-    RecoverOperator,
-    RollbackOperator,
-    VacuumOperator,
-    failing_for_good,
-)
-
-__all__ = [
-    "PartitionSensor",
-    "PartitionTrigger",
-    "PublishOperator",
-    "RecoverOperator",
-    "RollbackOperator",
-    "VacuumOperator",
-    "failing_for_good",
-]
+from table_writer.integrations.airflow import *  # noqa: F403 - the same names, whichever they are
+from table_writer.integrations.airflow import __all__ as __all__
