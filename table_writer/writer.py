@@ -19,25 +19,25 @@ from table_writer.config import (
     WriteOptions,
     write_mode,
 )
-from table_writer.display.plan_report import PlanReport
-from table_writer.display.reports import ChangesReport, DoctorReport, RecoverReport
-from table_writer.display.staged_report import StagedReport
-from table_writer.display.write_result import CompactReport, WriteResult
 from table_writer.errors import InvalidInputError
-from table_writer.log.past import Past
 from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
+from table_writer.reports.plan_report import PlanReport
+from table_writer.reports.reports import ChangesReport, DoctorReport, RecoverReport
+from table_writer.reports.staged_report import StagedReport
+from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
-from table_writer.write.batches import TravellingBatchWriter, batch_writer
-from table_writer.write.preview import Preview
-from table_writer.write.session_services import SessionServices
-from table_writer.write.staged_write import StagedWrite
-from table_writer.write.staged_writes import StagedWrites
-from table_writer.write.steps import Call, Steps
+from table_writer.steps.batches import TravellingBatchWriter, batch_writer
+from table_writer.steps.preview import Preview
+from table_writer.steps.run import Call, Steps
+from table_writer.steps.session_services import SessionServices
+from table_writer.steps.staged_write import StagedWrite
+from table_writer.steps.staged_writes import StagedWrites
+from table_writer.table.past import Past
 
 
 @checked

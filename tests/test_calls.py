@@ -33,10 +33,10 @@ from table_writer import (
     check,
     read_arrow,
 )
-from table_writer.log.open_table import Services
+from table_writer.steps.batches import batch_writer
+from table_writer.steps.session_services import SessionServices
+from table_writer.table.services import Services
 from table_writer.testing import lakehouse
-from table_writer.write.batches import batch_writer
-from table_writer.write.session_services import SessionServices
 from tests.publish.world import TABLE, World
 
 T: Final = str(TABLE)

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from table_writer import progress
-from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
-from table_writer.display import listeners
-from table_writer.display.listeners import BarListener, LogListener, listener, show_progress
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import PendingUpload
 from table_writer.progress import Progress, Stopwatch, WriteProgress, current, report_progress
+from table_writer.reports import listeners
+from table_writer.reports.listeners import BarListener, LogListener, listener, show_progress
 from table_writer.spark import open_gateway
 from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
+from table_writer.steps.complete import Completer
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.writer import TableWriter
 from tests.doubles.memory_metastore import MemoryMetastore

@@ -31,10 +31,10 @@ from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.display.many_report import TableResult
-    from table_writer.display.report import Report
-    from table_writer.display.reports import DoctorReport, RecoverReport
-    from table_writer.page.table_page import TablePage
+    from table_writer.reports.many_report import TableResult
+    from table_writer.reports.page.table_page import TablePage
+    from table_writer.reports.report import Report
+    from table_writer.reports.reports import DoctorReport, RecoverReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 def exit_code(command: Command, report: Any) -> ExitCode:
     """Return the exit code of a report; of many tables the worst counts."""
-    from table_writer.display.many_report import ManyReport, TablesReport
+    from table_writer.reports.many_report import ManyReport, TablesReport
 
     if isinstance(report, TablesReport):
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
@@ -161,7 +161,7 @@ def exit_code_of_result(command: Command, result: TableResult[Any]) -> ExitCode:
 
 def facts(command: Command, report: Any) -> dict[str, Any]:
     """Return what ``--json`` prints: of many tables each with the exit code that it would have had alone."""
-    from table_writer.display.many_report import ManyReport
+    from table_writer.reports.many_report import ManyReport
 
     found: dict[str, Any] = report.to_dict()
     if isinstance(report, ManyReport):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from table_writer.display.reports import Finding
 from table_writer.doctor import servers, spark, table
 from table_writer.doctor.subject import WORST_FIRST, Subject, error, note
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
-from table_writer.log.open_table import OpenTable
+from table_writer.reports.reports import Finding
+from table_writer.table.open_table import OpenTable
 
 Check = Callable[[Subject], Iterable[Finding]]
 

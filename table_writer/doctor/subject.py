@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from table_writer.display.reports import Finding
 from table_writer.errors import TableWriterError
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable
 from table_writer.model.table import Partition, PartitionValues, partition_name
+from table_writer.reports.reports import Finding
+from table_writer.table.open_table import OpenTable
 
 SHOWN_NAMES = 10
 WORST_FIRST: Final = ("error", "warning", "note", "ok")

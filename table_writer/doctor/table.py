@@ -6,15 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from table_writer.display.report import size
-from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.files import is_named_by_us
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
-from table_writer.log.root_markers import SINK, why_marked
 from table_writer.log.rules import agree, claim_is_over, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
@@ -22,8 +18,12 @@ from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
+from table_writer.reports.report import size
+from table_writer.reports.reports import Finding
+from table_writer.steps.vacuum.due import Ages, due_locations, in_use, look_for_traces
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.vacuum.due import Ages, due_locations, in_use, look_for_traces
+from table_writer.storage.table_files import is_named_by_us
+from table_writer.table.root_markers import SINK, why_marked
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each

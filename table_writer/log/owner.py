@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError, counted, few
-from table_writer.log.files import files_read_at
 from table_writer.log.stored import READABLE_BYTES, small_json
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
@@ -19,6 +18,7 @@ from table_writer.model.table import ROOT_PARAMETER, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.storage.proof import require_proven
+from table_writer.storage.table_files import files_read_at
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)

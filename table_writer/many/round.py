@@ -14,16 +14,16 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from table_writer.checked import nearest
-from table_writer.display.listeners import show_progress
-from table_writer.display.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
-from table_writer.display.report import Report
 from table_writer.errors import InvalidInputError, MetastoreError, counted
-from table_writer.log.open_table import Services
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
 from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, TableName, name_parts
 from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
+from table_writer.reports.listeners import show_progress
+from table_writer.reports.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
+from table_writer.reports.report import Report
+from table_writer.table.services import Services
 
 logger = logging.getLogger(__name__)
 MOST_WORKERS: Final = 64

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from table_writer.display.many_report import BEHIND, FAILED, IN_DOUBT, TableStatus, error_facts
-from table_writer.display.reports import RecoverReport, VacuumReport
-from table_writer.display.versions import vacuum_report
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.history import Placement
-from table_writer.log.open_table import OpenTable, Services, require_table
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
-from table_writer.vacuum.due import vacuum_ages
-from table_writer.vacuum.sweep import Vacuum, interrupted
+from table_writer.reports.many_report import BEHIND, FAILED, IN_DOUBT, TableStatus, error_facts
+from table_writer.reports.reports import RecoverReport, VacuumReport
+from table_writer.reports.versions import vacuum_report
+from table_writer.steps.vacuum.due import vacuum_ages
+from table_writer.steps.vacuum.sweep import Vacuum, interrupted
+from table_writer.table.open_table import OpenTable
+from table_writer.table.services import Services, require_table
 
 logger = logging.getLogger(__name__)
 Recover = Callable[[Services, str], RecoverReport]

@@ -23,7 +23,6 @@ from pyspark.util import InheritableThread
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 from table_writer.events.event import Source
-from table_writer.log.open_table import OpenTable
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
 from table_writer.metastore.wire import LoginError
@@ -55,6 +54,7 @@ from table_writer.spark.sql import (
     without_logs_of,
     without_query_log,
 )
+from table_writer.table.open_table import OpenTable
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")

@@ -24,8 +24,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
-from table_writer.log.open_table import OpenTable
-from table_writer.log.past import files_of
 from table_writer.metastore.settings import as_hive_2
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table
 from table_writer.model.table_read import TableRead
@@ -57,6 +55,8 @@ from table_writer.spark.sql import (
     without_query_log,
 )
 from table_writer.storage.hadoop import with_environment
+from table_writer.table.open_table import OpenTable
+from table_writer.table.past import files_of
 
 OLDEST: Final = (4, 1)  # of the servers that this was measured with
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3

@@ -15,7 +15,6 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.files import batches
 from table_writer.model.message import PendingUpload
 from table_writer.model.process import PerProcess
 from table_writer.progress import current
@@ -23,6 +22,7 @@ from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.shipping import is_in_a_zip, package_of_tasks
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
+from table_writer.storage.table_files import batches
 from table_writer.storage.worker import completer, copier
 from table_writer.version import CODE, __version__, installed_version, is_replaced
 

@@ -17,10 +17,10 @@ from pyspark.sql.types import DataType, StructType
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 from table_writer.events.event import Source
-from table_writer.log.open_table import OpenTable
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
+from table_writer.table.open_table import OpenTable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField
 
 from table_writer.errors import InvalidInputError, MetastoreError
-from table_writer.log.past import ADVICE, CHANGED
 from table_writer.model.table import NULL_PARTITION, PastPartition, Table
 from table_writer.spark.files import SOURCES, native_options, native_writer, with_fields
 from table_writer.spark.gateway import native_provider
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence
+from table_writer.table.past import ADVICE, CHANGED
 
 ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Options of the read, which win over the session's settings of that name."""

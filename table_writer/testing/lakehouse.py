@@ -23,9 +23,9 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
-from table_writer.display.listeners import show_progress
 from table_writer.errors import require_extra
 from table_writer.progress import current
+from table_writer.reports.listeners import show_progress
 from table_writer.testing.connect import ConnectServer, write_spark_conf
 from table_writer.testing.jars import (
     BUILT_IN_HIVE,

@@ -14,7 +14,6 @@ import pytest
 
 from table_writer.cli.arguments import MEANINGS, ExitCode, age, exit_code_of
 from table_writer.cli.main import Output
-from table_writer.display.reports import HistoryReport
 from table_writer.errors import (
     CheckFailedError,
     ConflictError,
@@ -26,6 +25,7 @@ from table_writer.errors import (
     SchemaMismatchError,
     StorageError,
 )
+from table_writer.reports.reports import HistoryReport
 from tests.cli.shell import TABLE, Shell, Terminal
 from tests.publish.world import Fault, World
 
@@ -303,12 +303,18 @@ def test_after_a_lost_answer_or_a_bug_the_outcome_is_unknown(error: Exception) -
 
 NEVER = {"pyspark", "pyarrow", "boto3", "botocore", "azure", "table_writer.metastore.glue", "table_writer.storage.s3"}
 OF_OTHER_COMMANDS = {
-    *("table_writer.doctor", "table_writer.page", "table_writer.vacuum", "table_writer.publish", "table_writer.many"),
-    *("table_writer.write", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
+    *(
+        "table_writer.doctor",
+        "table_writer.reports.page",
+        "table_writer.steps.vacuum",
+        "table_writer.steps.publish",
+        "table_writer.many",
+    ),
+    *("table_writer.steps", "table_writer.version", "importlib.metadata", "shtab", "http.client"),
 }
 OF_EVERY_CALL = {
     *("table_writer.config", "table_writer.log", "table_writer.metastore", "table_writer.storage"),
-    *("table_writer.display", "table_writer.events", "hmsclient", "thrift", "msgspec"),
+    *("table_writer.reports", "table_writer.events", "hmsclient", "thrift", "msgspec"),
 }
 
 

@@ -17,10 +17,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
-from table_writer.complete import Completer
-from table_writer.log import files
 from table_writer.log.table_log import TableLog
-from table_writer.publish.switch import Switch
+from table_writer.steps.complete import Completer
+from table_writer.steps.publish.switch import Switch
+from table_writer.storage import table_files as files
 from table_writer.storage.s3 import S3Store
 
 MOMENTS: dict[str, tuple[type, str, str]] = {

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
+from table_writer.steps.compaction import Compaction, SmallFiles, spread
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.write.compaction import Compaction, SmallFiles, spread
 
 MIB = 1024 * 1024
 

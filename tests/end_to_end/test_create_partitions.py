@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark.classic import spark_errors_translated
+from table_writer.steps.upload.job import refuse_existing
 from table_writer.testing import Lakehouse
-from table_writer.upload.job import refuse_existing
 
 from .watched import BEFORE_CLAIM, STAGED, Moment, Seen, requests_to
 

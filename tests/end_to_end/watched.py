@@ -16,9 +16,9 @@ from table_writer import TableWriter, TableWriterConfig
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
+from table_writer.steps.session_services import SessionServices
 from table_writer.storage import open_store
 from table_writer.testing import Lakehouse
-from table_writer.write.session_services import SessionServices
 from tests.real.hooked import HookedMetastore, HookedStore
 
 Found = Mapping[str, tuple[str, int]]

@@ -16,10 +16,10 @@ from table_writer.events import TableEvent
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WriteMode, WrittenFiles
-from table_writer.publish.recovery import Recovery
-from table_writer.write.announcing import announced
-from table_writer.write.running_write import RunningWrite
-from table_writer.write.staged_writes import StagedWrites
+from table_writer.steps.announcing import announced
+from table_writer.steps.publish.recovery import Recovery
+from table_writer.steps.running_write import RunningWrite
+from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.history import LATE_CALL_SECONDS
-from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
 from table_writer.model.write import Scope, WriteMode, WritePlan
-from table_writer.publish.switch import new_parameters
+from table_writer.steps.batches import batch_writer
+from table_writer.steps.publish.switch import new_parameters
 from table_writer.storage.object_store import visible_files
-from table_writer.write.batches import batch_writer
+from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
 from tests.fuzz.oracle import Ids
 from tests.publish.world import DeathError, value_of, values_of

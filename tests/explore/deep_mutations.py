@@ -9,10 +9,10 @@ from .mutation import Mutation
 from .mutations import CONFIRMED
 from .search import Bound
 
-NOT_LOST: Final = ("publish.evidence:Evidence.lost_files", "return lost", "return {}")
+NOT_LOST: Final = ("steps.publish.evidence:Evidence.lost_files", "return lost", "return {}")
 """A recovery looks whether files are there: the second guard of what must not be done again."""
 
-NO_WORD: Final = ("publish.recovery:Recovery._end_last", "if word == last.entry.write_id:", "if False:")
+NO_WORD: Final = ("steps.publish.recovery:Recovery._end_last", "if word == last.entry.write_id:", "if False:")
 """Whoever was refused has taken the last word: the third guard, while that mark is there."""
 BETWEEN_CALLS: Final = "tests/publish/test_between_calls.py"
 BELONG: Final = "tests/publish/test_where_partitions_belong.py"
@@ -21,7 +21,7 @@ FILES_THERE: Final = "tests/publish/test_files_there.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "if self._brings(carry_over, carried, targets, state):\n            return None",
         "if self._brings(carry_over, carried, targets, state):\n"
         "            newest = self._opened.log.read_state(listed_after=state.listed_after).newest\n"
@@ -32,16 +32,16 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a publisher looks for entries of its own write",
-        "publish.publisher:Publisher.publish",
+        "steps.publish.publisher:Publisher.publish",
         "if is_shared:",
         "if False:",
         ("publish", "publish"),
         schedules=100,
-        also=(("write.staged_writes:StagedWrites._publish", "publisher.require_unpublished(record.plan)", "pass"),),
+        also=(("steps.staged_writes:StagedWrites._publish", "publisher.require_unpublished(record.plan)", "pass"),),
     ),
     Mutation(
         "no metastore change without a claim",
-        "publish.publisher:Publisher.publish",
+        "steps.publish.publisher:Publisher.publish",
         "if not self._claimed.claim(look.entry):",
         "if False:",
         ("overwrite",),
@@ -65,7 +65,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is confirmed that a late call may have done",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "is Effect.ALL and not (\n        self._log.read_state(listed_after=entry.version).unverified\n    )",
         "is Effect.ALL",
         ("publish after its old call", "append d1"),
@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what undoes a late call ends within its claim",
-        "publish.recovery:Recovery._is_wordless",
+        "steps.publish.recovery:Recovery._is_wordless",
         'and record.entry.recovered_write_id != ""',
         "",
         ("append d1", "publish after its old call"),
@@ -83,7 +83,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while anything is in doubt",
-        "publish.correction:Correction.correct",
+        "steps.publish.correction:Correction.correct",
         "is_alone and self._can_verify(history)",
         "self._can_verify(history)",
         ("overwrite d1", "append after an old call"),
@@ -101,14 +101,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a placeholder is listed before it is dropped",
-        "publish.switch:Switch._drop",
+        "steps.publish.switch:Switch._drop",
         "values not in written and",
         "",
         test=f"{BETWEEN_CALLS}::test_a_partition_into_which_another_tool_inserts_before_it_is_dropped_stays",
     ),
     Mutation(
         "what is emptied already stays where it is",
-        "publish.switch:Switch._partition_change",
+        "steps.publish.switch:Switch._partition_change",
         "current.location if is_empty else self._empty(entry, partition)",
         "self._empty(entry, partition)",
         test=f"{BETWEEN_CALLS}::test_a_recovery_that_drops_partitions_leaves_one_into_which_another_tool_has_inserted",
@@ -122,7 +122,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a restore shows no files of an abandoned entry",
-        "publish.restore:_check",
+        "steps.publish.restore:_check",
         "if there.others:",
         "if False:",
         test=f"{FILES_THERE}::test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up",
@@ -154,7 +154,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a vacuum deletes",
-        "publish.publisher:Publisher.publish",
+        "steps.publish.publisher:Publisher.publish",
         "self._first_in_doubt(look.entry, records, staged.plan)",
         "pass",
         test=f"{BETWEEN_CALLS}::test_nothing_is_added_where_a_vacuum_is_deleting",
@@ -171,7 +171,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by files: what was refused",
-        "publish.recovery:Recovery._rebuild",
+        "steps.publish.recovery:Recovery._rebuild",
         "is_copied(history, partition, missing)",
         "True",
         ("refusal lost under an append", "recover"),
@@ -181,14 +181,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by a log that was read after the files",
-        "publish.recovery:Recovery._rebuild",
+        "steps.publish.recovery:Recovery._rebuild",
         "if in_place:",
         "if False:",
         schedule="vacuum, recover, lose older outcome: 0@22>2 0@23>1 1@25>0",
     ),
     Mutation(
         "a call without an answer counts by the parameters",
-        "publish.switch:Switch._read_back",
+        "steps.publish.switch:Switch._read_back",
         "self.layout, sent_values)",
         "self.layout, entry.partition_values)",
         schedule="append in place, overwrite, append: 0@37!late 2@1~",
@@ -196,14 +196,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody is told that what is on record as abandoned is published",
-        "publish.switch:ClaimedEntries.carry_out",
+        "steps.publish.switch:ClaimedEntries.carry_out",
         "require_all_published(entry, stored_outcome, table)",
         "pass",
         test="tests/publish/test_acknowledged.py::test_a_claimant_that_was_paused_is_told_what_a_recovery_has_recorded",
     ),
     Mutation(
         "an entry without partitions is not superseded",
-        "publish.recovery:Recovery._record_outcome",
+        "steps.publish.recovery:Recovery._record_outcome",
         "bool(superseded) and len(superseded)",
         "len(superseded)",
         ("overwrite nothing", "recover"),
@@ -255,7 +255,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "statistics: nothing is confirmed before the second alter",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "if entry.has_figures or not",
         "if not",
         ("overwrite with figures", "append"),
@@ -298,14 +298,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a correction that has ended says where another tool has moved a partition meanwhile",
-        "publish.recovery:Recovery._end_as",
+        "steps.publish.recovery:Recovery._end_as",
         "if original.recorded_by != entry.write_id:",
         "if False:",
         test=f"{BELONG}::test_the_late_call_of_a_correction_goes_back_to_where_another_tool_has_moved_the_partition",
     ),
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
-        "publish.recovery:Recovery._moved_locations",
+        "steps.publish.recovery:Recovery._moved_locations",
         "and history.correction_of(partition.values, here.get(partition.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
@@ -319,7 +319,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery records where it has found what had switched before",
-        "publish.recovery:Recovery._do_again",
+        "steps.publish.recovery:Recovery._do_again",
         "self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)",
         "self._record_outcome(record.entry, claimed, switched, superseded_locations)",
         test=f"{BELONG}::test_a_late_call_goes_back_to_where_a_recovery_found_what_had_switched_before",
@@ -333,14 +333,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
-        "publish.evidence:Evidence.why_not_copied_again",
+        "steps.publish.evidence:Evidence.why_not_copied_again",
         "and partition.old_location is not None\n",
         "and False\n",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
     ),
     Mutation(
         "an append that is half there beside what is given up has no outcome",
-        "publish.evidence:Evidence.half_added_error",
+        "steps.publish.evidence:Evidence.half_added_error",
         "if not (visible and gone) and not is_partly_there:",
         "if not (visible and gone):",
         test="tests/publish/test_in_place_faults.py::test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome",
@@ -382,14 +382,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback looks at what late calls show, where no version has changed it",
-        "publish.rollback:_states_brought_late",
+        "steps.publish.rollback:_states_brought_late",
         "history.placements(locations(now), suspects)",
         "{}",
         test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",
     ),
     Mutation(
         "a write that has seen the rows at a name is recovered over it",
-        "publish.evidence:Evidence.states",
+        "steps.publish.evidence:Evidence.states",
         "elif not same_place(wanted[values].old_location, here[values]):",
         "else:",
         test=f"{BELONG}::test_a_write_over_a_name_at_which_another_tool_has_inserted_is_recovered_as_a_whole",
@@ -403,7 +403,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
-        "publish.recovery:Recovery._do_again",
+        "steps.publish.recovery:Recovery._do_again",
         "old_location if found[values] is PartitionState.BEFORE else here.get(values)",
         "here.get(values)",
         test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",

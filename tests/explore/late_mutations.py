@@ -9,7 +9,7 @@ from .mutations import CONFIRMED
 from .search import Bound
 
 NOT_COUNTED: Final = (
-    "publish.entry:files_there",
+    "steps.publish.entry:files_there",
     "if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):",
     "if False:",
 )
@@ -17,7 +17,7 @@ NOT_COUNTED: Final = (
 MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
-        "publish.correction:Correction.correct",
+        "steps.publish.correction:Correction.correct",
         "if not moved and not state.unverified:",
         "if not moved and not any(map(self._log.may_calls_come, state.unverified)):",
         ("overwrite", "append", "days pass", "append"),
@@ -27,7 +27,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while a call may come",
-        "publish.correction:Correction._can_verify",
+        "steps.publish.correction:Correction._can_verify",
         "and not self._log.may_calls_come(max(history.unverified or ()))",
         "",
         ("overwrite", "append", "append"),
@@ -37,7 +37,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "who verifies compares all partitions",
-        "publish.correction:Correction._verify",
+        "steps.publish.correction:Correction._verify",
         "self._placements(history, known, now)",
         "self._placements(history, sorted(known)[:1], now)",
         ("overwrite d2 d3", "append d2 d3"),
@@ -47,7 +47,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what newer entries cover is not done again",
-        "publish.recovery:Recovery._end_last",
+        "steps.publish.recovery:Recovery._end_last",
         "if rules.is_covered(history, last.entry):",
         "if False:",
         ("overwrite", "lose outcome", "recover"),
@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "each partition has a placeholder of its own",
-        "publish.switch:Switch._empty",
+        "steps.publish.switch:Switch._empty",
         "partition.values",
         "('p',)",
         test="tests/publish/test_between_calls.py"
@@ -82,7 +82,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an append lists placeholders",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "carried = leaving if plan.mode is WriteMode.APPEND else {}",
         "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location}"
         " if plan.mode is WriteMode.APPEND else {}",
@@ -92,7 +92,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was planned in another log conflicts",
-        "publish.publisher:Publisher._refuse_other_log",
+        "steps.publish.publisher:Publisher._refuse_other_log",
         "state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids)",
         "False",
         ("publish overwrite", "begin again"),
@@ -102,28 +102,28 @@ MUTATIONS: Final = (
     # in place
     Mutation(
         "nothing is copied before the metastore has answered",
-        "publish.switch:ClaimedEntries.switch",
+        "steps.publish.switch:ClaimedEntries.switch",
         "notes = self._switch.apply(table, entry, now, deadline)\n        self._add_files(entry, files, deadline)",
         "self._add_files(entry, files, deadline)\n        notes = self._switch.apply(table, entry, now, deadline)",
         ("append in place",),
     ),
     Mutation(
         "a copy without an answer leaves the entry in doubt",
-        "publish.switch:ClaimedEntries._add_files",
+        "steps.publish.switch:ClaimedEntries._add_files",
         "raise outcome_unknown(entry, error) from error",
         "pass",
         ("append in place",),
     ),
     Mutation(
         "nothing is confirmed before its files are there",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "self._evidence.whole_partitions(entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),
     Mutation(
         "what was begun is rolled forward",
-        "publish.evidence:Evidence.why_not_copied_again",
+        "steps.publish.evidence:Evidence.why_not_copied_again",
         "and not partition.added",
         "",
         ("append in place", "recover"),
@@ -142,7 +142,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback that a vacuum has given up stops",
-        "publish.rollback:roll_back",
+        "steps.publish.rollback:roll_back",
         "if found != copied_of or place in history.deleted or place in history.doomed:",
         "if found != copied_of:",
         ("rollback of files", "vacuum"),
@@ -157,7 +157,7 @@ MUTATIONS: Final = (
         ("publish in place after a refusal", "days pass", "vacuum"),
         Bound(0, 1),
         500,
-        also=(("vacuum.due:due_locations", "elif write_id in staged:", "elif False:"),),
+        also=(("steps.vacuum.due:due_locations", "elif write_id in staged:", "elif False:"),),
     ),
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",
@@ -168,7 +168,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an outcome is rebuilt by files: what was published",
-        "publish.recovery:Recovery._rebuild",
+        "steps.publish.recovery:Recovery._rebuild",
         "is_copied(history, partition, missing)",
         "False",
         ("append in place", "lose outcome", "overwrite", "recover"),
@@ -177,7 +177,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a late alter has brought back",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "if is_building and self._correction.correct(table, values, now, state):",
         "if False:",
         ("overwrite", "append", "append in place"),
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a key is looked for behind a rollback",
-        "publish.publisher:Publisher._repetition",
+        "steps.publish.publisher:Publisher._repetition",
         "return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)",
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),

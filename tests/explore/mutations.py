@@ -7,14 +7,14 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-CONFIRMED: Final = ("publish.base:confirmed_partitions", "log = _Log(opened, newest)", "return now")
+CONFIRMED: Final = ("steps.publish.base:confirmed_partitions", "log = _Log(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
 MUTATIONS: Final = (
     # Claims
     Mutation(
         "a correction claims after the listing that the look began with",
-        "publish.correction:Correction.correct",
+        "steps.publish.correction:Correction.correct",
         "history.newest > state.newest",
         "False",
         ("append after a recovery", "rollback far"),
@@ -23,14 +23,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a lost slot means reading the log again",
-        "publish.publisher:Publisher.publish",
+        "steps.publish.publisher:Publisher.publish",
         "if not self._claimed.claim(look.entry):",
         "if not self._claimed.claim(look.entry) and False:",
         ("overwrite", "overwrite"),
     ),
     Mutation(
         "no recovery without a claim",
-        "publish.recovery:Recovery.recover",
+        "steps.publish.recovery:Recovery.recover",
         "if not self._claimed.claim(claimed):",
         "if not self._claimed.claim(claimed) and False:",
         ("append", "recover", "recover"),
@@ -38,21 +38,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no rollback without a claim",
-        "publish.rollback:roll_back",
+        "steps.publish.rollback:roll_back",
         "if claimed.claim(entry):",
         "if claimed.claim(entry) or True:",
         ("rollback", "overwrite"),
     ),
     Mutation(
         "nothing is sent after the claim's timeout",
-        "publish.switch:Switch.require_time",
+        "steps.publish.switch:Switch.require_time",
         "if not deadline.allows(self.call_timeout_seconds):",
         "if False:",
         ("overwrite", "append"),
     ),
     Mutation(
         "no file is added after the claim's timeout",
-        "publish.switch:ClaimedEntries._add_files",
+        "steps.publish.switch:ClaimedEntries._add_files",
         "if not deadline.allows(0):",
         "if False:",
         ("append in place", "recover"),
@@ -104,7 +104,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a partition that is there is not created",
-        "publish.publisher:Publisher._refuse_existing",
+        "steps.publish.publisher:Publisher._refuse_existing",
         "if existing:",
         "if False:",
         ("create", "append d2 d3"),
@@ -112,7 +112,7 @@ MUTATIONS: Final = (
     # Appends
     Mutation(
         "an append copies what has come since",
-        "publish.append:CarryOver.bring",
+        "steps.publish.append:CarryOver.bring",
         "known.get(values, {}) != listed.get(values, {})",
         "values not in known",
         ("append", "append in place"),
@@ -120,14 +120,14 @@ MUTATIONS: Final = (
     # Outcomes
     Mutation(
         "nothing is abandoned with a call unanswered",
-        "publish.switch:ClaimedEntries.switch",
+        "steps.publish.switch:ClaimedEntries.switch",
         "if not isinstance(failure, OutcomeUnknownError):",
         "if True:",
         ("append", "recover"),
     ),
     Mutation(
         "a refusal is recorded by whom nobody has overtaken",
-        "publish.switch:ClaimedEntries.give_up",
+        "steps.publish.switch:ClaimedEntries.give_up",
         "is_ours = word == entry.write_id",
         "is_ours, word = True, entry.write_id",
         ("append", "recover"),
@@ -135,7 +135,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery takes the last word before it switches",
-        "publish.recovery:Recovery._has_last_word",
+        "steps.publish.recovery:Recovery._has_last_word",
         "if word in {claimed.write_id, lost_heir}:",
         "if True:",
         ("append", "recover"),
@@ -143,7 +143,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was published in part is not said to be published",
-        "log.open_table:repetition_error",
+        "table.open_table:repetition_error",
         "if record.superseded:",
         "if False:",
         ("append once", "move", "append once"),
@@ -164,21 +164,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a call without an answer may yet be applied",
-        "publish.switch:Switch._read_back",
+        "steps.publish.switch:Switch._read_back",
         "isinstance(error, LostResponseError) or changed",
         "changed",
         ("overwrite", "append"),
     ),
     Mutation(
         "nothing is confirmed of which a part is missing",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "rules.effect(found.values()) is Effect.ALL",
         "True",
         ("append in place", "append"),
     ),
     Mutation(
         "nothing is confirmed while its drop may still come",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "not all(target and self._layout.all_data.contains(target) for target in targets)",
         "False",
         ("overwrite table", "append"),
@@ -186,21 +186,21 @@ MUTATIONS: Final = (
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "publish.evidence:Evidence.whole_partitions",
+        "steps.publish.evidence:Evidence.whole_partitions",
         "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),
     ),
     Mutation(
         "late calls are corrected",
-        "publish.correction:Correction._placements",
+        "steps.publish.correction:Correction._placements",
         "return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)",
         "return dict.fromkeys(placements, Placement.IN_PLACE), frozenset()",
         ("old alter comes", "recover"),
     ),
     Mutation(
         "an append corrects what it builds on",
-        "publish.correction:Correction.correct",
+        "steps.publish.correction:Correction.correct",
         "if not moved and not state.unverified:",
         "if True:",
         ("old alter comes", "append"),
@@ -208,7 +208,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a recovery leaves a mark",
-        "publish.recovery:Recovery.recover",
+        "steps.publish.recovery:Recovery.recover",
         "self._log.remember_recovery(claimed.version)",
         "pass",
         ("overwrite", "append", "append"),
@@ -218,21 +218,21 @@ MUTATIONS: Final = (
     # Keys and staged writes
     Mutation(
         "a key is looked for before anything is written",
-        "log.open_table:OpenTable.require_new_key",
+        "table.open_table:OpenTable.require_new_key",
         "if published is not None:",
         "if False:",
         ("append once", "append once"),
     ),
     Mutation(
         "a key is looked for at the claim",
-        "publish.publisher:Publisher._first_in_doubt",
+        "steps.publish.publisher:Publisher._first_in_doubt",
         "if published is not None:",
         "if False:",
         ("append once", "append once"),
     ),
     Mutation(
         "nothing is discarded that was published",
-        "vacuum.sweep:Vacuum.give_up",
+        "steps.vacuum.sweep:Vacuum.give_up",
         "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
         "if False:",
         ("publish", "discard"),
@@ -247,21 +247,21 @@ MUTATIONS: Final = (
     # Vacuums
     Mutation(
         "no vacuum without a claim",
-        "vacuum.sweep:Vacuum.run",
+        "steps.vacuum.sweep:Vacuum.run",
         "if unfinished or self._log.claim(entry):",
         "if unfinished or self._log.claim(entry) or True:",
         ("rollback far", "vacuum"),
     ),
     Mutation(
         "a vacuum spares where readers look",
-        "vacuum.due:is_used",
+        "steps.vacuum.due:is_used",
         "return used.meets(left.location.place)",
         "return False",
         ("rollback far", "vacuum"),
     ),
     Mutation(
         "a discard deletes what was staged",
-        "vacuum.sweep:Vacuum._give_up",
+        "steps.vacuum.sweep:Vacuum._give_up",
         "failed += self._delete(entry, self._store.list(data.key))",
         "",
         ("discard", "recover"),

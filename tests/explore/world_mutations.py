@@ -16,7 +16,7 @@ COVERED_BELOW: Final = (
 MUTATIONS: Final = (
     Mutation(
         "an unpartitioned table is emptied, not dropped",
-        "publish.publisher:Publisher._with_emptied_partitions",
+        "steps.publish.publisher:Publisher._with_emptied_partitions",
         "nowhere = None if table.partition_columns else str(plan.data_location)",
         "nowhere = None",
         ("overwrite nothing",),
@@ -26,7 +26,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a reader of the root does not look into the own directory",
-        "vacuum.due:InUse._seen_from",
+        "steps.vacuum.due:InUse._seen_from",
         "return self._inside if self._own.holds(place) else self._all",
         "return self._all",
         ("rollback to the beginning", "vacuum"),
@@ -54,7 +54,7 @@ MUTATIONS: Final = (
     # batches
     Mutation(
         "batches: nothing is confirmed while a claim lasts",
-        "publish.recovery:Recovery._has_taken_effect",
+        "steps.publish.recovery:Recovery._has_taken_effect",
         "if entry.has_figures or not self._metastore.switches_at_once(table):",
         "if entry.has_figures:",
         ("overwrite", "append"),
@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "batches: what is seen after a lost answer proves nothing",
-        "publish.switch:Switch._read_back",
+        "steps.publish.switch:Switch._read_back",
         "if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):",
         "if False:",
         ("overwrite", "append"),
@@ -93,7 +93,7 @@ MUTATIONS: Final = (
         kind="batches",
         also=(
             (
-                "publish.switch:Switch._read_back",
+                "steps.publish.switch:Switch._read_back",
                 "seen is Effect.SOME or isinstance(error, LostResponseError) or changed",
                 "isinstance(error, LostResponseError)",
             ),

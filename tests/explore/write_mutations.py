@@ -9,7 +9,7 @@ from .mutations import CONFIRMED
 from .search import Bound
 
 NOT_EXACTLY: Final = (
-    "publish.append:CarryOver._require_exactly",
+    "steps.publish.append:CarryOver._require_exactly",
     "if not self._partition_places and not self.is_shared:",
     "if True:",
 )
@@ -18,14 +18,14 @@ LOG: Final = "self.counts.__self__._log"
 MUTATIONS: Final = (
     Mutation(
         "nothing is applied again after publishing",
-        "publish.switch:ClaimedEntries.carry_out",
+        "steps.publish.switch:ClaimedEntries.carry_out",
         "require_all_published(entry, stored_outcome, table)",
         "self._switch.apply(table, entry, now, deadline)",
         ("overwrite", "append"),
     ),
     Mutation(
         "placeholders stay after a refusal",
-        "publish.switch:ClaimedEntries.switch",
+        "steps.publish.switch:ClaimedEntries.switch",
         "self.give_up(entry, failure)",
         "there = self._switch.metastore.get_partitions(table, [one.values for one in entry.partitions])\n"
         "            for values, one in there.items():\n"
@@ -37,21 +37,21 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "one alter for all partitions",
-        "publish.switch:Switch._alter",
+        "steps.publish.switch:Switch._alter",
         "return self.metastore.alter_partitions(table, changes, before_send=in_time)",
         "return [self.metastore.alter_partitions(table, [one], before_send=in_time) for one in changes] and None",
         ("overwrite",),
     ),
     Mutation(
         "new partitions come empty",
-        "publish.switch:Switch._alter",
+        "steps.publish.switch:Switch._alter",
         "location=self._empty(entry, partition)",
         "location=str(partition.new_location)",
         ("append d2 d3",),
     ),
     Mutation(
         "an outcome is recorded after the drop",
-        "publish.switch:Switch.apply",
+        "steps.publish.switch:Switch.apply",
         "return self._drop(table, entry, in_time)",
         f"{LOG}.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)\n"
         "    return self._drop(table, entry, in_time)",
@@ -61,7 +61,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a drop without an answer leaves the entry in doubt",
-        "publish.switch:Switch._drop",
+        "steps.publish.switch:Switch._drop",
         'return (f"{todo} `table-writer recover` does it.",)',
         "return ()",
         ("overwrite table", "append"),
@@ -101,11 +101,11 @@ MUTATIONS: Final = (
         ("overwrite", "move"),
         Bound(2, 1),
         500,
-        also=(("publish.switch:Switch._read_back", "or changed:", ":"),),
+        also=(("steps.publish.switch:Switch._read_back", "or changed:", ":"),),
     ),
     Mutation(
         "a vacuum looks at the metastore",
-        "vacuum.due:in_use",
+        "steps.vacuum.due:in_use",
         "return InUse(history.layout, live | history.in_use() | hidden_places)",
         "return InUse(history.layout, history.in_use() | hidden_places)",
         ("point back", "vacuum"),
@@ -121,14 +121,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum waits until no call can be late",
-        "vacuum.due:due_locations",
+        "steps.vacuum.due:due_locations",
         "if left.age_seconds < wanted_seconds:",
         "if False:",
         ("overwrite", "vacuum"),
     ),
     Mutation(
         "no rollback to what a vacuum deletes",
-        "publish.rollback:_check",
+        "steps.publish.rollback:_check",
         "and not history.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
@@ -147,14 +147,14 @@ MUTATIONS: Final = (
     # modes
     Mutation(
         "an append brings along what is there",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "carried = leaving if plan.mode is WriteMode.APPEND else {}",
         "carried = {}",
         ("append",),
     ),
     Mutation(
         "what is not there any more is not among the copies",
-        "publish.append:CarryOver._may_grow",
+        "steps.publish.append:CarryOver._may_grow",
         "return place.copied is not None and place.copied.items() <= files.items()",
         "return True",
         ("append", "overwrite"),
@@ -162,7 +162,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no append to what a late alter has brought back",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "if is_building and self._correction.correct(table, values, now, state):",
         "if False:",
         ("overwrite", "append", "append"),
@@ -171,7 +171,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no creation where a late drop has taken rows away",
-        "publish.publisher:Publisher._look",
+        "steps.publish.publisher:Publisher._look",
         "if is_building and self._correction",
         "if plan.mode is WriteMode.APPEND and self._recovery",
         ("old drop comes", "create d2"),
@@ -180,7 +180,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a creation adds and alters nothing",
-        "publish.switch:Switch.apply",
+        "steps.publish.switch:Switch.apply",
         "if now:",
         "if True:",
         ("create", "move d3"),
@@ -194,7 +194,11 @@ MUTATIONS: Final = (
         "",
         ("overwrite table", "append d2 d3"),
         also=(
-            ("publish.publisher:Publisher.publish", "self._first_in_doubt(look.entry, records, staged.plan)", "pass"),
+            (
+                "steps.publish.publisher:Publisher.publish",
+                "self._first_in_doubt(look.entry, records, staged.plan)",
+                "pass",
+            ),
         ),
     ),
     Mutation(
@@ -204,19 +208,23 @@ MUTATIONS: Final = (
         "",
         ("overwrite where", "append d2 d3"),
         also=(
-            ("publish.publisher:Publisher.publish", "self._first_in_doubt(look.entry, records, staged.plan)", "pass"),
+            (
+                "steps.publish.publisher:Publisher.publish",
+                "self._first_in_doubt(look.entry, records, staged.plan)",
+                "pass",
+            ),
         ),
     ),
     Mutation(
         "what a table loses is emptied in the same alter",
-        "publish.switch:Switch._alter",
+        "steps.publish.switch:Switch._alter",
         "if partition.values in present)",
         "if partition.values in present and partition.new_location)",
         ("overwrite table",),
     ),
     Mutation(
         "the base version is fixed before the key is looked for",
-        "log.open_table:OpenTable.require_new_key",
+        "table.open_table:OpenTable.require_new_key",
         "return self.log.with_checkpoint(recent.state)",
         "return self.log.read_state()",
         ("append once", "append once"),
@@ -238,7 +246,7 @@ MUTATIONS: Final = (
     # staged
     Mutation(
         "who cannot resolve its own write's entry does not know the outcome",
-        "publish.publisher:Publisher._resolve_other",
+        "steps.publish.publisher:Publisher._resolve_other",
         "if plan.write_id in written_ids(plan.layout, entry):",
         "if False:",
         ("publish", "publish"),
@@ -247,7 +255,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no discard without a claim",
-        "vacuum.sweep:Vacuum.give_up",
+        "steps.vacuum.sweep:Vacuum.give_up",
         "if self._log.claim(entry):",
         "if self._log.claim(entry) or True:",
         ("publish", "discard"),
@@ -255,7 +263,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no discard without a claim, also after a refusal",
-        "vacuum.sweep:Vacuum.give_up",
+        "steps.vacuum.sweep:Vacuum.give_up",
         "deletes = self._deletes(plan)",
         "if plan.kept: return plan\n        deletes = self._deletes(plan)",
         ("publish after a refusal", "discard"),
@@ -264,7 +272,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "each publisher of a staged append copies into a directory of its own",
-        "write.running_write:Claiming.fresh_directory",
+        "steps.running_write:Claiming.fresh_directory",
         "write_id=new_write_id()",
         "write_id='20240101T000000-9999999999999999'",
         ("publish", "publish", "overwrite"),
@@ -273,7 +281,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no staged append copies beside what was staged",
-        "publish.append:CarryOver._may_grow",
+        "steps.publish.append:CarryOver._may_grow",
         "return not self.is_shared",
         "return True",
         ("publish", "publish", "overwrite"),
@@ -292,7 +300,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum spares what is staged",
-        "vacuum.due:due_locations",
+        "steps.vacuum.due:due_locations",
         "elif write_id in staged:",
         "elif False:",
         ("publish overwrite", "days pass", "vacuum"),

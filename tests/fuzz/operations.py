@@ -9,16 +9,16 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from table_writer.log.files import files_read_at
-from table_writer.log.open_table import RepeatedError
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
-from table_writer.publish.publisher import GaveWayError
+from table_writer.steps.publish.publisher import GaveWayError
 from table_writer.storage.object_store import visible_files
+from table_writer.storage.table_files import files_read_at
+from table_writer.table.open_table import RepeatedError
 from tests.publish.world import value_of
 
 from .oracle import Ids, Written

@@ -22,12 +22,12 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
-from table_writer.log.open_table import Services
-from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.model.write import WritePlan
+from table_writer.table.past import Past, files_of
+from table_writer.table.services import Services
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, World, value_of
 

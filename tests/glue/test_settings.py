@@ -9,8 +9,8 @@ import pytest
 from table_writer import GlueSettings, Maintenance, TableWriterConfig
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
-from table_writer.log.open_table import Services
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.table.services import Services
 from tests.cli.conftest import VARIABLES
 from tests.cli.shell import Shell
 from tests.doctor.conftest import of_check

@@ -8,7 +8,12 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import StorageError
-from table_writer.log.files import (
+from table_writer.model.entry import AddedFile, EntryPartition
+from table_writer.model.location import Location
+from table_writer.model.table import Partition
+from table_writer.model.write import new_write_id
+from table_writer.storage.object_store import PAGE_KEYS
+from table_writer.storage.table_files import (
     DELETE_THREADS,
     add_files,
     batches,
@@ -22,11 +27,6 @@ from table_writer.log.files import (
     why_not_copied,
     written_placeholders,
 )
-from table_writer.model.entry import AddedFile, EntryPartition
-from table_writer.model.location import Location
-from table_writer.model.table import Partition
-from table_writer.model.write import new_write_id
-from table_writer.storage.object_store import PAGE_KEYS
 from tests.doubles.memory_store import MemoryStore
 
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry

@@ -16,7 +16,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError, TableWriterError
 from table_writer.model.write import WriteMode
-from table_writer.write.running_write import Claiming
+from table_writer.steps.running_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 from tests.publish.world import publisher_of
 

@@ -17,8 +17,7 @@ from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
-from table_writer.storage.object_store import UploadInfo
-from table_writer.vacuum.due import (
+from table_writer.steps.vacuum.due import (
     Ages,
     DueLocations,
     due_locations,
@@ -28,6 +27,7 @@ from table_writer.vacuum.due import (
     may_go,
     require_safe,
 )
+from table_writer.storage.object_store import UploadInfo
 from tests.log.test_history import abandoned, history, replacing
 from tests.log.test_rules import D1, D2, LAYOUT, THEIRS, at, entry, published, rollback
 from tests.publish.world import DeathError, Fault, World

@@ -14,7 +14,7 @@ from table_writer.model.entry import LogEntry, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout, WriteMode
-from table_writer.publish.entry import _same
+from table_writer.steps.publish.entry import _same
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 

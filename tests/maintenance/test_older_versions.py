@@ -11,7 +11,11 @@ import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.history import History
-from table_writer.log.past import (
+from table_writer.model.entry import DeletedLocation, Operation
+from table_writer.model.location import Location
+from table_writer.model.table import PastPartition
+from table_writer.model.write import WriteMode
+from table_writer.table.past import (
     Past,
     files_of,
     newest_known_version,
@@ -19,10 +23,6 @@ from table_writer.log.past import (
     version_meant,
     writes_behind,
 )
-from table_writer.model.entry import DeletedLocation, Operation
-from table_writer.model.location import Location
-from table_writer.model.table import PastPartition
-from table_writer.model.write import WriteMode
 from tests.log.test_history import abandoned, history, in_doubt, in_place
 from tests.log.test_rules import D1, LAYOUT, entry, published, rollback
 from tests.log.test_rules import at as written_at

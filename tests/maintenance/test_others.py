@@ -13,7 +13,7 @@ from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Partition, Table, TableName
 from table_writer.model.write import TableLayout
-from table_writer.vacuum.due import may_go
+from table_writer.steps.vacuum.due import may_go
 from tests.publish.world import ROOT, TABLE, Fault, World
 
 T = str(TABLE)

@@ -16,7 +16,7 @@ from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
-from table_writer.publish.recovery import RecoveredEntry, Recovery
+from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -22,8 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer import InvalidInputError, TableWriter
 from table_writer.model.table import Column, Table, TableName
-from table_writer.plan.file_options import file_options
-from table_writer.plan.parquet_settings import (
+from table_writer.spark import open_gateway
+from table_writer.steps.plan.file_options import file_options
+from table_writer.steps.plan.parquet_settings import (
     NOTHING_IN_A_FILE,
     SETTINGS,
     FileSettings,
@@ -31,9 +32,8 @@ from table_writer.plan.parquet_settings import (
     ParquetSetting,
     setting_named,
 )
-from table_writer.spark import open_gateway
+from table_writer.steps.upload.parquet import ParquetFile
 from table_writer.testing import Lakehouse
-from table_writer.upload.parquet import ParquetFile
 from tests.cells import first_fast
 from tests.docs.markdown_blocks import ROOT
 

@@ -10,8 +10,8 @@ import re
 
 import pytest
 
-from tests.display.browser import steered
-from tests.page.pages import WIDTHS, usual_page
+from tests.reports.browser import steered
+from tests.reports.page.pages import WIDTHS, usual_page
 
 MARKS_OUTSIDE = """
 const inside = [0, document.documentElement.clientWidth];

@@ -17,10 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, Maintenance, TableWriter, read_arrow
-from table_writer.log.root_markers import why_marked
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.table_kind import HIVE, MAPRED, why_not_read, why_not_written
+from table_writer.table.root_markers import why_marked
 from table_writer.testing import Lakehouse
 from tests.doubles.memory_store import MemoryStore
 

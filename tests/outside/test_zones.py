@@ -20,8 +20,8 @@ from table_writer import TableWriter, TableWriterConfig, read_arrow
 from table_writer.check import in_range
 from table_writer.model.partition_value import java_zone
 from table_writer.model.upload_spec import TIMESTAMP_TYPES, ParquetOptions
+from table_writer.steps.upload.parquet import file_schema, with_schema
 from table_writer.testing import Lakehouse
-from table_writer.upload.parquet import file_schema, with_schema
 from tests.cells import first_fast
 
 pytestmark = pytest.mark.connect

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.plan.distribution import lay_out
+from table_writer.steps.plan.distribution import lay_out
+from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
-from table_writer.upload.job import run_upload
 
 ROWS = 20_000
 SETTINGS = {

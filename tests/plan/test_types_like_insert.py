@@ -42,8 +42,8 @@ from pyspark.sql.types import (
 )
 
 from table_writer.model.new_table import SchemaMode
-from table_writer.plan.fit import FittedRows, fit, match
-from table_writer.plan.types import Match, plain_type, stored_field, violation
+from table_writer.steps.plan.fit import FittedRows, fit, match
+from table_writer.steps.plan.types import Match, plain_type, stored_field, violation
 
 DECIMALS: Final = {
     f"decimal({precision},{scale})": DecimalType(precision, scale)

@@ -15,10 +15,10 @@ from table_writer.errors import LostResponseError, MetastoreError, TableWriterEr
 from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
-from table_writer.publish.append import CarriedFiles
-from table_writer.publish.entry import with_figures
-from table_writer.publish.recovery import Recovery
-from table_writer.publish.statistics import spark_statistics
+from table_writer.steps.publish.append import CarriedFiles
+from table_writer.steps.publish.entry import with_figures
+from table_writer.steps.publish.recovery import Recovery
+from table_writer.steps.publish.statistics import spark_statistics
 from tests.cells import first_fast
 from tests.doubles.faults import Late
 from tests.publish.world import ROOT, DeathError, Fault, World, fail

@@ -6,7 +6,7 @@ import pytest
 
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
-from table_writer.publish.publisher import GaveWayError
+from table_writer.steps.publish.publisher import GaveWayError
 from tests.publish.world import DIED, World
 
 MANY = {"d1": frozenset({1, 2, 3, 4}), "d2": frozenset({5})}

@@ -16,8 +16,8 @@ from table_writer.errors import ConflictError, LostResponseError, MetastoreError
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
-from table_writer.publish.recovery import RecoveredEntry, Recovery
-from table_writer.publish.switch import Switch
+from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
+from table_writer.steps.publish.switch import Switch
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, DeathError, Fault, Rows, World, written
 
 ONE = {"d1": frozenset({1})}

@@ -10,7 +10,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
-from table_writer.publish.entry import NotThereError, files_there
+from table_writer.steps.publish.entry import NotThereError, files_there
 from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -13,12 +13,12 @@ from itertools import count
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
-from table_writer.log.open_table import RepeatedError
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import WriteMode, written_ids
 from table_writer.storage.object_store import ObjectInfo
+from table_writer.table.open_table import RepeatedError
 from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written
 
 ONE = {"d1": frozenset({1})}

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.display.write_result import WriteResult
 from table_writer.errors import (
     CheckFailedError,
     ConflictError,
@@ -23,8 +22,9 @@ from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
-from table_writer.publish.entry import there_under_other_names
-from table_writer.write.staged_writes import StagedWrites
+from table_writer.reports.write_result import WriteResult
+from table_writer.steps.publish.entry import there_under_other_names
+from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, body_of, plain
 
 T = "mart.orders"

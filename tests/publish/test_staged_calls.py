@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.complete import Completer
-from table_writer.display.staged_report import StagedDetail
 from table_writer.errors import (
     CheckFailedError,
     ConflictError,
@@ -22,9 +20,11 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.reports.staged_report import StagedDetail
+from table_writer.steps.announcing import announced
+from table_writer.steps.complete import Completer
+from table_writer.steps.staged_writes import BySpark, StagedWrites
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.write.announcing import announced
-from table_writer.write.staged_writes import BySpark, StagedWrites
 from tests.publish.world import DIED, DeathError, Fault, World, fail
 
 T = "mart.orders"

@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
-from table_writer.log.past import Past
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
+from table_writer.table.past import Past
 from tests.publish.test_what_late_calls_show import APPEND, WHOLE, T, lost_and_recovered, read, rows
 from tests.publish.world import DIED, DeathError, Fault, World, insert, move, without_answer, written
 

@@ -15,12 +15,9 @@ from typing import Any
 
 import pytest
 
-from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.display.reports import RecoverReport, VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
@@ -42,10 +39,14 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.publish.publisher import Publisher, PublishResult
-from table_writer.publish.switch import NO_FILES
+from table_writer.reports.reports import RecoverReport, VacuumReport
+from table_writer.steps.complete import Completer
+from table_writer.steps.publish.publisher import Publisher, PublishResult
+from table_writer.steps.publish.switch import NO_FILES
+from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import ObjectStore, visible_files
-from table_writer.write.running_write import RunningWrite
+from table_writer.table.open_table import OpenTable, RepeatedError
+from table_writer.table.services import Services
 from tests.doubles.faults import Late
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.doubles.memory_store import MemoryStore

@@ -8,9 +8,9 @@ import pytest
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.open_table import Services
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
+from table_writer.table.services import Services
 from tests.real.real_world import DATABASE, Address, RealWorld
 
 ONE = {"d1": frozenset({1}), "d2": frozenset({2})}

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from table_writer import TableWriter
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.open_table import OpenTable
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, TableName, partition_name, partition_values
+from table_writer.steps.session_services import SessionServices
+from table_writer.table.open_table import OpenTable
 from table_writer.testing import Lakehouse
-from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, TableWorld, World
 from tests.security.attacked import NOW, Attacked, T, bare_shell, bodies, local_world

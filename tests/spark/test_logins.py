@@ -13,8 +13,8 @@ from table_writer import TableWriterConfig
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import LoginError
 from table_writer.spark import open_gateway
+from table_writer.steps.session_services import SessionServices
 from table_writer.testing import Lakehouse
-from table_writer.write.session_services import SessionServices
 
 STORES = "hadoop.security.credential.provider.path"
 AZURE_KEY = "fs.azure.account.key.mart.dfs.core.windows.net"

@@ -12,7 +12,7 @@ import pytest
 from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, UploadedPart
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.upload.task import upload_rows
+from table_writer.steps.upload.task import upload_rows
 
 MIB = 1024 * 1024
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.upload.task import upload_rows
+from table_writer.steps.upload.task import upload_rows
 from tests.upload.conftest import RecordingStore
 
 FORMATS = {

@@ -29,8 +29,8 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.spark import executors, shipping
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
 from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
+from table_writer.steps.upload.task import map_function
 from table_writer.storage.settings import AccountKey, AzureSettings, LocalSettings, S3Settings, StaticKeys
-from table_writer.upload.task import map_function
 from table_writer.version import FILES_OF_TASKS
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +49,11 @@ class Absent:
         if name.partition(".")[0] in {absent}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-import table_writer.storage.worker, table_writer.upload.task
+import table_writer.storage.worker, table_writer.steps.upload.task
 """
 
 ENTRIES = (
-    "table_writer.upload.task",
+    "table_writer.steps.upload.task",
     "table_writer.storage.worker",
     "table_writer.version",
     "table_writer.model.partition_value",
@@ -212,9 +212,9 @@ def test_a_stream_is_sent_what_a_write_imports(tmp_path: Path) -> None:
     package = tmp_path / "sent.zip"
     package.write_bytes(package_of_streams())
     names = files_in(package)
-    assert files_behind("table_writer.write.batches") <= names
+    assert files_behind("table_writer.steps.batches") <= names
     assert {name for name in names if name.split("/")[0] in NOT_OF_WRITES} == set()
-    loaded = modules_loaded(package, "import table_writer.write.batches", *site.getsitepackages())
+    loaded = modules_loaded(package, "import table_writer.steps.batches", *site.getsitepackages())
     assert {module for module, path in loaded.items() if not path.startswith(str(package))} == set()
 
 

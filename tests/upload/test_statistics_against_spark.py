@@ -16,9 +16,9 @@ from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import TableLayout, WriteMode, WritePlan, WrittenFiles
+from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings
-from table_writer.upload.job import run_upload
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 FORMATS = {

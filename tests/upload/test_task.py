@@ -11,8 +11,8 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.upload import files as files_module
-from table_writer.upload import parts as parts_module
+from table_writer.steps.upload import files as files_module
+from table_writer.steps.upload import parts as parts_module
 
 MIB = 1024 * 1024
 

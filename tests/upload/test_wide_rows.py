@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from table_writer.model import upload_spec as spec_module
-from table_writer.upload import files as files_module
-from table_writer.upload import parquet as widths
-from table_writer.upload import partitioning as partitioning_module
-from table_writer.upload import parts as parts_module
+from table_writer.steps.upload import files as files_module
+from table_writer.steps.upload import parquet as widths
+from table_writer.steps.upload import partitioning as partitioning_module
+from table_writer.steps.upload import parts as parts_module
 
 MIB = 1024 * 1024
 

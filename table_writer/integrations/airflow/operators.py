@@ -10,8 +10,6 @@ from airflow.sdk import BaseOperator
 
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
-from table_writer.display.report import Report
-from table_writer.display.reports import RollbackReport
 from table_writer.errors import ConflictError, InvalidInputError, TableWriterError, few
 from table_writer.integrations.airflow.connection import (
     as_declared,
@@ -20,8 +18,10 @@ from table_writer.integrations.airflow.connection import (
     parsed_value,
     shortened_facts,
 )
-from table_writer.log.present import PUBLISHED
 from table_writer.maintenance import Maintenance
+from table_writer.reports.report import Report
+from table_writer.reports.reports import RollbackReport
+from table_writer.table.present import PUBLISHED
 
 SETTINGS: Final = ("conn_id", "settings")
 

@@ -15,12 +15,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
-from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, parsed_value
-from table_writer.log.present import PUBLISHED
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import WHOLE_TABLE
+from table_writer.reports.reports import PartitionState
+from table_writer.table.present import PUBLISHED
 
 logger = logging.getLogger(__name__)
 NEWEST_VERSIONS: Final = 20  # among which a write is looked for first, where none of its rows are to be seen

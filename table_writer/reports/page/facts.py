@@ -1,0 +1,221 @@
+"""The facts of one look at a table, as text and plain values; :mod:`.table_page` draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from table_writer.errors import counted
+from table_writer.reports.many_report import OK
+from table_writer.reports.report import NOTES, Report, size
+from table_writer.reports.reports import HISTORY_COLUMNS, VacuumReport, VersionSummary
+
+DERIVED: Final = ("partition_count", "rows", "files", "bytes", "healthy")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """One problem of a table.
+
+    Parameters
+    ----------
+    health
+        What it makes of the table: ``"failed"``, ``"behind"`` or ``"in doubt"``; ``"ok"`` of what is only worth
+        knowing.
+    message
+        What was found.
+    advice
+        The next thing to do; empty if there is nothing.
+    """
+
+    health: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionNow:
+    """One partition as readers find it.
+
+    Parameters
+    ----------
+    name, location
+        Hive's name, and where the metastore points; the location is ``None`` if the metastore does not have it.
+    version, age_seconds
+        Which version has put it there, and since when that is on record; ``None`` where another tool has.
+    rows, files, bytes
+        By the log; ``None`` where it does not know.
+    has_small_files
+        Whether its files cost readers more to open than to read.
+    state
+        ``"in place"``, ``"behind"``, ``"in doubt"`` (a publish in doubt may have moved it), ``"missing"``, ``"moved"``
+        (by another tool), or ``"not in the log"``.
+    """
+
+    name: str
+    location: str | None
+    version: int | None
+    age_seconds: float | None
+    rows: int | None
+    files: int | None
+    bytes: int | None
+    has_small_files: bool
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generations:
+    """The versions that have changed one partition, oldest first: pairs of a version and what it did.
+
+    That is ``added``, ``replaced``, ``appended``, ``compacted``, ``dropped``, or ``in doubt``.
+    """
+
+    name: str
+    changes: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftByAge:
+    """The locations that readers left in one span of days ago and that are not deleted, by the log.
+
+    ``younger_than_days`` is ``None`` where there is no bound. ``due_bytes`` are those that a vacuum would delete now.
+    """
+
+    older_than_days: int
+    younger_than_days: int | None
+    locations: int
+    bytes: int
+    due_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CheckRuns:
+    """The runs of one check over the versions, and its last message.
+
+    ``outcomes`` are pairs of a version and ``"passed"``, ``"failed (warn)"`` or ``"failed (error)"``, oldest first.
+    """
+
+    name: str
+    message: str
+    outcomes: tuple[tuple[int, str], ...]
+
+    @property
+    def failed_count(self) -> int:
+        """Return how many runs failed."""
+        return sum(outcome != "passed" for _, outcome in self.outcomes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AtWork:
+    """A write that is running, or staged and not expired."""
+
+    write_id: str
+    state: str  # running, staged
+    age_seconds: float  # since its last sign of life, or since it was staged
+    user: str
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
+    """The facts that one look at a table shows.
+
+    Parameters
+    ----------
+    made_at
+        When it was looked at.
+    location
+        The table's root.
+    version, age_seconds
+        The newest version, and how long ago it was claimed; 0 and ``None`` if nothing was ever written.
+    health
+        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would be refused): the
+        worst of the ``troubles``.
+    troubles
+        What is damaged, behind, in doubt, and what other tools have done; the worst first.
+    versions
+        The newest ones, newest first, as in the history; ``older_count`` are in the log and were not read.
+    partitions
+        All, by name, with those that are missing. Their sums are ``rows``, ``files`` and ``bytes``, as far as the log
+        knows; ``partition_count`` are in the metastore.
+    generations
+        Of the partitions that ``generation_versions`` have changed, those that were changed last, by name; all together
+        they changed ``changed_count``.
+    left
+        What readers have left, by age.
+    vacuum
+        What a vacuum would do now; ``None`` if it would be refused.
+    checks
+        Of all these versions.
+    at_work
+        Writes that are running or staged.
+
+    Examples
+    --------
+    >>> from datetime import UTC
+    >>> print(TableFacts(table="mart.orders", made_at=datetime(2026, 1, 2, tzinfo=UTC), location="s3://lake/orders/"))
+    mart.orders: nothing written yet
+    """
+
+    made_at: datetime
+    location: str
+    version: int = 0
+    age_seconds: float | None = None
+    health: str = OK
+    troubles: tuple[Trouble, ...] = ()
+    versions: tuple[VersionSummary, ...] = ()
+    older_count: int = 0
+    partitions: tuple[PartitionNow, ...] = ()
+    generation_versions: tuple[int, ...] = ()
+    generations: tuple[Generations, ...] = ()
+    changed_count: int = 0
+    left: tuple[LeftByAge, ...] = ()
+    vacuum: VacuumReport | None = None
+    checks: tuple[CheckRuns, ...] = ()
+    at_work: tuple[AtWork, ...] = ()
+    notes: tuple[str, ...] = ()
+    damaged: Mapping[int, str] = field(default_factory=dict)  # versions whose entries cannot be read, and why
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether nothing is in doubt, behind or failed."""
+        return self.health == OK
+
+    @property
+    def partition_count(self) -> int:
+        """Return how many partitions the metastore has."""
+        return sum(partition.location is not None for partition in self.partitions)
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of all partitions whose rows the log knows."""
+        return sum(partition.rows or 0 for partition in self.partitions)
+
+    @property
+    def files(self) -> int:
+        """Return the files of all partitions whose files the log knows."""
+        return sum(partition.files or 0 for partition in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all partitions whose bytes the log knows."""
+        return sum(partition.bytes or 0 for partition in self.partitions)
+
+    def _headline(self) -> str:
+        if not self.version:
+            return ": nothing written yet"
+        free = f"; a vacuum would free {size(self.vacuum.bytes_freed)}" if self.vacuum else ""
+        return (
+            f" version {self.version}: {self.health}, {counted(self.partition_count, 'partition')},"
+            f" {counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{free}"
+        )
+
+    def _lines(self) -> Iterator[str]:
+        for trouble in self.troubles:
+            sign = "" if trouble.health == OK else "PROBLEM: "
+            yield f"{sign}{trouble.message}{f': {trouble.advice}' if trouble.advice else ''}"
+        if self.older_count:
+            yield f"{counted(self.older_count, 'older version')} not read"
+        yield from super()._lines()

@@ -1,0 +1,355 @@
+"""The page that ``report`` returns, as HTML: figures, problems, pictures, tables. It fetches nothing.
+
+Text of users is escaped and never stands in an attribute. The policy in the head allows the browser only this style
+sheet and this script, by their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+from table_writer.errors import InvalidInputError, counted
+from table_writer.reports.many_report import OK
+from table_writer.reports.page import charts
+from table_writer.reports.page.facts import DERIVED, CheckRuns, TableFacts
+from table_writer.reports.page.pictures import pictures
+from table_writer.reports.report import (
+    IGNORED_BY_MATH,
+    LONG,
+    NOTES,
+    USUAL_FIGURES,
+    USUAL_STATES,
+    Columns,
+    Grid,
+    html_text,
+    size,
+    tags_line,
+    tone,
+)
+from table_writer.reports.reports import DELETED, HISTORY_COLUMNS
+from table_writer.version import __version__
+
+MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
+MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
+AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that need a look
+Keys = Mapping[str, Callable[[Any], float | None]]
+"""By heading: what a column is sorted by, where it shows figures."""
+
+VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda version: tags_line(version.tags)}
+VERSION_KEYS: Final[Keys] = {
+    "version": lambda version: version.version,
+    "rows": lambda version: version.rows,
+    "size": lambda version: version.bytes,
+    "table size": lambda version: version.table_bytes,
+}
+PARTITIONS: Final[Columns] = {
+    "partition": "name",
+    "state": "state",
+    "version": lambda partition: None if partition.version is None else str(partition.version),
+    "changed": lambda partition: None if partition.age_seconds is None else f"{ago(partition.age_seconds)} ago",
+    "rows": "rows",
+    "files": "files",
+    "size": lambda partition: None if partition.bytes is None else size(partition.bytes),
+    "a file": lambda partition: size(partition.bytes / partition.files) if partition.files else "-",
+}
+PARTITION_KEYS: Final[Keys] = {
+    "version": lambda partition: partition.version,
+    "changed": lambda partition: None if partition.age_seconds is None else -partition.age_seconds,
+    "rows": lambda partition: partition.rows,
+    "files": lambda partition: partition.files,
+    "size": lambda partition: partition.bytes,
+    "a file": lambda partition: partition.bytes / partition.files if partition.files else None,
+}
+DELETED_KEYS: Final[Keys] = {"objects": lambda path: len(path.keys), "size": lambda path: path.bytes}
+AT_WORK: Final[Columns] = {
+    "write_id": "write_id",
+    "state": "state",
+    "last sign": lambda write: f"{ago(write.age_seconds)} ago",
+    "who": lambda write: f"{write.user}@{write.host}",
+}
+
+
+def ago(seconds: float) -> str:
+    """Spell a span of time in its largest unit.
+
+    Examples
+    --------
+    >>> ago(59), ago(3_600), ago(200_000)
+    ('59 seconds', '1 hour', '2 days')
+    """
+    units = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+    unit, noun = next(((unit_seconds, noun) for unit_seconds, noun in units if seconds >= unit_seconds), units[-1])
+    return counted(int(seconds // unit), noun)
+
+
+def _document(page: TableFacts) -> str:
+    """Return the whole page, in ASCII, which no server and no terminal can misread."""
+    style, script = _resource("page.css"), _resource("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
+        " form-action 'none'"
+    )
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
+        f'<meta name="color-scheme" content="light dark"><title>{html_text(page.table)}</title>'
+        f"<style>{style}</style></head><body class=tw-body>"
+        '<a class="tw-skip" href="#tables">Skip the pictures</a>'
+        f'<main class="tw-page tw-whole">{_top(page)}{pictures(page)}{_tables(page)}{_foot(page)}</main>'
+        f"<script>{script}</script></body></html>"
+    )
+    return text.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _fragment(page: TableFacts) -> str:
+    """Return figures, troubles and pictures for a notebook, without tables and without a script."""
+    style = _resource("page.css")
+    return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{pictures(page)}</div>'
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("table_writer.reports.page").joinpath(name).read_text(encoding="ascii")
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _top(page: TableFacts) -> str:
+    sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
+    since = "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"
+    partitions = [partition for partition in page.partitions if partition.location is not None]
+    unknown_count = sum(partition.rows is None for partition in partitions)
+    is_known = not partitions or unknown_count < len(partitions)
+    rows = [f"{page.rows:,}"] if is_known else []
+    rows += [f"{counted(unknown_count, 'partition')} not counted"] if unknown_count else []
+    free = None if page.vacuum is None else page.vacuum.bytes_freed
+    tiles = (
+        (
+            "Newest version",
+            f"{page.version:,}" if page.version else "-",
+            since if page.version else "nothing written yet",
+        ),
+        ("Rows", short_count(page.rows) if is_known else "?", "; ".join(rows)),
+        ("Size", size(page.bytes) if is_known else "?", f"in {counted(page.files, 'file')}" if is_known else ""),
+        (
+            "Partitions",
+            f"{page.partition_count:,}",
+            f"{sum(partition.has_small_files for partition in partitions):,} with many small files",
+        ),
+        (
+            "A vacuum frees",
+            "?" if free is None else size(free),
+            f"{size(sum(age_group.bytes for age_group in page.left))} left by readers",
+        ),
+    )
+    tiles_html = "".join(
+        f"<div><dt>{label}</dt><dd>{html_text(figure)}<small>{html_text(more)}</small></dd></div>"
+        for label, figure, more in tiles
+    )
+    return (
+        f'<header class="tw-top"><h1><bdi>{html_text(page.table)}</bdi> '
+        f'<span class="tw-chip tw-{sign}">{html_text(page.health)}</span></h1>'
+        f"<p>{html_text(page.location)}</p></header>"
+        f'<dl class="tw-tiles">{tiles_html}</dl>{_troubles(page)}'
+    )
+
+
+def short_count(count: int) -> str:
+    """Spell a large number of rows in short.
+
+    Examples
+    --------
+    >>> short_count(950), short_count(1_204_311), short_count(0)
+    ('950', '1.2 M', '0')
+    """
+    exponent = max((step for step in range(5) if count >= 1000**step), default=0)
+    return f"{count:,}" if exponent == 0 else f"{count / 1000**exponent:.1f} {'kMGT'[exponent - 1]}"
+
+
+def _troubles(page: TableFacts) -> str:
+    def line(trouble: Any) -> str:
+        advice = f" <code>{html_text(trouble.advice)}</code>" if trouble.advice else ""
+        kind = "note" if trouble.health == OK else "doubt" if trouble.health == "in doubt" else "bad"
+        return f'<li class="tw-{kind}">{html_text(trouble.message)}{advice}</li>'
+
+    items = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
+    items += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
+    hidden_count = len(page.troubles) - MOST_TROUBLES
+    items += [f'<li class="tw-note">&hellip; and {hidden_count:,} more</li>'] if hidden_count > 0 else []
+    if page.healthy:
+        items.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
+    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(items)}</ul></section>'
+
+
+def _tables(page: TableFacts) -> str:
+    versions = page.versions[:MOST_VERSIONS]
+    partitions = sorted(
+        page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
+    )
+    columns = VERSIONS if any(version.tags for version in versions) else HISTORY_COLUMNS
+    deleted_paths = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
+    kept_count = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
+    is_amiss = any(partition.state in AMISS for partition in partitions)
+    order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
+    older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
+    sections = (
+        _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
+        + _table(columns, versions, VERSION_KEYS),
+        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, order)
+        + _table(PARTITIONS, partitions[:MOST_PARTITIONS], PARTITION_KEYS),
+        _section(
+            "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
+        )
+        + _check_table(page.checks[:MOST_CHECKS]),
+        _section(
+            "vacuum",
+            "What a vacuum would delete",
+            deleted_paths,
+            MOST_LOCATIONS,
+            f"largest first; {kept_count} would stay",
+        )
+        + _table(DELETED, deleted_paths[:MOST_LOCATIONS], DELETED_KEYS),
+        _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
+        + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
+    )
+    items = (page.versions, partitions, page.checks, deleted_paths, page.at_work)
+    filled_sections = (f"{section}</div></section>" for section, rows in zip(sections, items, strict=True) if rows)
+    return f'<div id="tables" tabindex="-1">{"".join(filled_sections)}</div>'
+
+
+def _section(name: str, title: str, items: Sequence[object], most_items: int, order: str) -> str:
+    count = f"All {len(items):,}" if len(items) <= most_items else f"{most_items:,} of {len(items):,}"
+    return (
+        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
+        f"<p>{html_text(f'{count}, {order}')}</p>"
+        f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
+    )
+
+
+def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
+    """Return a table with the cells of the text report; figures carry the number that they are sorted by."""
+    grid = Grid.of(columns, items)
+    figures = {heading for heading in grid.headings if heading in keys or heading in USUAL_FIGURES}
+    rows = (
+        "".join(
+            _cell(
+                _cell_html(cell, heading in USUAL_STATES),
+                heading in figures,
+                keys[heading](item) if heading in keys else None,
+            )
+            for heading, cell in zip(grid.headings, row, strict=True)
+        )
+        for row, item in zip(grid.rows, items, strict=True)
+    )
+    return _table_html(grid.headings, figures, rows)
+
+
+def _check_table(checks: Sequence[CheckRuns]) -> str:
+    rows = (
+        _cell(_cell_html(check.name))
+        + _cell(_cell_html(check.outcomes[-1][1], is_state=True))
+        + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
+        + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
+        + _cell(_cell_html(check.message))
+        for check in checks
+    )
+    return _table_html(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
+
+
+def _table_html(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
+    kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
+    head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(content: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
+    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{content}</td>"
+
+
+def _cell_html(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
+    if is_state and text:
+        return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
+    return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
+
+
+def _foot(page: TableFacts) -> str:
+    hint = (
+        ""
+        if not page.version
+        else f"; <code>table-writer show {html_text(page.table)} {page.version}</code> has one version in full"
+    )
+    return (
+        f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of"
+        f" the log up to version {page.version:,}. Ages are of that moment{hint}.</footer>"
+    )
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write the text to a new file beside the target, and move it there; the target keeps its mode."""
+    temporary = target.with_name(f".table_writer-{token_hex(8)}.html")
+    try:
+        with temporary.open("x", encoding="ascii") as file:
+            file.write(text)
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
+    """The facts of one look at a table, with pictures in notebooks, and as a page for a browser.
+
+    The facts are those of :class:`~table_writer.reports.page.facts.TableFacts`.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> page = TablePage(table="mart.orders", made_at=datetime(2026, 1, 2, tzinfo=UTC), location="s3://lake/orders/")
+    >>> page.to_html().startswith("<!doctype html>")
+    True
+    """
+
+    def to_html(self) -> str:
+        """Return the page as one ASCII file that fetches nothing; its only script sorts and filters its tables."""
+        return _document(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file; who opens it meanwhile finds the old page or the new one.
+
+        Raises
+        ------
+        InvalidInputError
+            The file cannot be written.
+        """
+        target = Path(os.path.realpath(path))  # a symbolic link is kept
+        try:
+            if target.exists() and not target.is_file():  # /dev/stdout, a pipe
+                target.write_text(self.to_html(), encoding="ascii")
+            else:
+                _replace(target, self.to_html())
+        except OSError as error:
+            raise InvalidInputError(
+                f"the page of {self.table} cannot be written to {path}: {error.strerror or error}. Name a file in a"
+                " directory that is there and that you may write to",
+                table=self.table,
+            ) from error
+
+    def _repr_html_(self) -> str:
+        return _fragment(self)

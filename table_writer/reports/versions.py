@@ -1,0 +1,262 @@
+"""Turn entries, partitions and uploads of a log into facts of reports. Pure functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from table_writer.log.history import History, SlotRecord
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
+from table_writer.model.write import TableLayout
+from table_writer.reports.reports import (
+    AbortedUpload,
+    ChangedPartition,
+    DeletedPath,
+    KeptPath,
+    PartitionDetail,
+    PartitionState,
+    UploadDetail,
+    VacuumReport,
+    VersionSummary,
+)
+from table_writer.table.past import PartitionDifference, change_of
+
+if TYPE_CHECKING:
+    from table_writer.steps.vacuum.due import Traces
+    from table_writer.steps.vacuum.sweep import VacuumResult
+    from table_writer.storage.object_store import UploadInfo
+    from table_writer.table.present import PresentRows
+
+SHOWN_PARTITIONS: Final = 5
+
+
+def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]:
+    """Return the versions of a log, newest first; only a whole log tells the size of the table."""
+    rolled_back_counts, sizes = _rolled_back_counts(history), _table_sizes(history) if is_whole else {}
+    records = {record.entry.version: record for record in reversed(history.records)}
+    return tuple(
+        version_summary(record, history.layout, rolled_back_counts.get(version, 0), sizes.get(version))
+        for version, record in records.items()
+    )
+
+
+def version_summary(
+    record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
+) -> VersionSummary:
+    entry, partitions = record.entry, record.switched_partitions
+    rows = [partition.rows for partition in partitions]
+    changes = [change_of(partition, layout, entry) for partition in partitions]
+    return VersionSummary(
+        version=entry.version,
+        operation=entry.operation.value,
+        mode=entry.mode,
+        state=record.outcome.value if record.outcome else "in doubt",
+        created_at=entry.created_at,
+        write_id=entry.write_id,
+        user=entry.writer.get("user", "?"),
+        host=entry.writer.get("host", "?"),
+        application_id=entry.writer.get("application_id", ""),
+        settles=entry.recovers,
+        added_count=changes.count("added"),
+        replaced_count=changes.count("replaced"),
+        appended_count=changes.count("appended"),
+        compacted_count=changes.count("compacted"),
+        dropped_count=changes.count("dropped"),
+        rolled_back_count=rolled_back_count,
+        rows=None if None in rows else sum(row for row in rows if row is not None),
+        files=sum(partition.files for partition in partitions),
+        bytes=sum(partition.bytes for partition in partitions),
+        table_bytes=table_bytes,
+        tags=dict(entry.tags),
+        idempotency_key=entry.idempotency_key,
+        checks=entry.checks,
+    )
+
+
+def _rolled_back_counts(history: History) -> Counter[int]:
+    """Count the partitions of each version that a rollback has taken back.
+
+    A rollback of that rollback can return them.
+    """
+    abandoned = {
+        record.entry.version: record.entry for record in history.records if record.outcome is Outcome.ABANDONED
+    }
+    # version, and the versions that were taken back by then
+    changes_by_values: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}
+    for record in history.published_records:
+        version = record.entry.version
+        carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
+        to_version = carried_out.rollback_to
+        for values in record.entry.partition_values - record.superseded:
+            changes = changes_by_values.setdefault(values, [])
+            versions_taken_back = changes[-1][1] if changes else frozenset()
+            if to_version is not None:
+                taken_back_then = next(
+                    (taken_back for number, taken_back in reversed(changes) if number <= to_version), frozenset[int]()
+                )
+                versions_taken_back = taken_back_then | {number for number, _ in changes if number > to_version}
+            changes.append((version, versions_taken_back))
+    return Counter(version for changes in changes_by_values.values() for version in changes[-1][1])
+
+
+def _table_sizes(history: History) -> dict[int, int | None]:
+    """Return the size of the table after each version; ``None`` where the log does not know all partitions."""
+    objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
+    own_keys = {
+        key
+        for record in history.published_records
+        for partition in record.entry.partitions
+        for key in partition.targets()
+    }
+    # at first the bytes that other tools, or trimmed entries, have left
+    bytes_by_values: dict[PartitionValues, int | None] = {}
+    for record in history.published_records:
+        for partition in (
+            partition for partition in record.entry.partitions if partition.values not in bytes_by_values
+        ):
+            replaced = objects.get(partition.old_location or "", ())
+            listed = sum(sizes.size_bytes for sizes in replaced if sizes.key not in own_keys)
+            had_files = partition.old_location and not history.layout.is_placeholder(
+                Location.parse(partition.old_location)
+            )
+            bytes_by_values[partition.values] = (listed or None) if had_files else 0
+    total, unknown_count = (
+        sum(bytes_now or 0 for bytes_now in bytes_by_values.values()),
+        sum(bytes_now is None for bytes_now in bytes_by_values.values()),
+    )
+    sizes: dict[int, int | None] = {}
+    counted_keys: set[str] = set()
+    for record in history.records:
+        is_live = record.outcome is Outcome.PUBLISHED
+        for partition in record.entry.partitions if is_live else ():
+            if partition.values not in record.superseded:
+                bytes_before = bytes_by_values.get(partition.values, 0)
+                if partition.added:  # its rows come beside the existing ones; a recovery may repeat them
+                    new_bytes = partition.bytes * (not counted_keys.issuperset(partition.targets()))
+                    counted_keys.update(partition.targets())
+                    bytes_by_values[partition.values] = None if bytes_before is None else bytes_before + new_bytes
+                    total += new_bytes * (bytes_before is not None)
+                    continue
+                total += partition.bytes - (bytes_before or 0)
+                unknown_count -= bytes_before is None
+                bytes_by_values[partition.values] = partition.bytes
+        sizes[record.entry.version] = None if unknown_count else total
+    return sizes
+
+
+def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
+    """Return a note that names the partitions with many small files, by the log; none without such partitions."""
+    partitions = [
+        values
+        for values, held_rows in sorted(history.current_contents().items())
+        if are_small_files(held_rows.files, held_rows.bytes)
+    ]
+    names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])
+    others = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
+    hint = f'many small files in {names}{others}: TableWriter(spark).compact("{table.name}") writes fewer'
+    return (hint,) if partitions else ()
+
+
+def partition_details(
+    table: Table, layout: TableLayout, partitions: Sequence[EntryPartition], entry: LogEntry | None = None
+) -> tuple[PartitionDetail, ...]:
+    """Return the facts of the partitions of an entry, or of an entry that was not claimed."""
+    return tuple(
+        PartitionDetail(
+            name=shown_name(table, partition.values),
+            change=change_of(partition, layout, entry),
+            rows=partition.rows,
+            files=partition.files,
+            bytes=partition.bytes,
+            old_location=partition.old_location,
+            new_location=partition.new_location,
+        )
+        for partition in partitions
+    )
+
+
+def upload_details(
+    uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
+) -> tuple[UploadDetail, ...]:
+    """Return each pending upload with the write, if any, that it belongs to."""
+    return tuple(
+        UploadDetail(
+            key=upload.key,
+            upload_id=upload.upload_id,
+            write_id=traces.write_id_of(upload, history),
+            owner=_owner(upload, traces, history, older_than_seconds),
+            age_seconds=traces.age_seconds(upload),
+        )
+        for upload in uploads
+    )
+
+
+def vacuum_report(table: Table, layout: TableLayout, vacuumed: VacuumResult, *, dry_run: bool) -> VacuumReport:
+    replaced_paths = (
+        DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
+        for location in vacuumed.locations
+    )
+    dead_writes = (
+        DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
+        for write in vacuumed.dead_writes
+    )
+    uploads = (*(upload for write in vacuumed.dead_writes for upload in write.uploads), *vacuumed.leftover_uploads)
+    return VacuumReport(
+        table=str(table.name),
+        version=vacuumed.version,
+        deleted=(*replaced_paths, *dead_writes),
+        aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
+        removed_registrations=(
+            *(key for write in vacuumed.dead_writes for key in write.registered),
+            *vacuumed.stale_registrations,
+        ),
+        trimmed_versions=vacuumed.trimmed,
+        kept=tuple(KeptPath(location=str(path.location), reason=path.reason) for path in vacuumed.kept),
+        in_doubt=vacuumed.in_doubt,
+        failures=vacuumed.failures,
+        dry_run=dry_run,
+    )
+
+
+def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seconds: float) -> str:
+    write_id = traces.write_id_of(upload, history)
+    if write_id is None:
+        return "another tool"
+    if write_id in history.ids_in_doubt:
+        return "in doubt"
+    registration = traces.registered.get(write_id)
+    if registration is not None:
+        return "dead" if registration.is_dead(older_than_seconds) else "running"
+    if write_id in history.claimed_ids:
+        return "settled"
+    return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
+
+
+def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[ChangedPartition, ...]:
+    return tuple(
+        ChangedPartition(
+            name=shown_name(table, partition.values),
+            change=partition.change,
+            rows_before=0 if partition.before is None else partition.before.rows,
+            rows_after=0 if partition.after is None else partition.after.rows,
+        )
+        for partition in changed
+    )
+
+
+def partition_states(table: Table, present_rows: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(
+            name=shown_name(table, partition.values),
+            state=partition.state,
+            version=partition.wrote.version if partition.wrote else None,
+            write_id=partition.write_id,
+            published_at=partition.wrote.created_at if partition.wrote else None,
+            rows=partition.rows,
+            note=partition.note,
+        )
+        for partition in present_rows
+    )

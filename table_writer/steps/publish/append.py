@@ -1,0 +1,490 @@
+"""An append puts its files beside those that partitions hold: it copies these to a new location, or adds in place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
+from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
+from table_writer.model.location import Location, Place
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, name_in, shown_name
+from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
+from table_writer.steps.publish.switch import PartitionsNow
+from table_writer.storage.object_store import (
+    ObjectInfo,
+    ObjectStore,
+    SourceChangedError,
+    is_hidden,
+    many,
+    visible_files,
+)
+from table_writer.storage.table_files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
+
+logger = logging.getLogger(__name__)
+MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhile
+CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
+"""Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
+
+
+class OwnFilesSeenError(ConflictError):
+    """Readers look at files of a write that is yet to be published, as far as the log was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CarriedFiles:
+    """The files of one partition that an append brings along; rows are known where this library wrote them all."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+    raw_bytes: int | None = 0
+    version: int | None = None  # the version that published exactly these files; None: nobody knows
+    figures: str = ""  # the figures of their columns
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionPlace:
+    """The place where readers will look for a partition, and the files copied there, by name; ``None``: not all."""
+
+    location: Location
+    copied: Mapping[str, ObjectInfo] | None
+
+
+@dataclass
+class CarryOver:
+    """Copies what readers see of a write's partitions beside its new files, no byte through this process.
+
+    No key is ever deleted or written with other bytes, so a request that comes late changes nothing. The first round
+    copies below the write's own prefix, where nobody but its process writes; later rounds add files that have come
+    since. Where files were replaced or have gone, all files of the partition, new and old, are copied to a
+    ``fresh_directory`` that nobody has used before. A staged write (``is_shared``) does that from the first round on:
+    other processes may publish it too.
+
+    A compaction is an append that leaves out what it has written anew, as long as all of that is there still: what
+    others have added since comes along. Else it gives the partition up.
+    """
+
+    store: ObjectStore
+    copy_files: CopyFiles
+    staged: WrittenFiles
+    fresh_directory: Callable[[], Location]
+    is_shared: bool = False
+    carried: dict[PartitionValues, CarriedFiles] = field(default_factory=dict, init=False)
+    _partition_places: dict[PartitionValues, _PartitionPlace] = field(default_factory=dict, init=False)
+    _directories: list[Location] = field(default_factory=list, init=False)
+    _unseen_directories: dict[str, Location] = field(default_factory=dict, init=False)  # by key; others replaced them
+    _attempts: int = field(default=0, init=False)
+    given_up: set[PartitionValues] = field(default_factory=set, init=False)
+    """Partitions of a compaction that others have changed since: they stay as they are."""
+    copies: set[str] = field(default_factory=set, init=False)
+    """Keys of all copies that any round has asked for."""
+
+    @property
+    def plan(self) -> WritePlan:
+        """The write's plan."""
+        return self.staged.plan
+
+    def with_new_locations(self, draft: LogEntry, to_grow: Collection[PartitionValues] = ()) -> LogEntry:
+        """Return the draft with its partitions where readers will look; those ``to_grow`` stay as they are."""
+        partitions: list[EntryPartition] = []
+        for partition in draft.partitions:
+            place = None if partition.values in to_grow else self._partition_places.get(partition.values)
+            if partition.values not in self.given_up:
+                partitions.append(replace(partition, new_location=str(place.location)) if place else partition)
+        return replace(draft, partitions=tuple(partitions))
+
+    @property
+    def unseen_directories(self) -> Collection[Location]:
+        """The directories of the write at which no reader will look: copies elsewhere have taken their place."""
+        return self._unseen_directories.values()
+
+    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
+        """Copy all files of these partitions, unless the last round has copied exactly these.
+
+        ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
+        Returns whether anything was copied: then time has passed, and the caller looks again before it claims.
+
+        Raises ``InvalidInputError`` if a partition's files cannot be read by the table's description, lie in another
+        bucket, or are too many bytes; ``ConflictError`` if they change faster than they are copied; ``StorageError`` if
+        the files that readers would see are not exactly those that were written and copied.
+        """
+        listed = self._files_by_partition(now)
+        known = {values: placement.copied for values, placement in self._partition_places.items()}
+        changed = [
+            values
+            for values in targets
+            if values not in self.given_up and known.get(values, {}) != listed.get(values, {})
+        ]
+        if not changed:
+            self._require_exactly()
+            return False
+        self._attempts += 1
+        if self._attempts > MOST_ATTEMPTS:
+            raise ConflictError(
+                f"files of {self.plan.table.name} changed {MOST_ATTEMPTS} times while write {self.plan.write_id} copied"
+                " them: others write to the same partitions without pause. Nothing was published; run it again later.",
+                **self.plan.named,
+            )
+        copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
+        self.copies.update(copies)
+        logger.info(
+            "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
+        )
+        try:
+            self.copy_files(copies)
+        except SourceChangedError as gone:
+            logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
+            self._partition_places |= {
+                values: _PartitionPlace(self._partition_places[values].location, None) for values in changed
+            }
+        return True
+
+    def _place(
+        self, changed: Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
+    ) -> dict[str, ObjectInfo]:
+        """Choose where the files of these partitions go; returns the copies to make."""
+        again = {values for values, (_, files) in changed.items() if not self._may_grow(values, files)}
+        if again:
+            self._directories.append(self.fresh_directory())
+        new = self._new_files() if again else {}
+        copies: dict[str, ObjectInfo] = {}
+        for values, (target, files) in changed.items():
+            place = self._partition_places.get(values, _PartitionPlace(target, {}))
+            location, sources = place.location, {name: files[name] for name in files.keys() - (place.copied or {})}
+            if values in again:
+                location = self._directories[-1].child(self.plan.data_location.relative_key(target))
+                own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
+                if own.keys() & files.keys():
+                    name = self.plan.table.name
+                    raise OwnFilesSeenError(
+                        f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log"
+                        f" has published. Nothing was changed; run `table-writer recover {name}` first.",
+                        **self.plan.named,
+                    )
+                sources = {**own, **files}
+                self._unseen_directories[place.location.key] = place.location
+            copies |= {f"{location.key}{name}": source for name, source in sources.items()}
+            self._partition_places[values] = _PartitionPlace(location, files)
+        return copies
+
+    def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
+        """Return whether files only have to be added where the partition is now."""
+        place = self._partition_places.get(values)
+        if place is None:
+            return not self.is_shared
+        return place.copied is not None and place.copied.items() <= files.items()
+
+    def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
+        listed = require_as_staged(self.store, self.staged)
+        return {
+            self.plan.spelled(partition.values): {key: listed[key] for key in partition.keys}
+            for partition in self.staged.partitions
+        }
+
+    def _require_exactly(self) -> None:
+        """Refuse to publish when readers would see anything but the new files and the copies.
+
+        An executor that was given up may have copied late; and anybody can reach a staged write's files.
+        """
+        if not self._partition_places and not self.is_shared:
+            return
+        own = require_as_staged(self.store, self.staged)
+        others = (file for directory in self._directories for file in visible_files(self.store, directory.key))
+        seen = (
+            file for file in (*own.values(), *others) if self._directory_of(file.key) not in self._unseen_directories
+        )
+        wrong = {(file.key, file.size_bytes) for file in seen} ^ set(self._expected(own).items())
+        if wrong:
+            raise StorageError(
+                f"the files of write {self.plan.write_id} are not exactly those that were written and copied:"
+                f" {counted(len(wrong), 'file')} not as expected, for example {min(wrong)[0]}. Nothing was published."
+                " Run it again.",
+                **self.plan.named,
+            )
+
+    def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
+        """Return keys and sizes of all files that readers are to see."""
+        expected: dict[str, int] = {}
+        for partition in self.staged.partitions:
+            values = self.plan.spelled(partition.values)
+            if values in self.given_up:
+                continue
+            place = self._partition_places.get(values)
+            for key in partition.keys:
+                below = key.removeprefix(self._directory_of(key))
+                expected[f"{place.location.key}{below}" if place else key] = own[key].size_bytes
+            copied = (place.copied or {}) if place else {}
+            expected |= {f"{place.location.key}{name}": file.size_bytes for name, file in copied.items() if place}
+        return expected
+
+    def _directory_of(self, key: str) -> str:
+        """Return the key of the partition's directory in which one of the write's files, or a copy, is."""
+        prefix = self.plan.layout.all_data.key
+        below = key.removeprefix(prefix).split("/")
+        return prefix + "".join(f"{segment}/" for segment in below[: 1 + len(self.plan.table.partition_columns)])
+
+    def _files_by_partition(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """List what readers of each partition see, by the names of files below its location."""
+        listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
+        if self.plan.compacted:
+            return self._beside_compacted(now, listed)
+        limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
+        if limit is not None and size > limit:
+            raise InvalidInputError(
+                f"the append would copy {size:,} bytes that {self.plan.table.name} holds already in"
+                f" {counted(len(listed), 'partition')}, above max_copied_bytes={limit:,}. Nothing was published."
+                " Partition the table more finely, so that an append touches less; or replace the partitions with"
+                " overwrite_partitions; or raise max_copied_bytes.",
+                **self.plan.named,
+            )
+        layout = self.plan.layout
+        self.carried = {values: _carried_files(now[values], files.values(), layout) for values, files in listed.items()}
+        return listed
+
+    def _beside_compacted(
+        self, now: PartitionsNow, listed: Mapping[PartitionValues, dict[str, ObjectInfo]]
+    ) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """Return the files beside those that were compacted; partitions that have not all of these are given up."""
+        written_partitions = {self.plan.spelled(partition.values): partition for partition in self.staged.partitions}
+        beside: dict[PartitionValues, dict[str, ObjectInfo]] = {}
+        for values in written_partitions.keys() - self.given_up:
+            new = written_partitions[values]
+            names = _names_if_there(self.plan.compacted[values], now.get(values), listed.get(values, {}))
+            if names is None:
+                self.given_up.add(values)
+                own = self.plan.data_location.child(name_in(self.plan.table, new.values))
+                place = self._partition_places.get(values)  # of an earlier round
+                target = place.location if place else own
+                self._unseen_directories |= {directory.key: directory for directory in (own, target)}
+                continue
+            beside[values] = {name: file for name, file in listed[values].items() if name not in names}
+            carried_before = _carried_files(now[values], listed[values].values(), self.plan.layout)
+            self.carried[values] = CarriedFiles(
+                files=len(beside[values]),
+                bytes=_bytes(beside[values].values()),
+                rows=carried_before.rows if carried_before.rows is None else carried_before.rows - new.rows,
+            )
+        return beside
+
+    def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
+        location = Location.parse(partition.location)
+        reason = why_not_copied(self.plan.layout, partition)
+        if reason:
+            raise InvalidInputError(
+                f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} {reason}: its files cannot"
+                " be put beside new ones. Nothing was published. Replace it with overwrite_partitions, with its rows"
+                " and the new ones.",
+                **self.plan.named,
+            )
+        found = files_read_at(self.store, self.plan.layout, location)
+        files = {file.key.removeprefix(location.key): file for file in found}
+        self._require_whole(partition, location, files)
+        return files
+
+    def _require_whole(self, partition: Partition, location: Location, files: Mapping[str, ObjectInfo]) -> None:
+        """Refuse to copy what is left of a partition that has lost files: the copy would make the loss permanent.
+
+        Files without a write_id in their name are another tool's, which may have replaced ours with fewer.
+        """
+        layout = self.plan.layout
+        own = layout.write_id_of(location)
+        count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
+        whole = len(files) >= count and _bytes(files.values()) >= size
+        if own is None or whole or not all(is_named_by_us(file.key, location, layout) for file in files.values()):
+            return
+        raise StorageError(
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
+            f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
+            f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
+            " objects, or a backup; or replace the partition with overwrite_partitions.",
+            **self.plan.named,
+        )
+
+
+@dataclass
+class InPlace:
+    """The partitions to whose locations a write adds its files, and these files; none unless its plan says so.
+
+    ``read_all`` reads all partitions of the table: one that the write does not name may look at the same files. It is
+    called once a publish, if any partition stays. ``copies`` are those of the write's :class:`CarryOver`: where a
+    partition was at a placeholder before, they lie beside its new files.
+    """
+
+    store: ObjectStore
+    staged: WrittenFiles
+    read_all: Callable[[Table], PartitionsNow]
+    copies: Collection[str]
+    files: Mapping[str, ObjectInfo] = field(default_factory=dict, init=False)
+    """The write's own, by their keys, as they were listed last."""
+    _others: PartitionsNow | None = field(default=None, init=False)
+
+    def partitions_to_grow(self, table: Table, now: PartitionsNow) -> PartitionsNow:
+        """Return the partitions to whose location files are added, having looked whether all files are there.
+
+        A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
+        ``InvalidInputError`` if files of the table cannot be put beside those of a partition, or would show in another
+        one too, and ``StorageError`` if the write's files are not as they were written.
+        """
+        plan = self.staged.plan
+        if not plan.in_place:
+            return {}
+        to_grow = {
+            values: partition
+            for values, partition in now.items()
+            if not plan.layout.is_placeholder(Location.parse(partition.location))
+        }
+        readers = self._readers(table, now) if to_grow else {}
+        for values, partition in to_grow.items():
+            location = Location.parse(partition.location)
+            in_reach = plan.layout.root.contains(location)
+            outside = "" if in_reach else "lies outside the table's directory"
+            reason = why_not_copied(plan.layout, partition) or outside
+            others = [name for name in _readers_of(location, readers) if name != values]
+            if others:
+                reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
+            if reason:
+                raise InvalidInputError(
+                    f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
+                    " Nothing was published. Replace it with overwrite_partitions, with its rows and the new ones"
+                    f"{'' if in_reach else ', or append with carry=copy'}.",
+                    **plan.named,
+                )
+        if to_grow:
+            self.files = require_as_staged(self.store, self.staged)
+            self._refuse_strays(to_grow)
+        return to_grow
+
+    def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
+        """Return which partitions are at each place, those that the write does not name too."""
+        if self._others is None:
+            self._others = self.read_all(table) if table.partition_columns else {}
+        readers: dict[Place, list[PartitionValues]] = {}
+        for values, partition in ({**self._others, **now}).items():
+            location = Location.parse_any(partition.location)
+            if location is not None:
+                readers.setdefault(location.place, []).append(values)
+        return readers
+
+    def _refuse_strays(self, to_grow: Collection[PartitionValues]) -> None:
+        """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
+        plan = self.staged.plan
+        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in to_grow]
+        directories = tuple(plan.data_location.child(name_in(plan.table, partition.values)).key for partition in own)
+        strays = {key for key in self.files if key.startswith(directories)}
+        strays -= {key for partition in own for key in partition.keys} | set(self.copies)
+        if strays:
+            raise StorageError(
+                f"the files of write {plan.write_id} are not exactly those that were written:"
+                f" {counted(len(strays), 'file')} more, for example {min(strays)}. Nothing was published. Run it"
+                " again.",
+                **plan.named,
+            )
+
+    def with_added_files(self, draft: LogEntry, to_grow: PartitionsNow) -> LogEntry:
+        """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
+        own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
+        named = (
+            self._grown_partition(partition, own[partition.values], to_grow[partition.values].location)
+            if partition.values in to_grow
+            else partition
+            for partition in draft.partitions
+        )
+        return replace(draft, partitions=tuple(named))
+
+    def _grown_partition(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
+        prefix = Location.parse(str(drafted.new_location)).key
+        sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
+        added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
+        return replace(drafted, new_location=location, source=drafted.new_location, added=added)
+
+    def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
+        """Return where the files lie that are copied: one directory if all partitions stay where they are."""
+        found = tuple(Location.parse(partition.source) for partition in partitions if partition.source is not None)
+        return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
+
+
+def _readers_of(location: Location, readers: Mapping[Place, list[PartitionValues]]) -> Iterator[PartitionValues]:
+    """Yield the partitions whose readers see what lies at a location: those that are there, or at a directory around.
+
+    Readers list what is below a location too, and pass over what is hidden.
+    """
+    store, bucket, key = location.place
+    segments = key.split("/")[:-1]
+    for depth in range(len(segments), -1, -1):
+        around = "".join(f"{segment}/" for segment in segments[:depth])
+        yield from readers.get((store, bucket, around), ())
+        if depth and is_hidden(segments[depth - 1]):
+            return
+
+
+def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:
+    """Compare the write's directory with what was written; costs one request for 1,000 files.
+
+    Returns all files that readers of the directory would see, by their keys. Raises ``StorageError`` if files of the
+    write are missing or have another size.
+    """
+    plan = staged.plan
+    found = {file.key: file for file in visible_files(store, plan.data_location.key)}
+    for partition in staged.partitions:
+        sizes = [found[key].size_bytes for key in partition.keys if key in found]
+        if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
+            raise StorageError(
+                f"write {plan.write_id} of {plan.table.name} is not as it was written: of"
+                f" {counted(len(partition.keys), 'file')} of partition {partition.values} with {partition.bytes:,}"
+                f" bytes, {len(sizes)} with {sum(sizes):,} are there. Nothing was published. If it is staged, discard"
+                " it; write it again.",
+                **plan.named,
+            )
+    return found
+
+
+def _names_if_there(
+    compacted: ReplacedLocation, now: Partition | None, listed: Mapping[str, ObjectInfo]
+) -> frozenset[str] | None:
+    """Return the names of the files that were compacted, ``None`` if not all of them are there, as they were.
+
+    In another location they are copies, which an append of this library has made: only names of its own tell so.
+    """
+    location = Location.parse(compacted.location)
+    if now is None:
+        return None
+    is_same = Location.parse(now.location).same_place(location)
+    names: set[str] = set()
+    for compacted_file in compacted.objects:
+        name = compacted_file.key.removeprefix(location.key)
+        found = listed.get(name)
+        if found is None or found.size_bytes != compacted_file.size_bytes:
+            return None
+        if found.etag != compacted_file.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
+            return None
+        names.add(name)
+    return frozenset(names)
+
+
+def _bytes(files: Iterable[ObjectInfo]) -> int:
+    return sum(found.size_bytes for found in files)
+
+
+def _carried_files(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> CarriedFiles:
+    """Take rows from the partition's parameters only where they describe these very files."""
+    size_bytes = _bytes(files)
+    given = partition.parameters
+    ours = layout.write_id_of(Location.parse(partition.location)) is not None
+    if not files:
+        return CarriedFiles()
+    exact = ours and (given.get("numFiles"), given.get("totalSize")) == (str(len(files)), str(size_bytes))
+    return CarriedFiles(
+        files=len(files),
+        bytes=size_bytes,
+        rows=_figure(given.get("numRows")) if exact else None,
+        raw_bytes=_figure(given.get("rawDataSize")) if exact else None,
+        version=_figure(given.get(VERSION_PARAMETER)) if exact else None,
+    )
+
+
+def _figure(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

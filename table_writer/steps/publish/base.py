@@ -1,0 +1,240 @@
+"""A write builds on the metastore's answers, and refuses those that the log shows to be old or incomplete.
+
+Nothing says that reads of AWS Glue follow its writes, and each role is shown what it may see. An append that takes an
+old answer for today's copies the rows of then, or points readers back at them, and what was published since is gone.
+The answer itself says how old it is: each publish leaves its version in the parameters. So the log is asked only about
+what came after that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from table_writer.errors import ConflictError, PartitionExistsError, counted
+from table_writer.log.history import LATE_CALL_SECONDS, SlotRecord
+from table_writer.metastore.settings import GLUE_SCHEME
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, shown_name
+from table_writer.model.write import new_write_id
+from table_writer.steps.publish.switch import NO_FILES, PartitionsNow
+from table_writer.storage.object_store import many
+from table_writer.storage.table_files import files_at
+from table_writer.table.open_table import OpenTable
+
+logger = logging.getLogger(__name__)
+WAIT_SECONDS: Final = (0.1, 0.4, 1.5)  # before an answer that may be old is asked for again
+MOST_ENTRIES: Final = 16  # that are read one by one, at once; further back a fold says it shorter
+
+
+def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) -> PartitionsNow:
+    """Return where partitions are, asked again for as long as the log says that one was moved away from there since.
+
+    Costs nothing for a partition that the newest version has put where it is. ``ConflictError``: it stays there, so
+    either all answers are old, or somebody has put it back by hand; nothing was published.
+    """
+    log = _Log(opened, newest)
+    moved_away = log.moved_away(now)
+    for wait in WAIT_SECONDS if log.may_be_old else (0.0,):
+        if not moved_away:
+            return now
+        logger.warning(
+            "partitions of %s are shown where the log has left them, asking again: %s", table.name, moved_away
+        )
+        opened.sleep(wait)
+        now = opened.metastore.get_partitions(table, sorted(now))
+        moved_away = log.moved_away(now)
+    if not moved_away:
+        return now
+    values = min(moved_away)
+    raise ConflictError(
+        f"the metastore at {opened.metastore.uri} shows {counted(len(moved_away), 'partition')} of {table.name} where"
+        f" version {moved_away[values]} of the log has left them, such as {shown_name(table, values)} at"
+        f" {now[values].location}: its answer is old, or another tool has put them back. On that nothing is built:"
+        " rows that were published since"
+        f" would be lost. Nothing was published. Run it again later; if it stays, `table-writer recover {table.name}`"
+        " points readers at the newest rows, `table-writer rollback` at older ones, and overwrite_partitions replaces"
+        " them.",
+        table=str(table.name),
+    )
+
+
+def unlisted_partitions(
+    opened: OpenTable, newest: int, listed: Collection[PartitionValues]
+) -> frozenset[PartitionValues]:
+    """Return the partitions that the log has somewhere, and that the metastore leaves out of its list.
+
+    Of a long log that is asked only where the metastore is known to hide what a role may not see.
+    """
+    if newest > MOST_ENTRIES:
+        in_log = opened.log.read_recent().current_partitions if opened.why_partial() else {}
+        known = {values for values, current in in_log.items() if current.partition.new_location is not None}
+        return frozenset(known.difference(listed))
+    log = _Log(opened, newest)
+    entries = log.entries(1)
+    named = {partition.values for entry in entries for partition in entry.partitions}
+    found = {values: log.newest_mention(values, 0, entries) for values in named.difference(listed)}
+    left_out = frozenset(values for values, moved in found.items() if moved and moved[1].new_location is not None)
+    return left_out if left_out and opened.why_partial() else frozenset()  # else another tool has dropped them
+
+
+def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValues]) -> None:
+    """Add partitions that the log has, and that the metastore does not show, without rows: who can, has proven it.
+
+    What is hidden from a role, or missing from an old answer, is there nevertheless, and cannot be added. The caller
+    drops them once its claim stands: a drop that comes late would take what others have published since.
+    """
+    write_id = new_write_id()  # nobody's: the log would give the files there to the placeholder's write
+    for partition_values in sorted(values):
+        placeholder = str(opened.layout.empty(write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
+        try:
+            opened.metastore.add_partitions(table, [empty])
+        except PartitionExistsError as error:
+            raise hidden_error(opened, table, partition_values) from error
+
+
+def require_superseded(
+    opened: OpenTable, table: Table, record: SlotRecord, now: PartitionsNow, superseded: Collection[PartitionValues]
+) -> PartitionsNow:
+    """Return where partitions are that another tool seems to have moved since an entry was claimed.
+
+    A recovery leaves them alone, and says that the entry has not done them: on an old answer it would say so of rows
+    that readers see. ``ConflictError``: that may be; nothing changed.
+    """
+    shown = {values: now[values] for values in superseded if values in now}
+    log = _Log(opened, record.entry.version - 1)
+    if log.may_be_old and record.age_seconds < LATE_CALL_SECONDS:
+        shown = dict(confirmed_partitions(opened, table, shown, log.newest))
+    return {**now, **shown}
+
+
+def require_dropped(
+    opened: OpenTable, table: Table, claimed: LogEntry, values: Collection[PartitionValues], in_time: Callable[[], None]
+) -> None:
+    """Prove, within a claim, that another tool has dropped partitions: each is added without rows, and dropped again.
+
+    ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
+    """
+    for partition_values in sorted(values):
+        placeholder = str(opened.layout.empty(claimed.write_id, partition_values))
+        empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
+        try:
+            opened.metastore.add_partitions(table, [empty], before_send=in_time)
+        except PartitionExistsError as error:
+            raise hidden_error(opened, table, partition_values) from error
+        opened.metastore.drop_partition(table, partition_values, before_send=in_time)
+
+
+def hidden_error(opened: OpenTable, table: Table, values: PartitionValues) -> ConflictError:
+    """Return the error for a partition that is there, and that the metastore does not show."""
+    reason = opened.why_partial() or "its answers depend on who asks, or are old"
+    return ConflictError(
+        f"the metastore at {opened.metastore.uri} does not show {shown_name(table, values)} of {table.name}, which by"
+        f" the log is there: {reason}. Nothing was published. Use a role that sees all partitions, and say so"
+        " (TableWriterConfig(sees_everything=True), or --sees-everything), or run it again later.",
+        table=str(table.name),
+    )
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The log's entries about partitions, read as far as they are asked for."""
+
+    opened: OpenTable
+    newest: int
+
+    @property
+    def may_be_old(self) -> bool:
+        """Return whether an answer may be older than a change that was answered; Hive's are as new as its database."""
+        return self.opened.metastore.uri.startswith(GLUE_SCHEME)
+
+    def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
+        """Return the partitions that are shown where they were before, each with the version that has moved it."""
+        seen = {values: _version(partition) for values, partition in now.items()}
+        older = {
+            values: version
+            for values, version in seen.items()
+            if version < self.newest and (self.may_be_old or self.newest - version <= MOST_ENTRIES)
+        }
+        first = min(older.values(), default=self.newest) + 1
+        entries = self.entries(first) if self.newest - first < MOST_ENTRIES else self._entries_by_fold(older)
+        found = {values: self._moving_version(now[values], version, entries) for values, version in older.items()}
+        return {values: version for values, version in found.items() if version is not None}
+
+    def entries(self, first: int) -> list[LogEntry]:
+        """Read all entries from a version on, the newest first."""
+        found = many(self.opened.log.find_entry, range(self.newest, first - 1, -1))
+        return [entry for entry in found if entry is not None]
+
+    def newest_mention(
+        self, values: PartitionValues, after: int, entries: Collection[LogEntry]
+    ) -> tuple[SlotRecord, EntryPartition] | None:
+        """Return the newest published entry that names a partition after a version, with what it says of it."""
+        for entry in entries:
+            for partition in entry.partitions:
+                if partition.values == values and entry.version > after:
+                    record = self.opened.log.find(entry.version)
+                    is_published = record is not None and record.outcome is Outcome.PUBLISHED
+                    if record is not None and is_published and values not in record.superseded:
+                        return record, partition
+        return None
+
+    def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
+        """Return the newest entries of partitions, by what a vacuum has folded."""
+        history = self.opened.log.read_recent()
+        versions = {
+            history.current_partitions[values].version for values in wanted if values in history.current_partitions
+        }
+        found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
+        return [entry for entry in found if entry is not None]
+
+    def _moving_version(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:
+        """Return the version that has moved a partition away from where it is shown, ``None`` if none has.
+
+        Where nobody but this library puts partitions, any but the newest place was left; elsewhere the log names it, or
+        the partition's own parameters do. There, files that came since tell that another tool has returned.
+        """
+        location, moved = Location.parse_any(shown.location), self.newest_mention(shown.values, seen, entries)
+        if location is None or moved is None:
+            return None
+        record, named = moved
+        if named.new_location is not None and location.same_place(Location.parse(named.new_location)):
+            return None
+        if self.opened.layout.is_placeholder(location) and not self._is_of_published(location, shown.values, entries):
+            return None  # a publish that was refused has added it, where another tool had dropped the partition
+        if self.opened.layout.own.contains(location):
+            return None if named.new_location is None and self._is_written(location) else record.entry.version
+        if not self.may_be_old:  # another tool has put it back
+            return None
+        published = [entry for entry in entries if self.newest_mention(shown.values, entry.version - 1, [entry])]
+        mentions = (partition for entry in published for partition in entry.partitions)
+        old_locations = {partition.old_location for partition in mentions if partition.values == shown.values} - {None}
+        former = {Location.parse(str(location)).place for location in old_locations}
+        is_former = location.place in former or seen > 0  # what a refused publish found there, it has not left
+        return record.entry.version if is_former and not self._is_written_since(location, published) else None
+
+    def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
+        """Return whether a publish has added a partition at this placeholder, and then moved it to its rows."""
+        own = [entry for entry in entries if location.same_place(self.opened.layout.empty(entry.write_id, values))]
+        return any(self.newest_mention(values, entry.version - 1, [entry]) for entry in own)
+
+    def _is_written(self, location: Location) -> bool:
+        return any(files_at(self.opened.store, self.opened.layout, location))
+
+    def _is_written_since(self, location: Location, entries: Collection[LogEntry]) -> bool:
+        """Return whether files lie at a place of other tools that the log did not list when readers left it."""
+        replaced = (old for entry in entries for old in entry.replaced)
+        here = (old.objects for old in replaced if Location.parse(old.location).same_place(location))
+        listed = {(found.key, found.size_bytes, found.etag) for objects in here for found in objects}
+        files = files_at(self.opened.store, self.opened.layout, location)
+        return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
+
+
+def _version(partition: Partition) -> int:
+    """Return the version that a partition's parameters name, 0 if none."""
+    text = partition.parameters.get(VERSION_PARAMETER, "")
+    return int(text) if text.isdecimal() else 0

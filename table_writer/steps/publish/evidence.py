@@ -1,0 +1,192 @@
+"""The evidence of a recovery: where each partition stands, which files are there, what has changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from table_writer.errors import StorageError, counted, few
+from table_writer.log import rules
+from table_writer.log.history import History
+from table_writer.log.rules import PartitionState
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionValues
+from table_writer.model.write import WriteMode
+from table_writer.steps.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
+from table_writer.steps.publish.switch import PartitionsNow, locations, states
+from table_writer.storage.table_files import files_read_at, listed_sources, missing_files, written_placeholders
+from table_writer.table.open_table import OpenTable
+from table_writer.table.past import same_place
+
+MOST_NAMED: Final = 20  # files, in an error
+
+
+class Evidence:
+    """Looks at what an entry in doubt has done, and at what has come in its way."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._log, self._store, self._layout = opened.log, opened.store, opened.layout
+        self._metastore, self._table = opened.metastore, opened.table
+
+    def whole_partitions(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
+        """Return the partitions to which an append in place has added all of its files."""
+        in_place = [partition for partition in partitions if partition.added]
+        missing = missing_files(self._store, in_place).keys()
+        return frozenset(partition.values for partition in in_place if missing.isdisjoint(partition.targets()))
+
+    def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
+        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
+        whole = self.whole_partitions(entry.partitions)
+        found, here = states(entry, now, self._layout, whole), locations(now)
+        if PartitionState.SUPERSEDED in found.values():
+            history = self._log.read_history()
+            ids = self._chain_of(entry)
+            for partition in entry.partitions:
+                state = rules.recovered_state(
+                    history, partition, here.get(partition.values), copied=partition.values in whole
+                )
+                had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
+                found[partition.values] = (
+                    PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
+                )
+        added = [
+            named.values
+            for named in entry.partitions
+            if named.values not in now and named.new_location and found[named.values] is PartitionState.BEFORE
+        ]
+        spelled_otherwise = there_under_other_names(self._metastore, self._table, added)
+        found |= dict.fromkeys(spelled_otherwise, PartitionState.SUPERSEDED)
+        wanted = {named.values: named for named in entry.partitions}
+        for values in written_placeholders(self._store, self._layout, now) & found.keys():
+            # another tool's rows stay: an entry that wants the partition gone has nothing left to do
+            if wanted[values].new_location is None:
+                found[values] = PartitionState.DONE
+            elif not same_place(wanted[values].old_location, here[values]):  # if same, it has seen the rows there
+                found[values] = PartitionState.SUPERSEDED
+        return found
+
+    def _chain_of(self, entry: LogEntry) -> frozenset[str]:
+        """Return the ids in whose name the entry that is recovered may have been switched, by whomever."""
+        ids, earlier = {entry.recovered_write_id}, self._log.find(entry.recovers or 0)
+        while earlier is not None:
+            ids.add(earlier.entry.write_id)
+            earlier = self._log.find(earlier.entry.recovers or 0)
+        return frozenset(ids)
+
+    def lost_files(
+        self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]
+    ) -> dict[PartitionValues, str]:
+        """Return which files are missing of the partitions that readers do not look at yet."""
+        ours = {
+            partition.values: partition
+            for partition in partitions
+            if partition.new_location is not None
+            and found[partition.values] is PartitionState.BEFORE
+            and self._layout.all_data.contains(Location.parse(str(partition.own_location)))
+        }
+        _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
+        return lost
+
+    def half_added_error(
+        self,
+        entry: LogEntry,
+        claimed: LogEntry,
+        found: Mapping[PartitionValues, PartitionState],
+        in_the_way: Mapping[PartitionValues, str],
+    ) -> StorageError | None:
+        """Return the error of an append in place that readers see a part of, and that cannot be finished.
+
+        No outcome is true of it: its rows are neither all there nor nowhere. A partition that has all of them is done,
+        and can be on record as such beside others that are given up.
+        """
+        grown = (partition for partition in claimed.partitions if partition.added)
+        partitions = [partition for partition in grown if found[partition.values] is not PartitionState.SUPERSEDED]
+        missing = missing_files(self._store, partitions)
+        visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
+        sources = {target: key for partition in partitions for target, key in partition.sources().items()}
+        gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
+        undone = (partition for partition in partitions if found[partition.values] is not PartitionState.DONE)
+        is_partly_there = any(not missing.keys() >= partition.targets().keys() for partition in undone)
+        if not (visible and gone) and not is_partly_there:
+            return None
+        if gone:
+            reason = f"{counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)})"
+            way = "Bring the lost files back, from older versions of the bucket's objects or a backup"
+        else:
+            reason, way = (
+                f"it cannot be finished: {min(in_the_way.values())}",
+                "Put back what is missing or has changed",
+            )
+        name = entry.table
+        return StorageError(
+            f"version {entry.version} of {name}, an append in place, is half there: readers see"
+            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and {reason}. It stays in"
+            f" doubt. {way}; or delete those that readers see, and write its rows again afterwards. Then run"
+            f" `table-writer recover {name}`.",
+            **entry.named,
+        )
+
+    def _require_files(self, partition: EntryPartition) -> EntryPartition:
+        """Return a partition whose files are all there; of those that are to be added, each in either place."""
+        if not partition.added:
+            return require_not_fewer(self._store, self._layout, partition)
+        missing, sources = missing_files(self._store, [partition]), partition.sources()
+        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [partition]).keys()
+        if gone:
+            raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
+        return partition
+
+    def why_not_copied_again(
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState]
+    ) -> dict[PartitionValues, str]:
+        """Return why partitions are not switched to copies that were made of their files before the claim.
+
+        Another tool may have inserted into them since, for days: those rows would be gone. A compaction changes no
+        rows, and is never carried out by others. A partition that did not exist had no files to copy.
+        """
+        before = {
+            partition.values: partition
+            for partition in entry.partitions
+            if found[partition.values] is PartitionState.BEFORE
+            and not partition.added
+            and partition.old_location is not None
+        }
+        if entry.is_compaction:
+            return dict.fromkeys(before, "a compaction is begun anew")
+        if entry.mode != WriteMode.APPEND.value:
+            return {}
+        _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
+        return changed
+
+    def _require_copied(self, partition: EntryPartition, entry: LogEntry) -> EntryPartition:
+        """Return a partition that holds what an append has copied, no file more and none less.
+
+        Where it was then is what counts: an older call may have come since, and taken it elsewhere.
+        """
+        place = Location.parse(str(partition.old_location))
+        target = Location.parse(str(partition.new_location))
+        listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
+        sources_now, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
+        copies = {name: file for name, file in there.items() if entry.recovered_write_id not in name}
+        changed = sources_now.keys() ^ copies.keys() | {
+            name
+            for name in sources_now.keys() & copies.keys()
+            if sources_now[name].size_bytes != copies[name].size_bytes
+            or sources_now[name].modified_at > copies[name].modified_at
+        }
+        if changed:
+            raise NotThereError(f"files at {place} have changed since they were copied, for example {min(changed)}")
+        return partition
+
+
+def _writer_of(partition: Partition | None) -> str | None:
+    return None if partition is None else partition.parameters.get(WRITE_ID_PARAMETER)
+
+
+def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
+    """Return whether an append in place has added files; ``None`` if their location is deleted, or may be just now."""
+    place = Location.parse(str(partition.new_location)).place
+    if any(key not in missing for key in partition.targets()):
+        return True
+    return None if place in history.deleted or place in history.doomed else False

@@ -1,0 +1,437 @@
+"""The order of a publish: look at the log and the metastore, claim an entry, switch, record the outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from table_writer.errors import (
+    ConflictError,
+    MetastoreError,
+    OutcomeUnknownError,
+    PartitionExistsError,
+    TableWriterError,
+    counted,
+    few,
+)
+from table_writer.log.history import SlotRecord
+from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
+from table_writer.log.table_log import LogState
+from table_writer.metastore.protocol import require_named
+from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues, Table, shown_name
+from table_writer.model.table_kind import refuse_others
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
+from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
+from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
+from table_writer.steps.publish.correction import Correction
+from table_writer.steps.publish.entry import (
+    entry_of,
+    replaced_locations,
+    there_under_other_names,
+    with_figures,
+    with_old_locations,
+)
+from table_writer.steps.publish.reads import require_as_read
+from table_writer.steps.publish.recovery import Recovery
+from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
+from table_writer.storage.table_files import existing_values
+from table_writer.table.open_table import OpenTable, repetition_error
+
+logger = logging.getLogger(__name__)
+BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
+MOST_PAUSES: Final = 3  # pauses of the machine before a claim; a clock that leaps all the time says nothing
+EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
+
+
+class GaveWayError(Exception):
+    """Others have changed all partitions of a compaction since it read them: nothing is left to publish."""
+
+
+class Claims(Protocol):
+    """The owner of a write's files while it is being published."""
+
+    def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
+        """Enter around the sending of a claim: from then on the log owns the files that the entry names.
+
+        The value is called when the claim was certainly lost.
+        """
+
+    def fresh_directory(self) -> Location:
+        """Return a directory below ``data/`` that nobody has used before; discarded unless a claim names it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishResult:
+    """A publish that took effect; of an append also what it brought along."""
+
+    entry: LogEntry
+    notes: tuple[str, ...]
+    carried: Mapping[PartitionValues, CarriedFiles] = field(default_factory=dict)
+    given_up: Collection[PartitionValues] = ()  # partitions of a compaction that others have changed since
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The metastore and the replaced files as they were just before the claim."""
+
+    table: Table
+    now: PartitionsNow
+    entry: LogEntry
+    notes: tuple[str, ...]
+
+    def result(self, carry_over: CarryOver, notes: tuple[str, ...]) -> PublishResult:
+        """Describe the publish that this look led to."""
+        return PublishResult(
+            entry=self.entry, notes=self.notes + notes, carried=carry_over.carried, given_up=carry_over.given_up
+        )
+
+
+class Publisher:
+    """Publishes staged files of one table; ``copy_files`` copies those that an append brings along."""
+
+    def __init__(self, opened: OpenTable, copy_files: CopyFiles) -> None:
+        self._opened = opened
+        self._copy_files = copy_files
+        self._claimed = ClaimedEntries(opened)
+        self._recovery = Recovery(opened)
+        self._correction = Correction(opened, self._recovery)
+
+    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> PublishResult:
+        """Make readers see the staged files: all partitions at once, or none.
+
+        ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
+
+        Nothing changed after a ``ConflictError`` (a partition was published, or moved, by somebody else since the
+        plan), a ``PartitionExistsError`` (the mode adds partitions, and one exists), a ``RepeatedError`` (the
+        idempotency key was published meanwhile, or this staged write by another process) and a ``MetastoreError`` (the
+        metastore refused). ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
+        """
+        draft = entry_of(staged, self._opened)
+        carry_over = CarryOver(
+            self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
+        )
+        in_place = InPlace(
+            self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
+        )
+        state = self._opened.log.read_state(
+            listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
+        )
+        pauses = MOST_PAUSES
+        while True:
+            started = Deadline(self._opened.config.publish_timeout_seconds)
+            records = self._unseen_records(staged.plan, state)
+            if is_shared:
+                _require_unpublished(staged.plan, records)
+            self._refuse_other_log(staged.plan, state)
+            waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
+            if waiting_for is not None:
+                self._resolve_other(waiting_for, staged.plan, state)
+            elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
+                seen = Deadline(self._opened.config.publish_timeout_seconds)
+                self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
+                deadline = self._opened.deadline(look.entry)
+                with claiming(look.entry) as lost:
+                    if not self._claimed.claim(look.entry):
+                        lost()
+                    elif pauses and (started.has_leapt() or not seen.allows(0)) and self._gives_up(look.entry):
+                        pauses -= 1
+                        logger.warning("write_id=%s was paused before its claim: looking again", staged.plan.write_id)
+                    else:
+                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
+                        if not notes:
+                            log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
+                            self._opened.log.save_checkpoint(log)
+                        return look.result(carry_over, notes)
+            state = self._opened.log.read_state(listed_after=state.listed_after)
+
+    def _gives_up(self, entry: LogEntry) -> bool:
+        """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
+        if self._opened.log.outcome(entry.version) is not None:
+            return False
+        why = f"its process was paused between its look at {entry.table} and its claim"
+        self._claimed.give_up(entry, ConflictError(why, **entry.named))
+        return True
+
+    def require_unpublished(self, plan: WritePlan) -> None:
+        """Raise ``RepeatedError`` if another process has published a staged write; first resolve one in doubt.
+
+        Raises ``OutcomeUnknownError`` if it could not be resolved.
+        """
+        while True:
+            state = self._opened.log.read_state(listed_after=plan.base_version)
+            records = self._unseen_records(plan, state)
+            _require_unpublished(plan, records)
+            in_doubt = (record.entry for record in records if record.outcome is None)
+            own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
+            doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
+            if not doubtful:
+                return
+            self._resolve_other(doubtful[0], plan, state)
+
+    def examine(self, staged: WrittenFiles) -> None:
+        """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
+
+        Entries in doubt are passed over: a publish would wait for them.
+        """
+        state = self._opened.log.read_state(listed_after=0)
+        records = self._unseen_records(staged.plan, state)
+        _require_unpublished(staged.plan, records)
+        self._refuse_other_log(staged.plan, state)
+        draft = entry_of(staged, self._opened)
+        self._first_in_doubt(draft, records, staged.plan)
+        now = self._opened.metastore.get_partitions(self._table(staged.plan), sorted(draft.partition_values))
+        self._refuse_existing(staged.plan, now)
+        self._refuse_other_names(staged.plan, draft, now)
+
+    def require_as_read(self, staged: WrittenFiles) -> None:
+        """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
+        plan = staged.plan
+        if plan.reads and plan.mode is not WriteMode.APPEND:
+            table = self._table(plan)
+            draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
+            values = [partition.values for partition in draft.partitions]
+            require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
+
+    def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
+        entry = self._opened.log.read(version).entry
+        try:
+            self._recovery.resolve(version, self._table(plan), newest=state.newest)
+        except TableWriterError as error:
+            if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
+                raise outcome_unknown(entry, error) from error
+            if not isinstance(error, OutcomeUnknownError):
+                raise
+            raise MetastoreError(
+                f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
+                f" not be resolved: {error.message} Nothing of write {plan.write_id} was published.",
+                **plan.named,
+            ) from error
+
+    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, state: LogState) -> _Look | None:
+        """Read the table and the partitions again: the only look that a claim is based on.
+
+        ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
+        """
+        plan = carry_over.plan
+        table = self._table(plan)
+        draft = self._with_emptied_partitions(plan, draft, table, state.newest)
+        values = [partition.values for partition in draft.partitions]
+        now = self._opened.metastore.get_partitions(table, values)
+        emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
+        not_shown = [key for key in emptied if key not in now]
+        if not_shown:
+            add_unseen(self._opened, table, not_shown)
+            now = self._opened.metastore.get_partitions(table, values)
+        is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
+        if is_building and self._correction.correct(table, values, now, state):
+            return None
+        while True:
+            now = confirmed_partitions(self._opened, table, now, state.newest) if is_building else now
+            self._refuse_existing(plan, now)
+            self._refuse_other_names(plan, draft, now)
+            delete_after = datetime.now(UTC) + self._opened.retention
+            to_grow = in_place.partitions_to_grow(table, now)
+            leaving = {values: partition for values, partition in now.items() if values not in to_grow}
+            old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
+            store, layout = self._opened.store, plan.layout
+            replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
+            carried = leaving if plan.mode is WriteMode.APPEND else {}
+            moving = (partition for partition in draft.partitions if partition.values not in to_grow)
+            targets = {partition.values: str(partition.new_location) for partition in moving}
+            if self._brings(carry_over, carried, targets, state):
+                return None
+            if not carried and not any(location.objects for location in replaced.locations):
+                break
+            before, now = now, self._opened.metastore.get_partitions(table, values)
+            if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
+                break
+        if plan.mode is not WriteMode.APPEND:  # an append builds on whatever is there
+            require_as_read(self._opened, plan, now, values)
+        entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
+        if not entry_partitions and carry_over.given_up:
+            raise GaveWayError
+        are_told = any(partition.figures for partition in entry_partitions)
+        carried_files = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
+        partitions = tuple(with_old_locations(partition, now, carried_files) for partition in entry_partitions)
+        kept_places = {Location.parse(now[key].location).place for key in carry_over.given_up if key in now}
+        scheduled = (old for old in replaced.locations if Location.parse(old.location).place not in kept_places)
+        unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
+        overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
+        entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
+        return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+
+    def _brings(
+        self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], state: LogState
+    ) -> bool:
+        """Copy what an append brings along; returns whether to look again, as where others have just published it."""
+        try:
+            return carry_over.bring(carried, targets)
+        except OwnFilesSeenError:
+            if self._opened.log.read_state(listed_after=state.listed_after).newest == state.newest:
+                raise
+            return True
+
+    def _hidden_note(self, plan: WritePlan, table: Table) -> tuple[str, ...]:
+        """Say that what a catalog hides from a role, and the log does not know, is not replaced."""
+        is_asked = plan.scope is every_partition and not self._opened.metastore.switches_at_once(table)
+        partial = self._opened.why_partial() if is_asked else ""
+        return (f"partitions of other tools that are not shown to this role keep their rows: {partial}",) * bool(
+            partial
+        )
+
+    def _with_emptied_partitions(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
+        """Add the partitions that the write replaces with nothing: they are dropped.
+
+        An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
+        fails on one that does not; hence the marker.
+        """
+        if plan.scope is no_partition:
+            return draft
+        nowhere = None if table.partition_columns else str(plan.data_location)
+        names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
+        left_out = unlisted_partitions(self._opened, newest, names) if table.partition_columns else ()
+        emptied = plan.scope([*names, *left_out]) - draft.partition_values
+        gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
+        if gone and nowhere:
+            self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
+        return replace(draft, partitions=(*draft.partitions, *gone))
+
+    def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
+        if plan.mode is not WriteMode.CREATE_PARTITIONS:
+            return
+        existing = existing_values(self._opened.store, plan.layout, now)
+        if existing:
+            raise PartitionExistsError(
+                f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
+                f" {plan.table.name}: {_few_names(plan.table, existing)}. Nothing was published. Use append or"
+                " overwrite_partitions for them.",
+                **plan.named,
+            )
+
+    def _refuse_other_names(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
+        added = [
+            partition.values for partition in draft.partitions if partition.new_location and partition.values not in now
+        ]
+        others = there_under_other_names(self._opened.metastore, plan.table, added, plan.spellings.time_zone)
+        if others:
+            values = min(others)
+            raise ConflictError(
+                f"another tool has added {shown_name(plan.table, values)} of {plan.table.name} in its own way since"
+                f" write {plan.write_id} was planned: {others[values]}. Nothing was published. Run it again.",
+                **plan.named,
+            )
+
+    def _table(self, plan: WritePlan) -> Table:
+        table = self._opened.metastore.get_table(plan.table.name)
+        if table is not None:
+            require_named(plan.table.name, table, self._opened.metastore.uri)
+        if table is None or table.created_at_seconds != plan.table.created_at_seconds:
+            what = "dropped while it was being written"
+        elif _description(table) != _description(plan.table):
+            what = "altered (location, columns or format) while it was being written, or staged"
+        else:
+            refuse_others(table)
+            return table
+        raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
+
+    def _unseen_records(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
+        """Read every entry that this write did not see ended, as far as the log still has it."""
+        unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
+        return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
+
+    def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
+        """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
+        published = self._repetition(records, draft.key)
+        if published is not None:
+            if draft.stream:
+                query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
+                require_same_query(published.entry, draft.key, query_ids)
+            raise repetition_error(published, plan.table)
+        plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
+        appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
+        for record in records:
+            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
+            if verdict is Standing.IN_DOUBT:
+                return record.entry.version
+            if verdict is Standing.CONFLICT:
+                raise self._conflict(record.entry, draft, plan)
+            if verdict is Standing.DELETED:
+                raise _given_up_error(record.entry, draft, plan.data_location)
+        return None
+
+    def _repetition(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
+        """Return the write that has published the key; a rollback since the plan may have brought it back."""
+        if not key:
+            return None
+        rolled_back = any(
+            record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in records
+        )
+        return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
+
+    def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
+        planned = f"this write was planned at version {draft.base_version}"
+        behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
+        both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
+        return ConflictError(
+            f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
+            f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
+            f" write {draft.write_id} wants to publish, after {behind}:"
+            f" {_few_names(plan.table, both)}."
+            " The other write stays, this one changed nothing; run it again if its rows should win.",
+            **draft.named,
+        )
+
+    def _refuse_other_log(self, plan: WritePlan, state: LogState) -> None:
+        """Refuse a plan whose base version says nothing of the log that is there now."""
+        name, needed = plan.table.name, {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt}
+        if state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids):
+            why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
+        elif not state.versions.issuperset(needed):
+            when = "at which it was planned" if plan.based_on is None else "on which its rows are based"
+            why = f"the log of {name} was trimmed past version {plan.base_version} of write {plan.write_id}, {when}"
+        else:
+            return
+        again = "Run it again" if plan.based_on is None else "Read the table again, and run it on those rows"
+        raise ConflictError(
+            f"{why}; what happened since cannot be told. This call published nothing. {again}; if it was staged, look"
+            " first whether another process has published it.",
+            **plan.named,
+        )
+
+
+def _description(table: Table) -> tuple[object, ...]:
+    """Return what decides whether files that were written for a table can be read through it."""
+    return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
+
+
+def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
+    if not any(Location.parse(deletion.location).contains(data) for deletion in vacuum.deletes):
+        return ConflictError(
+            f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
+            " the log deletes: another tool has pointed readers there. Nothing was published. Run `table-writer doctor"
+            f" {draft.table}`, or replace the partitions with overwrite_partitions.",
+            **draft.named,
+        )
+    why = "was discarded" if vacuum.mode == DISCARD else "gave no sign of life for too long, or had expired"
+    return ConflictError(
+        f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"
+        " was published. Run it again.",
+        **draft.named,
+    )
+
+
+def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None:
+    """Find out whether another process has published a staged write, or has left it to a recovery which has."""
+    for record in records:
+        if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
+            raise repetition_error(record, plan.table)
+
+
+def _few_names(table: Table, values: Collection[PartitionValues]) -> str:
+    return few((shown_name(table, key) for key in sorted(values)), most=3)

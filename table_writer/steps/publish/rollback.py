@@ -1,0 +1,240 @@
+"""Put partitions back to an earlier version: a publish whose files are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+from table_writer.errors import ConflictError, InvalidInputError, counted
+from table_writer.log.history import History, Placement, StateThen
+from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.write import new_write_id
+from table_writer.steps.publish.entry import (
+    FilesThere,
+    NotThereError,
+    RepublishResult,
+    check_each,
+    files_there,
+    replaced_locations,
+    require_known,
+    there_under_other_names,
+)
+from table_writer.steps.publish.recovery import Recovery
+from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
+from table_writer.storage.table_files import existing_values, files_read_at
+from table_writer.table.open_table import OpenTable
+from table_writer.table.past import require_version, same_place
+
+
+def roll_back(
+    opened: OpenTable, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> RepublishResult:
+    """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
+
+    Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
+    if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
+    """
+    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    first: dict[PartitionValues, str | None] | None = None
+    resolved: tuple[str, ...] = ()
+    copied_of: tuple[FilesThere, ...] | None = None
+    write_id = new_write_id()  # kept for the next slot: files may have been copied for it
+    while True:
+        history, notes = recovery.history_for(table, dry_run=dry_run)
+        resolved += notes
+        require_version(history, version, table)
+        targets = _targets(history, version, chosen, table)
+        known = history.known_values if chosen is None else history.known_values.intersection(chosen)
+        here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
+        targets |= _states_brought_late(history, known - targets.keys(), here)
+        now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
+        before = {values: locations(now).get(values) for values in targets}
+        if first is not None and first != before:
+            raise _moved_error(table)
+        first = before
+        found = _checked_partitions(opened, history, version, targets, now)
+        place = opened.layout.data(write_id).place
+        if found != copied_of or place in history.deleted or place in history.doomed:
+            write_id, copied_of = new_write_id(), None
+        partitions, copies = _separate_copies(opened, write_id, found)
+        copied = (_copy_note(copies),) if copies else ()
+        if dry_run or not partitions:
+            return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
+        entry = replace(_entry(opened, history, version, partitions, now), write_id=write_id)
+        if copied_of is None:
+            _copy(opened, copies)
+            copied_of = found
+        checked, now = now, opened.metastore.get_partitions(table, list(targets))
+        if locations(checked) != locations(now):
+            raise _moved_error(table)  # while files were listed, which can take minutes
+        opened.log.remember_rollback(entry.version)
+        deadline = opened.deadline(entry)
+        if claimed.claim(entry):
+            notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
+            return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
+
+
+def _separate_copies(
+    opened: OpenTable, write_id: str, found: Sequence[FilesThere]
+) -> tuple[tuple[EntryPartition, ...], dict[str, ObjectInfo]]:
+    """Return the partitions to point readers at, and the copies that this takes, by new key.
+
+    Where appends in place have added files since, those of the version are copied to a directory of the rollback's own:
+    in one location nobody can tell them apart. A rollback that does not come to its claim leaves that to a vacuum.
+    """
+    partitions: list[EntryPartition] = []
+    copies: dict[str, ObjectInfo] = {}
+    for checked in found:
+        partition = checked.described
+        if checked.others:
+            location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
+            prefix = Location.parse(str(partition.new_location)).key
+            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in checked.files}
+            partition = replace(partition, new_location=str(location))
+        partitions.append(partition)
+    return tuple(partitions), copies
+
+
+def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
+    try:
+        many(lambda key: opened.store.copy(copies[key], key), copies)
+    except SourceChangedError as gone:
+        raise _moved_error(opened.table) from gone
+
+
+def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
+    size = sum(file.size_bytes for file in copies.values())
+    return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
+
+
+def _checked_partitions(
+    opened: OpenTable, history: History, version: int, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+) -> tuple[FilesThere, ...]:
+    """Return the partitions that must change, having checked that readers would find all of their files."""
+    table, before = opened.table, locations(now)
+    exists = existing_values(opened.store, opened.layout, now)
+    wrong: list[str] = []
+    changed: dict[PartitionValues, str | None] = {}
+    for values, target in targets.items():
+        current = before.get(values)
+        newest_partition = history.current_partitions.get(values)
+        newest = newest_partition.partition.new_location if newest_partition else None
+        is_moved = history.placement(values, current) is not Placement.IN_PLACE
+        if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
+            where = Location.parse(current) if current else "no location"
+            wrong.append(
+                f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
+                f" put it after version {newest_partition.version if newest_partition else version}"
+            )
+        elif not target.known:
+            why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
+            wrong.append(f"{shown_name(table, values)}: {why}")
+        elif not target.sure:
+            why = "another tool or a late call has moved it"
+            wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
+        else:
+            wanted = _with_rows(opened, history, target.location)
+            if not same_place(current, wanted) or (wanted and history.surplus_names(Location.parse(wanted), version)):
+                changed[values] = wanted
+    checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
+    added = [values for values in changed if values not in now]
+    not_there |= there_under_other_names(opened.metastore, table, added)
+    wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
+    if wrong:
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise InvalidInputError(
+            f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
+            " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
+            " partitions.",
+            table=str(table.name),
+        )
+    return tuple(
+        replace(there, described=replace(there.described, old_location=before.get(there.described.values)))
+        for there in checked
+        if there.others or not same_place(there.described.new_location, before.get(there.described.values))
+    )
+
+
+def _with_rows(opened: OpenTable, history: History, target: str | None) -> str | None:
+    """Return a location to go back to; of a name that a refused publish had left, none: there was no partition then.
+
+    Where another tool had written under that name, there was one, and whether its rows are there still is looked at.
+    """
+    location = Location.parse(target) if target else None
+    if location is None or not opened.layout.is_placeholder(location):
+        return target
+    had_rows = location.place in history.deleted or location.place in history.doomed
+    return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
+
+
+def _check(
+    opened: OpenTable,
+    history: History,
+    version: int,
+    now: Mapping[PartitionValues, str],
+    values: PartitionValues,
+    target: str | None,
+) -> FilesThere:
+    if target is None:
+        return FilesThere(EntryPartition.without_rows(values, None))
+    location, is_left = Location.parse(target), not same_place(now.get(values), target)
+    if is_left and not opened.layout.is_placeholder(location) and not history.is_restorable(location):
+        raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
+    found = files_there(opened.store, history, values, location, version=version)
+    return replace(found, described=replace(found.described, new_location=target))
+
+
+def _entry(
+    opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
+) -> LogEntry:
+    left = [now[partition.values].location for partition in partitions if partition.values in now]
+    partitioned = bool(opened.table.partition_columns)
+    replaced = replaced_locations(
+        opened.store, opened.layout, left, datetime.now(UTC) + opened.retention, partitioned=partitioned
+    )
+    return opened.next_entry(
+        history.last_slot,
+        Operation.ROLLBACK,
+        f"rollback to version {version}",
+        rollback_to=version,
+        partitions=partitions,
+        replaced=replaced.locations,
+    )
+
+
+def _moved_error(table: Table) -> ConflictError:
+    return ConflictError(
+        f"partitions of {table.name} were moved by somebody else while they were being rolled back; nothing changed."
+        " Look at the history and decide again.",
+        table=str(table.name),
+    )
+
+
+def _targets(
+    history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
+) -> dict[PartitionValues, StateThen]:
+    """Return where the partitions were that are to be put back; of all, only if nobody has lost which ones changed."""
+    states, lost = history.state_at(version), history.lost_after(version)
+    if chosen is not None:
+        require_known(chosen, history, table)
+        return {values: states[values] for values in sorted(chosen) if values in states}
+    if lost is not None:
+        raise InvalidInputError(
+            f"version {lost} of {table.name} is lost: which partitions it changed after version {version} is not known."
+            " Nothing changed. Name the partitions that are to be put back, or replace them with overwrite_partitions",
+            table=str(table.name),
+        )
+    return dict(sorted(states.items()))
+
+
+def _states_brought_late(
+    history: History, suspects: Collection[PartitionValues], now: PartitionsNow
+) -> dict[PartitionValues, StateThen]:
+    """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
+    placements = history.placements(locations(now), suspects)
+    return {values: StateThen(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}

@@ -1,0 +1,366 @@
+"""Steps 1 to 5 in their order, for writes, staged writes and compactions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from table_writer.check import Check
+from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
+from table_writer.config import CompactOptions, WriteOptions
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.events.event import EventOperation
+from table_writer.model.entry import Key, LogEntry
+from table_writer.model.staged_write import RecordedScope, StagedRecord
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
+from table_writer.progress import Stopwatch
+from table_writer.reports.listeners import show_progress
+from table_writer.reports.staged_report import discard_report
+from table_writer.reports.write_result import CheckResults, CompactReport, WriteResult
+from table_writer.spark import open_gateway
+from table_writer.spark.create_table import create_table
+from table_writer.spark.executors import Executors, refuse_replaced
+from table_writer.spark.sql import SPARK_ERRORS, without_query_log
+from table_writer.steps.announcing import Announcement, announced, facts_of_plan
+from table_writer.steps.compaction import Compaction
+from table_writer.steps.complete import Completer
+from table_writer.steps.plan.fit import add_columns
+from table_writer.steps.plan.planner import (
+    PlannedWrite,
+    Planner,
+    Where,
+    refuse_immutable,
+    require_batch,
+    require_inside,
+    require_mode,
+)
+from table_writer.steps.plan.types import partition_schema, violation
+from table_writer.steps.publish.append import CopyFiles
+from table_writer.steps.publish.publisher import GaveWayError, Publisher
+from table_writer.steps.results import end_publish, nothing_written, repeated_result
+from table_writer.steps.running_write import MadeTable, RunningWrite, readers_unharmed
+from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
+from table_writer.steps.staged_writes import BySpark, StagedWrites
+from table_writer.steps.upload.job import refuse_existing, run_upload, write_by_spark
+from table_writer.table.open_table import OpenTable, RepeatedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """The request of a caller: the mode of a write and its options."""
+
+    mode: WriteMode
+    options: WriteOptions
+    stream: str = ""  # the name of the stream that the batch is of
+    # the streaming queries that the batch may belong to; empty if they are not known
+    query_ids: frozenset[str] = frozenset()
+    checks: tuple[Check, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", as_checks(self.options.checks))
+
+
+class Steps:
+    """The write calls of one session, each as its steps in order."""
+
+    def __init__(self, spark: SparkSession, services: SessionServices) -> None:
+        self._spark = spark
+        self._services = services
+
+    def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
+        """Do steps 1 to 5. Readers switch in the call of ``publisher.publish``, or never."""
+        announcing = self._announced("write", df, table, call)
+        with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
+            watch = announcement.watch
+            try:
+                with watch.step("plan"):
+                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
+                with RunningWrite(opened, planned.plan) as write:
+                    files = self._write_files(planned, opened, write, watch)  # 2 and 3
+                    if files.row_count == 0 and call.options.if_empty != "replace":
+                        return announcement.finished(
+                            nothing_written(planned.plan, call.options.if_empty, watch, made_table.notes)
+                        )
+                    results = self.check(files, opened, call.checks, watch)  # 4
+                    require_passed(results, str(opened.table.name), planned.plan.write_id)
+                    with watch.step("publish"):
+                        files = self._with_new_columns(files.with_checks(results), planned.fitted.added, opened)
+                        publisher = Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch))
+                        with self._refresh_after_conflict(opened, planned):
+                            published = publisher.publish(files, write.claiming)  # 5
+            except RepeatedError as repeated:
+                return announcement.finished(repeated_result(repeated.entry, watch))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
+            return announcement.finished(replace(result, checks=results), columns=files.plan.table.columns)
+
+    def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
+        """Do steps 1 to 4, and leave the files to be published or discarded by any process.
+
+        ``InvalidInputError`` also says that there is nothing to stage: no rows, or a key that was published before.
+        """
+        announcing = self._announced("stage", df, table, call)
+        with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
+            watch = announcement.watch
+            try:
+                with watch.step("plan"):
+                    opened, planned = self._plan(df, table, call, announcement, made_table)  # 1
+            except RepeatedError as repeated:
+                raise _published_before(repeated.entry) from None
+            with RunningWrite(opened, planned.plan) as write:
+                files = self._write_files(planned, opened, write, watch)  # 2 and 3
+                if files.row_count == 0 and call.options.if_empty != "replace":
+                    raise _nothing_to_stage(planned.plan)
+                results = self.check(files, opened, call.checks, watch)  # 4
+                require_passed(results, str(opened.table.name), planned.plan.write_id)
+                with self._refresh_after_conflict(opened, planned):
+                    Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch)).require_as_read(files)
+                record = StagedRecord(
+                    files=_with_recorded_scope(files.with_checks(results), opened),
+                    expires_after_seconds=expires_in.total_seconds(),
+                    added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
+                    writer=opened.identity,
+                )
+                write.stage(record)
+            return opened, announcement.finished(record)
+
+    def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
+        """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
+
+        Raises ``CheckFailedError`` if the rows that were written are not those that were read; nothing is published.
+        """
+        announcing = announced(self._services, "compact", table, dry_run=dry_run)
+        with announcing as announcement, self.show_progress(table, "compact"):
+            watch = announcement.watch
+            with watch.step("plan"):
+                opened = self._services.open_to_write(table)
+                announcement.follow(opened, tags=options.tags)
+                opened.require_owner()
+                compaction = Compaction(self._spark, opened, options)
+                if dry_run or not compaction.selection:
+                    return announcement.finished(replace(compaction.report(watch), dry_run=dry_run))
+                df, layout = compaction.rows()
+                planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
+                plan = replace(planned.plan, compacted=compaction.replaced_files, max_copied_bytes=None)
+                planned = replace(planned, plan=plan, rows=compaction.with_fingerprint(planned.rows))
+                announcement.concerns(opened, write_id=plan.write_id)
+            with RunningWrite(opened, plan) as write:
+                files = self._write_files(planned, opened, write, watch)
+                with watch.step("check"):
+                    compaction.require_same(staged_frame(self._spark, opened, files), files)
+                if not files.partitions:
+                    write.discard()
+                    return announcement.finished(compaction.report(watch))
+                with watch.step("publish"):
+                    publisher = Publisher(opened, self._copy_files(opened, plan.write_id, watch))
+                    try:
+                        published = publisher.publish(files, write.claiming)
+                    except GaveWayError:
+                        write.discard()
+                        return announcement.finished(compaction.report(watch, given_up=compaction.replaced_files))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
+            return announcement.finished(compaction.report(watch, result, published.given_up))
+
+    def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
+        """Do step 5 for a staged write, with its record as it is stored now."""
+        plan = record.plan
+        name, mode = str(plan.table.name), plan.mode.value
+        announcing = announced(self._services, "publish", name, mode)
+        with announcing as announcement, self.show_progress(name, mode, plan.write_id):
+            announcement.follow(opened, write_id=plan.write_id)
+            by_spark = BySpark(
+                prepare=partial(self._prepare, opened),
+                copy_files=self._copy_files(opened, plan.write_id, announcement.watch),
+                refresh=partial(self._refresh, opened, self._spark),
+            )
+            return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
+
+    def discard(self, record: StagedRecord, opened: OpenTable) -> None:
+        """Delete a staged write; it is an error if it was published, but not if another process has deleted it."""
+        write_id, staged_writes = record.plan.write_id, StagedWrites(opened)
+        with announced(self._services, "discard", str(opened.table.name), record.plan.mode.value) as announcement:
+            announcement.follow(opened, **facts_of_plan(record.plan))
+            try:
+                done = staged_writes.discard(write_id)
+            except InvalidInputError:
+                staged_writes.require_discarded(write_id)
+            else:
+                announcement.finished(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
+
+    def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
+        """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""
+        if not checks:
+            return CheckResults()
+        with watch.step("check"):
+            audit = audit_of(self._spark, opened, self._with_scope(files, opened))
+            require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
+            return CheckResults(run_checks(checks, audit))
+
+    @contextmanager
+    def show_progress(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
+        """Show how far a call is, if it takes over a second; PySpark logs no error that is raised anyway."""
+        open_gateway(self._spark)  # this refuses a session that was stopped
+        refuse_replaced()
+        spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+        choice = self._services.config.progress
+        progress_shown = show_progress(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        with progress_shown, without_query_log():
+            yield
+
+    def _announced(
+        self, operation: EventOperation, df: DataFrame, table: str, call: Call
+    ) -> AbstractContextManager[Announcement]:
+        """Tell listeners how the call ended, and what its rows are read from."""
+        sources = partial(open_gateway(self._spark).sources, df)
+        return announced(self._services, operation, table, call.mode.value, sources=sources)
+
+    def _plan(
+        self, df: DataFrame, table: str, call: Call, announcement: Announcement, made_table: MadeTable
+    ) -> tuple[OpenTable, PlannedWrite]:
+        """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
+        with readers_unharmed(table):
+            opened = self._open_or_make(df, table, call, made_table)
+            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
+            refuse_immutable(opened.table, call.mode)
+            state = opened.require_new_key(Key(call.options.idempotency_key, call.stream), call.query_ids)
+            planned = Planner(opened).plan(df, call.mode, call.options, state, stream=call.stream)
+            name = str(opened.table.name)
+            require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
+            announcement.concerns(opened, write_id=planned.plan.write_id)
+            return opened, planned
+
+    def _open_or_make(self, df: DataFrame, table: str, call: Call, made_table: MadeTable) -> OpenTable:
+        """Open the table; make it first if it does not exist and the call describes it."""
+        name, new_table = self._services.table_name(table), call.options.if_missing
+        if new_table is not None and self._services.metastore.get_table(name) is None:
+            require_batch(df, name)
+            require_mode(call.mode, call.options, name, partitioned=bool(new_table.partition_by))
+            self._services.require_new(name, new_table)
+            with made_table.making(name):
+                create_table(self._spark, df, name, new_table, if_not_exists=True)
+        return self._services.open_to_write(table)
+
+    def _write_files(
+        self, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, watch: Stopwatch
+    ) -> WrittenFiles:
+        """Do steps 2 and 3: write files of all rows, which no table points at."""
+        plan = planned.plan
+        if planned.spec is None:
+            with watch.step("upload"), _explain_failures(planned):
+                rows = refuse_existing(planned.rows, planned.existing, partition_schema(opened.table))
+                files = write_by_spark(rows, planned.fitted.schema, plan, opened)
+            require_inside(files)
+            return files
+        with watch.step("upload"), _explain_failures(planned):
+            messages = run_upload(planned.rows, planned.spec)
+        for message in messages:
+            watch.add_requests(dict(message.requests))
+        files = WrittenFiles.from_messages(plan, messages)
+        require_inside(files)
+        with watch.step("complete"):
+            write.complete(messages, self._executors(opened, plan.write_id, watch).complete)
+        return files
+
+    def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
+        """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
+        added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
+        files = self._with_scope(record.files, opened)
+        if added:  # an added column stays, so look first for what would stop the publish
+            StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
+        return self._with_new_columns(files, added, opened)
+
+    def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
+        """Let this session read the table anew, and that of a streaming query, which keeps locations of its own."""
+        sessions = (self._spark,) if session is self._spark else (self._spark, session)
+        return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
+
+    @contextmanager
+    def _refresh_after_conflict(self, opened: OpenTable, planned: PlannedWrite) -> Iterator[None]:
+        """After a conflict let the session forget what it knows of a table that the query reads: it may be old."""
+        try:
+            yield
+        except ConflictError:
+            if planned.plan.reads:
+                self._refresh(opened, planned.rows.sparkSession, planned.plan.write_id)
+            raise
+
+    def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
+        return partial(self._executors(opened, write_id, watch).copy, few=Completer.of(opened).copy)
+
+    def _with_scope(self, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+        """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
+        plan = files.plan
+        if not isinstance(plan.scope, RecordedScope):
+            return files
+        scope = Where(self._spark, plan.where, partition_schema(opened.table), str(plan.table.name))
+        return replace(files, plan=replace(plan, scope=scope))
+
+    def _with_new_columns(self, files: WrittenFiles, added: Sequence[StructField], opened: OpenTable) -> WrittenFiles:
+        """Add the columns that the table does not have, just before the first row of them can be read."""
+        if not added:
+            return files
+        planned_table = files.plan.table
+        table = add_columns(self._spark, opened.metastore, planned_table, added)
+        is_same = (table.created_at_seconds, table.root, table.partition_columns) == (
+            planned_table.created_at_seconds,
+            planned_table.root,
+            planned_table.partition_columns,
+        )
+        if not is_same or not set(planned_table.columns) <= set(table.columns):
+            raise ConflictError(
+                f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
+                " published. Run it again.",
+                table=str(table.name),
+                write_id=files.plan.write_id,
+            )
+        return replace(files, plan=replace(files.plan, table=table))
+
+    def _executors(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
+        return Executors(open_gateway(self._spark), opened.store_settings, write_id, watch.add_requests)
+
+
+@contextmanager
+def _explain_failures(planned: PlannedWrite) -> Iterator[None]:
+    """Turn a task's failure on a value that the table does not take into an error that counts such rows."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        explanation = violation(error, planned.fitted.given, planned.fitted.limits, str(planned.plan.table.name))
+        if explanation is None:
+            raise
+        explanation.write_id = planned.plan.write_id
+        raise explanation from error
+
+
+def _published_before(entry: LogEntry) -> InvalidInputError:
+    return InvalidInputError(
+        f"idempotency key {entry.idempotency_key!r} was published by write {entry.write_id}, as version"
+        f" {entry.version}: there is nothing to stage",
+        table=entry.table,
+    )
+
+
+def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
+    return InvalidInputError(
+        f"the DataFrame has no rows, so publishing it would change no partition of {plan.table.name}: nothing was"
+        " staged. overwrite_table, and overwrite_partitions with where, can be staged with if_empty='replace'.",
+        table=str(plan.table.name),
+        write_id=plan.write_id,
+    )
+
+
+def _with_recorded_scope(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+    """Record the partitions that the predicate selects: the process that publishes may have no Spark."""
+    plan = files.plan
+    if not plan.where:
+        return files
+    existing = frozenset(opened.metastore.get_partition_names(plan.table.name))
+    existing |= {partition.values for partition in files.partitions}
+    scope = RecordedScope(existing, plan.scope(existing), plan.where, str(plan.table.name), plan.write_id)
+    return replace(files, plan=replace(plan, scope=scope))

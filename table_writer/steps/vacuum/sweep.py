@@ -1,0 +1,348 @@
+"""The order of a vacuum: look, decide, claim, look again, delete, record. No other file deletes published files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Final
+
+from table_writer.errors import ConflictError, MetastoreError, TableWriterError
+from table_writer.log.fold import LeftLocation, Oldest
+from table_writer.log.history import History, Placement
+from table_writer.log.registration import check_keys
+from table_writer.log.rules import Deadline, claim_is_over
+from table_writer.log.trimming import Trimming
+from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
+from table_writer.model.location import Location
+from table_writer.model.process import boot_seconds
+from table_writer.model.table import Partition, PartitionValues
+from table_writer.steps.vacuum.due import (
+    Ages,
+    DeadWrite,
+    DueLocations,
+    InUse,
+    KeptLocation,
+    Look,
+    OtherTables,
+    due_locations,
+    in_use,
+    is_used,
+    look_for_traces,
+    may_go,
+)
+from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
+from table_writer.storage.table_files import abort_uploads, batches, delete_keys, files_at
+from table_writer.table.open_table import OpenTable
+
+logger = logging.getLogger(__name__)
+LOCATIONS_AT_ONCE: Final = 64
+READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
+LOOK_SECONDS: Final = 60.0  # a look counts as "just before" for so long, however many locations it could serve
+CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
+CHUNK_SECONDS: Final = 600.0  # the time to list and delete one chunk
+LOOKS_AGAIN: Final = 3  # looks of a dry run while others publish
+SPARED: Final = "readers were pointed there a moment ago"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLocation:
+    """A location to delete, with the objects that lie there, once somebody has looked."""
+
+    left: LeftLocation
+    objects: tuple[ObjectInfo, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VacuumResult:
+    """The result of a vacuum: what it deleted, or would delete."""
+
+    version: int | None = None  # the version of its own entry; None: a dry run, or nothing that needs one
+    locations: tuple[FoundLocation, ...] = ()
+    dead_writes: tuple[DeadWrite, ...] = ()
+    leftover_uploads: tuple[UploadInfo, ...] = ()
+    stale_registrations: tuple[str, ...] = ()
+    trimmed: tuple[int, ...] = ()
+    folded: int | None = None  # the version up to which the log was folded
+    kept: tuple[KeptLocation, ...] = ()
+    in_doubt: tuple[int, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+class Vacuum:
+    """Vacuums one table."""
+
+    def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._log = opened.log
+        self._layout = opened.layout
+        self._clock = clock
+        self._others: OtherTables | None = None
+        self._why_partial = cache(opened.why_partial)  # asked once, if at all
+        self.look: Look | None = None  # the last run's look
+
+    def run(self, ages: Ages, *, dry_run: bool) -> VacuumResult:
+        """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
+        looks_again = LOOKS_AGAIN if dry_run else 0  # one that deletes finds out when it claims its version
+        while True:
+            traces = look_for_traces(self._store, self._layout)
+            history, partitions, is_last_look = self._look()
+            oldest = self._log.read_oldest(history, ages.history_seconds)
+            self.look = Look(traces, history, partitions)
+            if looks_again and self._is_overtaken(self.look):
+                looks_again -= 1
+                continue
+            used = in_use(history, partitions.values(), self._why_partial)
+            staged = {key for key, writer in traces.registered.items() if writer.is_staged and not writer.is_dead(0.0)}
+            chosen = self._spare_others(due_locations(history, used, ages, staged))
+            plan = VacuumResult(
+                locations=tuple(map(FoundLocation, chosen.locations)),
+                dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
+                leftover_uploads=traces.leftover_uploads(history, ages.dead_write_seconds),
+                stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
+                trimmed=self._trimmable(history, ages, oldest),
+                kept=chosen.kept,
+                in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
+            )
+            if dry_run:
+                return replace(plan, locations=self._found_locations(history, chosen.locations))
+            if is_last_look:
+                self._verify(history, partitions)
+            if not plan.locations and not plan.dead_writes:
+                return self._tidy(plan, history, oldest)
+            deletes = self._deletes(plan)
+            died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
+            unfinished = next(died, None)  # it names all of the plan: no second one is needed
+            entry = unfinished or self._entry(history, "vacuum", deletes)
+            deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
+            if unfinished or self._log.claim(entry):
+                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest)
+
+    def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
+        """Read the log, then the partitions; also return whether no call can come late any more."""
+        read: Callable[[], History] = self._log.read_recent
+        while True:
+            history = read()
+            is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
+            partitions = self._opened.metastore.get_all_partitions(self._opened.table)
+            if not history.needs_entries({values: partition.location for values, partition in partitions.items()}):
+                return history, partitions, is_last_look
+            read = self._log.read_history
+
+    def _is_overtaken(self, look: Look) -> bool:
+        """Return whether partitions are not where the log has put them, and somebody published since it was read."""
+        if all(where is Placement.IN_PLACE for where in look.placements().values()):
+            return False
+        newest = look.history.newest
+        return self._log.read_state(listed_after=newest, allow_lost=True).newest > newest
+
+    def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
+        """Return the entries to be trimmed; not the one that the next fold ends with."""
+        return tuple(
+            sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
+        )
+
+    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
+        """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
+
+        A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
+        claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
+        published, or will be.
+        """
+        name, data = self._opened.table.name, self._layout.data(write_id)
+        while True:
+            history = self._log.read_history(self._log.read_state(listed_after=max(0, base_version - 1)))
+            if write_id in history.published_ids or self._in_use(history).meets(data.place):
+                raise ConflictError(
+                    f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
+                    f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
+                    " back.",
+                    table=str(name),
+                    write_id=write_id,
+                )
+            plan = self._plan_to_give_up(history, write_id)
+            if dry_run:
+                return plan
+            deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
+            entry = self._entry(history, DISCARD, deletes)
+            deadline = self._deadline(entry)
+            if self._log.claim(entry):
+                return self._carry_out(history, entry, plan, deadline)
+
+    def _plan_to_give_up(self, history: History, write_id: str) -> VacuumResult:
+        """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
+        data = self._layout.data(write_id)
+        if write_id in history.claimed_ids:
+            return VacuumResult(kept=(KeptLocation(data, "a version of the log had claimed it, and was given up"),))
+        objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
+        dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
+        return VacuumResult(dead_writes=(dead,))
+
+    def finish(self) -> tuple[int, ...]:
+        """Carry out the vacuums whose own process died; returns their versions."""
+        history = self._log.read_recent()
+        finished: list[int] = []
+        for entry in interrupted(history):
+            ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
+            dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
+            plan = VacuumResult(
+                locations=tuple(map(FoundLocation, history.outstanding_locations(entry))),
+                dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
+            )
+            self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
+            if self._log.outcome(entry.version) is not None:
+                finished.append(entry.version)
+        return tuple(finished)
+
+    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
+        """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
+        here = {values: partition.location for values, partition in partitions.items()}
+        placements = history.placements(here)
+        if Placement.BEHIND in placements.values():
+            return
+        shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
+        is_older = any(history.has_late_parameters(values, parameters) for values, parameters in shown.items())
+        if not is_older and self._opened.correct_statistics(history, placements):
+            self._log.forget_recoveries(history.unverified or ())
+
+    def _can_verify(self, history: History) -> bool:
+        """Return whether calls may have come late, none can any more, and nothing is in doubt."""
+        late = history.unverified
+        return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
+
+    def _in_use(self, history: History) -> InUse:
+        shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
+        return in_use(history, shown, self._why_partial)
+
+    def _spare_others(self, chosen: DueLocations) -> DueLocations:
+        """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
+        if not any(left.objects for left in chosen.locations):
+            return chosen
+        if partial := self._why_partial():
+            reason = f"other tables may have files there that this role does not see: {partial}; see sees_everything"
+            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
+        try:
+            self._others = self._others or OtherTables(self._opened.metastore, self._layout, self._opened.table)
+        except MetastoreError as error:
+            reason = f"which other tables may have files there is not known: {error.message}"
+            return chosen.with_kept({left.location.place: reason for left in chosen.locations if left.objects})
+        return chosen.with_kept(self._others.reasons(self._store, chosen.locations))
+
+    def _found_locations(self, history: History, locations: Sequence[LeftLocation]) -> tuple[FoundLocation, ...]:
+        """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
+
+        def look(left: LeftLocation) -> FoundLocation:
+            objects = tuple(files_at(self._store, self._layout, left.location))
+            if not left.objects:
+                return FoundLocation(left, objects)
+            there = {(file.key, file.size_bytes, file.etag): file for file in objects}
+            free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
+            listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
+            return FoundLocation(left, tuple(there[identity] for identity in listed if identity in there))
+
+        return tuple(many(look, locations))
+
+    def _deletes(self, plan: VacuumResult) -> tuple[DeletedLocation, ...]:
+        replaced = ((found.left.location, found.left.left_by) for found in plan.locations)
+        dead = ((self._layout.data(write.write_id), None) for write in plan.dead_writes)
+        return tuple(DeletedLocation(location=str(place), replaced_by=by) for place, by in (*replaced, *dead))
+
+    def _entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
+        return self._opened.next_entry(
+            history.last_slot, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
+        )
+
+    def _deadline(self, entry: LogEntry) -> Deadline:
+        return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.claim_age, entry))
+
+    def _carry_out(self, history: History, entry: LogEntry, plan: VacuumResult, deadline: Deadline) -> VacuumResult:
+        """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
+
+        One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
+        is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
+        does not know what has happened since.
+        """
+        logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, entry.table)
+        done: list[FoundLocation] = []
+        spared: list[KeptLocation] = []
+        failures: list[str] = []
+        served, fresh = 0, Deadline(0.0, self._clock)
+        for chunk in batches(plan.locations, LOCATIONS_AT_ONCE):
+            if served <= 0 or not fresh.allows(0.0):
+                fresh = Deadline(LOOK_SECONDS, self._clock)
+                used = self._in_use(history)
+                served = used.place_count // READ_AT_MOST
+            served -= len(chunk)
+            if not deadline.allows(CHUNK_SECONDS):
+                break
+            chosen = DueLocations(tuple(found_location.left for found_location in chunk), ())
+            in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
+            free = self._spare_others(chosen.with_kept(in_the_way))
+            spared += free.kept
+            found = self._found_locations(history, free.locations)
+            failures += self._delete(entry, (item for found_location in found for item in found_location.objects))
+            done += found
+        used = self._in_use(history)
+        dead: list[DeadWrite] = []
+        for write in plan.dead_writes:
+            if deadline.allows(CHUNK_SECONDS) and not used.meets(self._layout.data(write.write_id).place):
+                failures += self._give_up(entry, write)
+                dead.append(write)
+        if not deadline.allows(CHUNK_SECONDS):
+            failures.append("the time of this vacuum's claim is over; run it again for the rest")
+        if not failures and not spared:  # otherwise it stays in doubt, and the next vacuum takes over
+            self._record_outcomes(entry, history)
+        return replace(
+            plan,
+            version=entry.version,
+            locations=tuple(done),
+            dead_writes=tuple(dead),
+            kept=(*plan.kept, *spared),
+            failures=tuple(failures),
+        )
+
+    def _give_up(self, entry: LogEntry, write: DeadWrite) -> list[str]:
+        """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
+        data = self._layout.data(write.write_id)
+        failed = abort_uploads(self._store, self._store.list_uploads(data.key)).failures
+        failed += self._delete(entry, self._store.list(data.key))
+        if not failed:
+            checks = check_keys(self._store, self._layout, write.write_id)
+            keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
+            failed += self._delete(entry, [*checks, *keys])
+        return failed
+
+    def _record_outcomes(self, entry: LogEntry, history: History) -> None:
+        """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
+        done = {Location.parse(deleted.location).place for deleted in entry.deletes}
+        for earlier in (record.entry for record in history.in_doubt if record.entry.operation is Operation.VACUUM):
+            if done.issuperset(left.location.place for left in history.outstanding_locations(earlier)):
+                self._log.record_outcome(
+                    earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
+                )
+        self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+
+    def _tidy(self, plan: VacuumResult, history: History, oldest: Oldest) -> VacuumResult:
+        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
+        failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
+        failures += self._delete(None, plan.stale_registrations)
+        try:
+            self._log.trim(plan.trimmed)
+        except TableWriterError as error:
+            failures.append(str(error))
+        folded = self._log.save_fold(history, oldest, plan.trimmed)
+        return replace(plan, folded=folded, failures=tuple(failures))
+
+    def _delete(self, entry: LogEntry | None, keys: Iterable[str | ObjectInfo]) -> list[str]:
+        failures = delete_keys(self._store, keys).failures
+        for failure in failures:
+            logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
+        return failures
+
+
+def interrupted(history: History) -> tuple[LogEntry, ...]:
+    """Return the vacuums that are in doubt although their time is over."""
+    vacuums = (record for record in history.in_doubt if record.entry.operation is Operation.VACUUM)
+    return tuple(record.entry for record in vacuums if claim_is_over(record.entry, record.age_seconds))
