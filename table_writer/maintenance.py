@@ -17,7 +17,7 @@ from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.log.history import Placement
+    from table_writer.log.placements import Placement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
     from table_writer.reports.many_report import ManyReport, TablesReport
@@ -288,8 +288,8 @@ class Maintenance:
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        from table_writer.log.history import Placement
         from table_writer.log.owner import is_of_earlier_table
+        from table_writer.log.placements import Placement
         from table_writer.reports.reports import RecoverReport
         from table_writer.steps.publish.correction import Correction
         from table_writer.steps.publish.switch import locations
@@ -299,12 +299,12 @@ class Maintenance:
         lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # only now: a table created again adopts no log with lost entries
         history = opened.log.read_recent(allow_lost=bool(lost_versions))
-        in_doubt = [record.entry.version for record in history.publishes_in_doubt]
+        in_doubt = [record.entry.version for record in history.records.publishes_in_doubt]
         if dry_run:
-            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.known_values))
+            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.placements.known_values))
             locations_now = locations(partitions_now)
             explained = opened.log.explained_history(history, locations_now, allow_lost=bool(lost_versions))
-            placements = explained.placements(locations_now)
+            placements = explained.placements.of_all(locations_now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),

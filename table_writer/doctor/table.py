@@ -8,10 +8,12 @@ from typing import Final
 
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
 from table_writer.log.owner import Owner, require_in_place
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.registration import read_registrations
-from table_writer.log.rules import agree, claim_is_over, is_covered
+from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.defaults import SAFE_AGE
@@ -103,8 +105,8 @@ def readers(subject: Subject) -> Iterable[Finding]:
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
-    dead_records = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
-    running_count = len(history.in_doubt) - len(dead_records)
+    dead_records = [record for record in history.records.in_doubt if claim_is_over(record.entry, record.age_seconds)]
+    running_count = len(history.records.in_doubt) - len(dead_records)
     for record in dead_records:
         yield warning(
             f"version {record.entry.version} ({record.entry.mode}, write_id {record.entry.write_id}) has been in doubt"
@@ -119,7 +121,7 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
             f"the log holds {count:,} entries, which every maintenance call reads",
             f"table-writer vacuum {subject.name} trims it; to keep less, set table_writer.history_retention (hours)",
         )
-    elif not history.in_doubt:
+    elif not history.records.in_doubt:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
@@ -185,9 +187,9 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due)))
     late_ages = replace(ages, replaced_seconds=longest_seconds + LATE_SECONDS)
     late_locations = due_locations(history, places_in_use, late_ages).locations
-    bytes_waiting = size(sum(location.bytes for location in history.left_locations.values()))
+    bytes_waiting = size(sum(location.bytes for location in history.state.left.values()))
     says = (
-        f"waiting: {counted(len(history.left_locations), 'location')} with at least {bytes_waiting}, {len(due):,}"
+        f"waiting: {counted(len(history.state.left), 'location')} with at least {bytes_waiting}, {len(due):,}"
         f" of them with {size(sum(location.bytes for location in due))} to be deleted now"
     )
     if late_locations:
@@ -261,7 +263,7 @@ def placement(subject: Subject) -> Iterable[Finding]:
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
-        unwritten_count = len(subject.partitions().keys() - subject.history().current_partitions.keys())
+        unwritten_count = len(subject.partitions().keys() - subject.history().state.current.keys())
         placed_count = len(by_placement[Placement.IN_PLACE])
         yield ok(
             f"where the log has put them: {counted(placed_count, 'partition')}; never written by this library:"
@@ -288,11 +290,11 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
 
 def _values_by_placement(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     history, partitions = subject.history(), subject.partitions()
-    doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
+    doubtful = {values for record in history.records.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
-    for values in sorted(history.current_partitions.keys() - doubtful):
+    for values in sorted(history.state.current.keys() - doubtful):
         location = partitions[values].location if values in partitions else None
-        by_placement[history.placement(values, location)].append(values)
+        by_placement[history.placements.of(values, location)].append(values)
     return by_placement
 
 
@@ -301,10 +303,10 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     own_values = []
     for values in _values_by_placement(subject)[Placement.IN_PLACE]:
-        location = history.current_partitions[values].partition.new_location
+        location = history.state.current[values].partition.new_location
         if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
             own_values.append(values)
-    newest_first = sorted(own_values, key=lambda values: history.current_partitions[values].version, reverse=True)
+    newest_first = sorted(own_values, key=lambda values: history.state.current[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
     troubles = many(lambda values: _trouble(subject, history, values), newest_values)
     mixed_values, lost_values = (
@@ -354,9 +356,9 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.current_partitions[values].partition.new_location))
+    location = Location.parse(str(history.state.current[values].partition.new_location))
     objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
-    described = None if history.layout.is_placeholder(location) else history.content_at(values, location)
+    described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
         return ""  # that holds for copies too, which keep their names
@@ -434,7 +436,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
     history = History(subject.opened.layout, [answer for answer in answers if isinstance(answer, SlotRecord)])
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
-    for record in history.publishes_in_doubt:
+    for record in history.records.publishes_in_doubt:
         if is_covered(history, record.entry):
             key = subject.opened.layout.outcome_key(record.entry.version)
             is_folded = recent.fold is not None and record.entry.version <= recent.fold.version
@@ -444,7 +446,10 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
             )
     newest_version = min(recent.newest, history.newest)  # other writers may publish meanwhile
     is_compared = recent.fold is not None and recent.fold.version <= newest_version
-    if is_compared and not agree(recent.up_to(newest_version), history.up_to(newest_version)):
+    readings = (
+        [reading.up_to(newest_version).state.facts() for reading in (recent, history)] if is_compared else [(), ()]
+    )
+    if readings[0] != readings[1]:
         yield error(
             f"{fold} does not say what the entries say: recover and vacuum go by it",
             f"delete it, then run {recover}; the next vacuum makes it again. Please report it",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from table_writer.log.fold import Fold, key_digest
-from table_writer.log.history import SlotRecord
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import comes_before, newest_of_stream, published_with_key
+from table_writer.log.state import TableState, key_digest
 from table_writer.model.entry import Key, LogEntry, Outcome
 from table_writer.storage.object_store import THREADS, many
 
@@ -20,7 +20,7 @@ class KeySearch:
     read_whole: Callable[[], Sequence[SlotRecord]]
     versions: tuple[int, ...]  # after the fold, in order
     is_in_order: bool  # the log knows no rollback, after which batches come again
-    fold: Fold | None
+    fold: TableState | None
 
     def look_up(self, key: Key) -> tuple[SlotRecord | None, Sequence[SlotRecord]]:
         """Return the published entry with a key, ``None`` if none counts, and all records read: up to the newest.
@@ -58,7 +58,7 @@ class KeySearch:
         return record if record.outcome is None else published_with_key([record], key)  # its outcome was lost
 
     def _folded_stream(self, key: Key, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = self.fold.groups.get(key.stream) if self.fold else None
+        version = self.fold.newest_batches.get(key.stream) if self.fold else None
         record = None if version is None else self.find(version)
         if record is None:
             return None

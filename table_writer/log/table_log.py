@@ -16,18 +16,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
-from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
-from table_writer.log.history import (
-    LATE_CALL_SECONDS,
-    NOT_KNOWN,
-    History,
-    SlotRecord,
-    moved_locations,
-    superseded_locations,
-)
+from table_writer.log.fold import fold_from_json, fold_to_json
+from table_writer.log.history import History
 from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
-from table_writer.log.rules import agree, counts_twice, foldable
+from table_writer.log.records import NOT_KNOWN, SlotRecord, moved_locations, superseded_locations
+from table_writer.log.state import TableState
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,
@@ -37,7 +31,7 @@ from table_writer.log.stored import (
     packed,
     small_json,
 )
-from table_writer.log.trimming import Trimming
+from table_writer.log.trimming import Oldest, Trimming, counts_twice, foldable
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -46,6 +40,8 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
+FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast without
+LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
 MOST_FOLDS: Final = 3  # that are tried, the newest first: two are kept
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 MAX_ENTRY_BYTES: Final = MAX_BYTES
@@ -84,7 +80,7 @@ class Recent(NamedTuple):
     """The newest fold, and the log's state after it; without a fold from the beginning."""
 
     state: LogState
-    fold: Fold | None = None
+    fold: TableState | None = None
 
 
 class StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
@@ -119,7 +115,7 @@ class TableLog:
         self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._entries: dict[int, LogEntry] = {}  # that were read without their outcomes
         self._ids: frozenset[str] = frozenset()
-        self._folds: dict[int, Fold] = {}  # nor does a fold
+        self._folds: dict[int, TableState] = {}  # nor does a fold
         self._passed_over: set[int] = set()  # folds that cannot be believed
         self._expected_id = ""
 
@@ -266,7 +262,7 @@ class TableLog:
         """
         return self._history(state or self.read_state(listed_after=0), None, Allowance(self._memory_bytes))
 
-    def _history(self, state: LogState, fold: Fold | None, allowance: Allowance) -> History:
+    def _history(self, state: LogState, fold: TableState | None, allowance: Allowance) -> History:
         versions = (version for version in sorted(state.versions) if fold is None or version > fold.version)
         found = [
             record for record in many(lambda version: self.find(version, allowance), versions) if record is not None
@@ -307,7 +303,11 @@ class TableLog:
             fold = self._read_fold(version, allowance or Allowance(self._memory_bytes))
             if fold is not None:
                 state = self.read_state(listed_after=version, allow_lost=allow_lost)
-                if state.listed_after and fold.holds(state.unverified) and fold.log_id in (state.ids or {fold.log_id}):
+                if (
+                    state.listed_after
+                    and fold.stands_for(state.unverified)
+                    and fold.log_id in (state.ids or {fold.log_id})
+                ):
                     return Recent(state, fold)
             self._passed_over.add(version)
         return Recent(self.read_state(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
@@ -324,7 +324,7 @@ class TableLog:
     def _list_marks(self) -> Iterator[ObjectInfo]:
         return self.store.list(self._layout.log_prefix, start_after=f"{self._layout.log_prefix}:")  # after all numbers
 
-    def _read_fold(self, version: int, allowance: Allowance) -> Fold | None:
+    def _read_fold(self, version: int, allowance: Allowance) -> TableState | None:
         """Read a fold if it can be believed: the entry that it ends with must be there, and have ended."""
         if version in self._folds:
             return self._folds[version]
@@ -332,7 +332,7 @@ class TableLog:
         stored = self.store.get(key)
         if stored is None:
             return None
-        parse = partial(Fold.from_json, root=self._layout.root, older_seconds=stored.age_seconds)
+        parse = partial(fold_from_json, layout=self._layout, older_seconds=stored.age_seconds)
         try:
             fold = allowance.parsed(stored.body, parse)
             last = self.find(version, allowance)
@@ -375,9 +375,9 @@ class TableLog:
             if not version or self._marks(mark.key for mark in self._list_marks())["recovered"]:
                 return None
             folded_history = history.up_to(version)
-            body = Trimming(folded_history, oldest).fold(self._log_id, trimmed).to_json(self._layout.root)
-            again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
-            if not agree(History(self._layout, (), fold=again), folded_history):
+            body = fold_to_json(Trimming(folded_history, oldest).fold(self._log_id, trimmed))
+            again = fold_from_json(body, layout=self._layout, older_seconds=0.0)
+            if again.facts() != folded_history.state.facts():
                 logger.error("the log up to version %d was not folded: what would be read again differs", version)
                 return None
             self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.log.history import Placement
+from table_writer.log.placements import Placement
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
 from table_writer.reports.many_report import BEHIND, FAILED, IN_DOUBT, TableStatus, error_facts

@@ -13,8 +13,10 @@ from typing import Any
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
 from table_writer.log.owner import Owner, require_in_place, require_owner
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.rules import Deadline, require_same_query
 from table_writer.log.table_log import LogState, TableLog
@@ -204,7 +206,7 @@ class OpenTable:
         Returns whether that is done: what depends on rows alone goes on without it.
         """
         in_place = (values for values, where in placements.items() if where is Placement.IN_PLACE)
-        wanted = {values: history.current_partitions[values].partition.column_figures() for values in in_place}
+        wanted = {values: history.state.current[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
             if wrong:

@@ -11,7 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from table_writer.errors import InvalidInputError, counted, few
-from table_writer.log.history import History, Placement, SlotRecord, StateThen
+from table_writer.log.history import History
+from table_writer.log.past_states import StateThen
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, Table, shown_name
@@ -51,8 +54,8 @@ def version_meant(
 
 def newest_known_version(history: History) -> int:
     """Return the newest version before which nothing is in doubt: what is, may yet be published."""
-    end = min((record.entry.version for record in history.publishes_in_doubt), default=history.newest + 1)
-    return max((record.entry.version for record in history.published_records if record.entry.version < end), default=0)
+    end = min((record.entry.version for record in history.records.publishes_in_doubt), default=history.newest + 1)
+    return max((record.entry.version for record in history.records.published if record.entry.version < end), default=0)
 
 
 def _version_at(history: History, as_of: datetime, table: Table) -> int:
@@ -61,7 +64,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
             f"as_of={as_of!r} has no time zone; add one, for example tzinfo=UTC: the history shows times in UTC"
         )
     as_of = as_of if as_of.microsecond else as_of.replace(microsecond=999_999)
-    written = [record for record in history.published_records if record.entry.created_at <= as_of]
+    written = [record for record in history.records.published if record.entry.created_at <= as_of]
     if not written:
         oldest = "it is empty"
         if history.records:
@@ -79,7 +82,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
         )
     found = written[-1].entry.version
     present = [record.entry.version for record in history.records]
-    published = (record.entry.version for record in history.published_records)
+    published = (record.entry.version for record in history.records.published)
     later = next((version for version in published if version > found), history.newest + 1)
     if not set(present).issuperset(range(found, later)):
         raise InvalidInputError(
@@ -93,7 +96,7 @@ def _version_at(history: History, as_of: datetime, table: Table) -> int:
 def _note_of_doubt(history: History, as_of: datetime, table: Table) -> str:
     """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
     claimed = {record.entry.write_id: record.entry.created_at for record in history.records}
-    for record in (*history.publishes_in_doubt, *history.published_records):
+    for record in (*history.records.publishes_in_doubt, *history.records.published):
         entry = record.entry
         if entry.created_at > as_of:
             continue
@@ -110,7 +113,7 @@ def version_of(history: History, write_id: str, table: Table) -> int:
 
     Raises ``InvalidInputError`` if readers have not seen it, as far as is known, or if no write has this name.
     """
-    published = history.publication(write_id)
+    published = history.records.publication(write_id)
     if published is not None:
         return published.entry.version
     own = [record for record in history.records if record.entry.write_id == write_id]
@@ -154,7 +157,7 @@ def require_version(history: History, version: int, table: Table) -> None:
 def _require_known(history: History, version: int, table: Table) -> None:
     """Refuse a version of which nobody can tell what readers saw after it."""
     require_version(history, version, table)
-    doubt = [record.entry.version for record in history.publishes_in_doubt if record.entry.version <= version]
+    doubt = [record.entry.version for record in history.records.publishes_in_doubt if record.entry.version <= version]
     lost = history.lost_after(version)
     if not doubt and lost is None:
         return
@@ -195,7 +198,9 @@ class Past:
         )
         _require_known(history, self.version, opened.table)
         self._written_until = None if is_newest else self._seen_until()  # others' rows of today are part of today
-        doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
+        doubtful = reversed(
+            history.records.in_doubt
+        )  # the oldest wins: a recovery names the partitions of its entry again
         self._in_doubt = {partition.values: partition for record in doubtful for partition in record.entry.partitions}
         self._listed = self._replaced_objects()
         self._wrong: dict[PartitionValues, str] = {}
@@ -207,7 +212,7 @@ class Past:
         """
         opened, history = self._opened, self._history
         chosen = opened.partition_values(names)
-        states = {**self._partitions_of_others(), **history.states_at(self.version)}
+        states = {**self._partitions_of_others(), **history.past.at(self.version)}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
                 f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
@@ -246,17 +251,17 @@ class Past:
         location = Location.parse_any(state.location)
         if location is None:
             raise _NotKnownError(f"its location {state.location!r} cannot be read")
-        if history.is_deleted(location):
+        if history.past.is_deleted(location):
             raise _NotKnownError(f"its files at {location} were deleted by a vacuum")
         if history.layout.is_placeholder(location):
             if any(files_read_at(opened.store, opened.layout, location)):
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
         name = shown_name(opened.table, values)
-        later = history.surplus_names(location, self.version)
+        later = history.past.surplus_names(location, self.version)
         past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
         if history.layout.all_data.contains(location):
-            known = history.content_at(values, location, version=self.version)
+            known = history.past.content_at(values, location, version=self.version)
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
@@ -288,7 +293,7 @@ class Past:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-        current = self._history.current_partitions.get(values)
+        current = self._history.state.current.get(values)
         is_sure = state.sure
         if current is not None and current.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
@@ -296,7 +301,7 @@ class Past:
             if doubtful is not None:
                 is_sure = same_place(doubtful.old_location, current.partition.new_location)
             else:
-                is_in_place = self._history.placement(values, seen) is Placement.IN_PLACE
+                is_in_place = self._history.placements.of(values, seen) is Placement.IN_PLACE
                 is_sure = is_in_place and not self._is_written_name(values)
         if is_sure:
             return ""
@@ -314,7 +319,7 @@ class Past:
         return {
             values: StateThen(location, known=True)
             for values, location in before.items()
-            if values not in self._history.current_partitions
+            if values not in self._history.state.current
         }
 
     def _seen_until(self) -> datetime | None:
@@ -360,7 +365,7 @@ def oldest_whole_version(history: History) -> int | None:
         if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
             since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])
     return next(
-        (record.entry.version for record in history.published_records if record.entry.version >= since > 0), None
+        (record.entry.version for record in history.records.published if record.entry.version >= since > 0), None
     )
 
 
@@ -402,8 +407,8 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
         raise InvalidInputError(f"version {first} is newer than version {last}: name the older one first")
     for version in (first, last):
         _require_known(history, version, table)
-    before, after = history.states_at(first), history.states_at(last)
-    between = [record for record in history.published_records if first < record.entry.version <= last]
+    before, after = history.past.at(first), history.past.at(last)
+    between = [record for record in history.records.published if first < record.entry.version <= last]
     present = {record.entry.version for record in history.records}
     is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
     for values in sorted(set().union(*(_switched_values(record) for record in between)) if is_whole else after):
@@ -437,7 +442,7 @@ def writes_behind(
     where rows of other tools, or of entries that are gone, are behind it.
     """
     put_back: tuple[SlotRecord, EntryPartition] | None = None  # the entry before it says what is there, if any does
-    for record, partition in history.published_of(values):
+    for record, partition in history.records.published_of(values):
         entry = record.entry
         if entry.version > version:
             continue
@@ -467,7 +472,7 @@ def _content(history: History, values: PartitionValues, version: int) -> tuple[P
         if not partition.added:
             return _place(history, partition.new_location), frozenset(added)
         added.update(partition.targets())
-    oldest = [partition for _, partition in history.published_of(values)][-1:]
+    oldest = [partition for _, partition in history.records.published_of(values)][-1:]
     return _place(history, oldest[0].old_location if oldest else None), frozenset(added)
 
 
@@ -503,7 +508,7 @@ def _switched_values(record: SlotRecord) -> frozenset[PartitionValues]:
 def _at(history: History, values: PartitionValues, location: str | None, version: int) -> EntryPartition | None:
     if location is None:
         return None
-    known = history.content_at(values, Location.parse(location), version=version)
+    known = history.past.content_at(values, Location.parse(location), version=version)
     unknown = EntryPartition(
         values=values, old_location=None, new_location=location, rows=None, bytes=0, raw_bytes=None, files=0
     )

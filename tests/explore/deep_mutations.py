@@ -213,10 +213,10 @@ MUTATIONS: Final = (
     Mutation(
         "what is in doubt is not folded",
         "log.rules:foldable",
-        "min((record.entry.version for record in history.in_doubt), default=history.newest) - 1",
+        "min((record.entry.version for record in history.records.in_doubt), default=history.newest) - 1",
         "history.newest - 1",
         test="tests/log/test_fold.py::test_what_is_in_doubt_is_not_folded",
-        also=(("log.table_log:TableLog.save_fold", "if not agree(", "if False and not agree("),),
+        also=(("log.table_log:TableLog.save_fold", "if again.facts() != folded_history.state.facts():", "if False:"),),
     ),
     Mutation(
         "what a recovery has ended is folded once it is verified",
@@ -293,7 +293,7 @@ MUTATIONS: Final = (
         "a late call is no other tool, though nobody has published the partition",
         "log.rules:recovered_state",
         "if state is not PartitionState.SUPERSEDED:",
-        "if state is not PartitionState.SUPERSEDED or partition.values not in history.current_partitions:",
+        "if state is not PartitionState.SUPERSEDED or partition.values not in history.state.current:",
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
@@ -306,7 +306,7 @@ MUTATIONS: Final = (
     Mutation(
         "where a second late call has taken a partition, a correction that is ended has not found another tool",
         "steps.publish.recovery:Recovery._moved_locations",
-        "and history.correction_of(partition.values, here.get(partition.values)) is None",
+        "and history.placements.correction_of(partition.values, here.get(partition.values)) is None",
         "",
         test=f"{BELONG}::test_a_second_late_call_is_no_other_tool_to_the_end_of_a_correction",
     ),
@@ -383,7 +383,7 @@ MUTATIONS: Final = (
     Mutation(
         "a rollback looks at what late calls show, where no version has changed it",
         "steps.publish.rollback:_states_brought_late",
-        "history.placements(locations(now), suspects)",
+        "history.placements.of_all(locations(now), suspects)",
         "{}",
         test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",
     ),

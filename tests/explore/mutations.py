@@ -150,7 +150,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "which writes the log names is looked up in all that is read once",
-        "log.history:History.published_ids",
+        "log.history:History.records.published_ids",
         "self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])",
         "self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)",
         ("publish", "discard"),
@@ -233,7 +233,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is discarded that was published",
         "steps.vacuum.sweep:Vacuum.give_up",
-        "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
+        "if write_id in history.records.published_ids or self._in_use(history).meets(data.place):",
         "if False:",
         ("publish", "discard"),
     ),

@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum deletes",
         "steps.publish.rollback:_check",
-        "and not history.is_restorable(location)",
+        "and not history.past.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
         Bound(2, 0),

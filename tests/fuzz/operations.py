@@ -248,7 +248,7 @@ class Operations:
         log = self._on.world.layout.log_prefix  # a claim that is to come is of an entry that nobody can see yet
         if self._on.processes or any(one.service == "metastore" or log in one.key for one in self._on.pending):
             return True
-        in_doubt = self._on.world.history().publishes_in_doubt
+        in_doubt = self._on.world.history().records.publishes_in_doubt
         return any(value in map(value_of, record.entry.partition_values) for record in in_doubt)
 
     def insert(self, random: Random) -> None:
@@ -312,7 +312,7 @@ class Operations:
 
         Not in the last moment, when a vacuum has looked for the last time and is deleting them.
         """
-        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().in_doubt)
+        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().records.in_doubt)
         data = self._on.world.layout.all_data.key
         old = [
             (value, where)
@@ -331,7 +331,7 @@ class Operations:
     def reset_log(self, _: Random) -> None:
         """A person forgets the table's history, as the documentation says: once nobody is at work on it."""
         store, layout = self._on.world.store, self._on.world.layout
-        if self._on.is_busy or self._on.world.history().in_doubt:
+        if self._on.is_busy or self._on.world.history().records.in_doubt:
             return
         for key in [one for one in store._objects if one.startswith(layout.log_prefix)]:
             del store._objects[key]

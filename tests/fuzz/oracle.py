@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.long_log import LongLog, measure
 from table_writer.log import table_log
-from table_writer.log.fold import FOLD_FORMAT, Fold
+from table_writer.log.fold import FOLD_FORMAT, fold_from_json, fold_to_json
 from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
@@ -52,9 +52,16 @@ def recent(world: World) -> History:
 
 def said(history: History) -> tuple[object, ...]:
     """What recover and vacuum go by, but for ages."""
-    current = {values: (one.version, one.partition) for values, one in history.current_partitions.items()}
-    left = {place: replace(one, age_seconds=0.0) for place, one in history.left_locations.items()}
-    return current, left, history.in_use(), history.current_contents(), history.newest, [*history.in_doubt]
+    current = {values: (one.version, one.partition) for values, one in history.state.current.items()}
+    left = {place: replace(one, age_seconds=0.0) for place, one in history.state.left.items()}
+    return (
+        current,
+        left,
+        history.in_use(),
+        history.state.current_contents(),
+        history.newest,
+        [*history.records.in_doubt],
+    )
 
 
 def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: World) -> None:
@@ -70,7 +77,7 @@ def test_what_is_in_doubt_is_not_folded(world: World) -> None:
     for number in range(4):
         world.write({"d1": frozenset({number})})
     world.vacuum()
-    assert [one.entry.version for one in recent(world).publishes_in_doubt] == [WRITES + 3]
+    assert [one.entry.version for one in recent(world).records.publishes_in_doubt] == [WRITES + 3]
 
 
 def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded(world: World) -> None:
@@ -88,9 +95,9 @@ def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is
 
 
 def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
-    before = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
+    before = {place: one.age_seconds for place, one in recent(world).state.left.items()}
     world.skipped_seconds += 1_000.0
-    after = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
+    after = {place: one.age_seconds for place, one in recent(world).state.left.items()}
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 
@@ -210,9 +217,9 @@ def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
 
     assert not found()
     stored = body_of(world.store, key)
-    fold = Fold.from_json(stored, root=world.layout.root, older_seconds=0.0)
-    lies = replace(fold, current=())
-    world.store.put(key, lies.to_json(world.layout.root))
+    fold = fold_from_json(stored, layout=world.layout, older_seconds=0.0)
+    lies = replace(fold, current={})
+    world.store.put(key, fold_to_json(lies))
     assert found()
 
 

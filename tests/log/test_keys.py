@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.log.fold import Fold, key_digest
-from table_writer.log.history import SlotRecord
 from table_writer.log.keys import KeySearch
+from table_writer.log.records import SlotRecord
+from table_writer.log.state import TableState, key_digest
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, LogEntry
 
@@ -23,7 +23,7 @@ class Searched:
     def __init__(self, *records: SlotRecord | LogEntry, folded: int = 0, is_in_order: bool = True) -> None:
         all_records = history(*records).records
         self.records = {each.entry.version: each for each in all_records}
-        self.fold: Fold | None = None
+        self.fold: TableState | None = None
         if folded:
             self.fold = Trimming(history(*(each for each in all_records if each.entry.version <= folded))).fold("log-1")
         self.is_in_order = is_in_order

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import (
     QUERY_TAG,
     Deadline,
@@ -31,6 +32,7 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
+from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues

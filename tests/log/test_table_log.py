@@ -10,11 +10,11 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log import table_log
-from table_writer.log.fold import Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History
+from table_writer.log.history import History
 from table_writer.log.owner import Owner
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
-from table_writer.log.trimming import Trimming
+from table_writer.log.records import NOT_KNOWN
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LATE_CALL_SECONDS, TableLog
+from table_writer.log.trimming import Oldest, Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of

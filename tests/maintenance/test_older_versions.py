@@ -142,7 +142,7 @@ def test_a_time_means_the_newest_version_of_then_or_before(world: World) -> None
         version_meant(history, world.table, as_of=times[0].replace(tzinfo=None))
     with pytest.raises(InvalidInputError, match="one of the three"):
         version_meant(history, world.table, as_of=times[0], version=1)
-    gap = replace(history, records=[history.records[0], history.records[2]])
+    gap = history.but(records=[history.records[0], history.records[2]])
     with pytest.raises(InvalidInputError, match="trimmed by a vacuum, or lost"):
         version_meant(gap, world.table, as_of=times[0])
     report = world.keeper.rollback(T, as_of=times[1])
@@ -292,7 +292,7 @@ def test_what_vacuums_have_deleted_is_told_in_one_pass() -> None:
         past(world, 3)
     assert "no vacuum" not in str(error.value), "not what is wrong with version 3"
     records = world.history().records
-    trimmed = replace(world.history(), records=[records[0], *records[2:]])
+    trimmed = world.history().but(records=[records[0], *records[2:]])
     assert oldest_whole_version(trimmed) == 3, "what an entry that is gone had replaced may be deleted"
 
 
@@ -464,10 +464,10 @@ def test_files_are_kept_since_the_newest_version_whose_replaced_files_a_vacuum_d
 def test_no_time_means_a_version_after_which_an_entry_is_gone(world: World) -> None:
     records = world.history().records
     newest = abandoned(replace(records[2].entry, version=4, write_id="w4"))
-    whole = replace(world.history(), records=[*records[:2], abandoned(records[2].entry), newest])
+    whole = world.history().but(records=[*records[:2], abandoned(records[2].entry), newest])
     at_the_end = datetime.now(UTC)
     assert version_meant(whole, world.table, as_of=at_the_end) == 2
-    gap = replace(whole, records=[*records[:2], newest])
+    gap = whole.but(records=[*records[:2], newest])
     with pytest.raises(InvalidInputError, match="entries between version 2 and 5 were trimmed"):
         version_meant(gap, world.table, as_of=at_the_end)
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
@@ -290,7 +290,7 @@ def test_what_a_recovered_entry_replaces_stays_for_its_whole_retention() -> None
     world.store.put(key, json.dumps(body).encode())  # as if it had been claimed a week ago
     world.wait_out_claims()
     world.keeper.recover(T)
-    left = world.history().left_locations.values()
+    left = world.history().state.left.values()
     assert {round(one.retention_seconds or 0) for one in left} == {3 * 86_400}
 
 
@@ -546,7 +546,7 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
     here = {(value,): one.location for value, one in world.partitions().items()}
     assert done == RecoveredEntry(version=2, outcome=Outcome.ABANDONED, superseded=here)
     assert world.rows() == ONE
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_fewer_files_than_were_written_are_switched_to_where_another_tool_has_put_its_own() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
-from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.registration import put_check_results
+from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
 from table_writer.steps.vacuum.due import Ages
@@ -311,7 +311,7 @@ def test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothi
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d2": frozenset({20})})
     assert unverified_after_a_vacuum() == {2}
-    (doubtful,) = world.history().publishes_in_doubt
+    (doubtful,) = world.history().records.publishes_in_doubt
     written_by = doubtful.entry.write_id
     world.services().log.record_outcome(doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by)
     assert unverified_after_a_vacuum() == frozenset()

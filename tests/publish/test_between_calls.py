@@ -118,7 +118,11 @@ def test_nothing_is_added_where_a_vacuum_is_deleting(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, in_place=True)
 
     def meanwhile(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("list_page", "before") and key == Location.parse(old).key and world.history().in_doubt:
+        if (
+            (call, phase) == ("list_page", "before")
+            and key == Location.parse(old).key
+            and world.history().records.in_doubt
+        ):
             world.store.on_call = None
             world.pointed_by_another_tool("d1", old)
             with pytest.raises(ConflictError, match="would add files to a location that version 3 of the log deletes"):

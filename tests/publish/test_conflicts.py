@@ -150,7 +150,7 @@ def test_a_claimant_without_an_answer_believes_the_log() -> None:
     world.at_metastore("alter_partitions", "after", loses_the_answer)
     assert world.write(TWO).entry.version == 2
     assert world.rows() == {"d1": frozenset({4})}
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:

@@ -169,7 +169,7 @@ def test_a_recovery_that_cannot_see_the_table_gives_its_own_claim_up(world: Worl
     assert world.rows() == OLD
     world.recover_later()
     assert world.rows() == {**OLD, **NEW}
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def half_added(*values: str) -> World:

@@ -49,7 +49,7 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
             call()
         assert visible in str(failure.value)
         assert lost in str(failure.value)
-        assert world.history().in_doubt[0].entry.version == entry.version
+        assert world.history().records.in_doubt[0].entry.version == entry.version
     if mended == "sources":
         world.store.put(lost, body)
     else:

@@ -169,7 +169,7 @@ def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: 
     assert (again.repeated, again.version) == (True, 2)
     assert list(world.store.list(world.layout.all_staged.key)) == []
     assert world.rows() == seen
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -> None:
@@ -180,7 +180,7 @@ def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -
     assert any("could not record it" in note for note in first.notes)
     again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(world: World) -> None:

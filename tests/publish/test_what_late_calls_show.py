@@ -209,6 +209,6 @@ def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_versi
     world.wait_out_claims()
     with pytest.raises(ConflictError):
         world.write({"d1": rows(4)})  # resolves the first of them alone
-    assert [record.entry.version for record in world.history().publishes_in_doubt] == [3]
+    assert [record.entry.version for record in world.history().records.publishes_in_doubt] == [3]
     with pytest.raises(InvalidInputError, match="another tool has written there"):
         read(world, 2)

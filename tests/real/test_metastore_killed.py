@@ -97,7 +97,7 @@ def kill_around_the_switch(
     world.keeper.recover(str(world.name))
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     assert world.rows() == after
 
 

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from table_writer.errors import InvalidInputError, counted, few
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance, TooMuchError
 from table_writer.model.entry import EntryPartition, Outcome
@@ -60,7 +62,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.current_partitions, *look.partitions}, look.partitions)
+    states = placements_now(look.history, {*look.history.state.current, *look.partitions}, look.partitions)
     troubles = sorted(
         _troubles(opened, look, states, entries, refusal), key=lambda trouble: WORST_FIRST.index(trouble.health)
     )
@@ -139,7 +141,7 @@ def _troubles(
         yield Trouble(health=FAILED, message=f"version {version} cannot be read: {reason}")
     if refusal and refusal not in entries.damaged.values():
         yield Trouble(health=FAILED, message=f"a vacuum would be refused: {refusal}")
-    for record in history.publishes_in_doubt:
+    for record in history.records.publishes_in_doubt:
         entry, waits = record.entry, not claim_is_over(record.entry, record.age_seconds)
         writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
         state = "is at work, or has died" if waits else "has died, or its answer was lost"
@@ -171,7 +173,7 @@ def _counted_names(opened: OpenTable, states: States, placement: Placement) -> s
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe the partitions of the metastore, and those that it lacks but the log has published."""
-    held_rows = look.history.current_contents()
+    held_rows = look.history.state.current_contents()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
     return tuple(
         _partition(opened, look, values, states.get(values), held_rows.get(values))
@@ -184,7 +186,7 @@ def _partition(
 ) -> PartitionNow:
     partition: Partition | None = look.partitions.get(values)
     is_ours = placement is Placement.IN_PLACE
-    placed_by = look.history.current_partitions.get(values) if is_ours else None
+    placed_by = look.history.state.current.get(values) if is_ours else None
     known_rows = rows if is_ours else None
     return PartitionNow(
         name=shown_name(opened.table, values),
@@ -235,7 +237,7 @@ def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[Left
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
         locations = [
             location
-            for location in history.left_locations.values()
+            for location in history.state.left.values()
             if youngest <= location.age_seconds / DAY_SECONDS < oldest
         ]
         yield LeftByAge(

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
-from table_writer.log.history import LATE_CALL_SECONDS, SlotRecord
+from table_writer.log.records import SlotRecord
+from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -70,7 +71,7 @@ def unlisted_partitions(
     Of a long log that is asked only where the metastore is known to hide what a role may not see.
     """
     if newest > MOST_ENTRIES:
-        in_log = opened.log.read_recent().current_partitions if opened.why_partial() else {}
+        in_log = opened.log.read_recent().state.current if opened.why_partial() else {}
         known = {values for values, current in in_log.items() if current.partition.new_location is not None}
         return frozenset(known.difference(listed))
     log = _Log(opened, newest)
@@ -186,9 +187,7 @@ class _Log:
     def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
-        versions = {
-            history.current_partitions[values].version for values in wanted if values in history.current_partitions
-        }
+        versions = {history.state.current[values].version for values in wanted if values in history.state.current}
         found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, Outcome
@@ -79,7 +80,7 @@ class Correction:
         history = self._log.explained_history(self._log.read_recent(), here)
         if history.newest > state.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
-        is_alone = not history.publishes_in_doubt  # otherwise two claims would be at one partition
+        is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
         placements, taken = self._placements(history, values, now)
@@ -105,7 +106,7 @@ class Correction:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placements = history.placements(here, wanted)
+        placements = history.placements.of_all(here, wanted)
         gone = [values for values, where in placements.items() if where is Placement.BEHIND and values not in now]
         placements |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {
@@ -114,10 +115,10 @@ class Correction:
         written = written_placeholders(self._log.store, self._layout, behind)
         for values in (values for values, where in placements.items() if where is Placement.IN_PLACE and values in now):
             parameters = now[values].parameters
-            if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
+            if not FIGURES.isdisjoint(parameters) and history.placements.has_late_parameters(values, parameters):
                 placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
-            current = history.current_partitions.get(values)
+            current = history.state.current.get(values)
             is_gone = current is not None and current.partition.new_location is None
             placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
@@ -132,7 +133,7 @@ class Correction:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.known_values
+        known = history.placements.known_values
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self._recovery.resolved_history(table)[0])
@@ -172,7 +173,7 @@ class Correction:
         for values in (values for values, where in placements.items() if where is Placement.BEHIND):
             version, target = self._target_of(entries, values, here.get(values))
             location = target.new_location
-            content = entries.content_at(values, Location.parse(location)) if location else None
+            content = entries.past.content_at(values, Location.parse(location)) if location else None
             moved = replace(content or target, old_location=here.get(values), new_location=location)
             moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
@@ -192,7 +193,7 @@ class Correction:
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs, newest = history.correction_of(values, here), history.current_partitions.get(values)
+        belongs, newest = history.placements.correction_of(values, here), history.state.current.get(values)
         if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
         version, location = (belongs.version, belongs.location) if belongs else (0, here)

@@ -18,7 +18,7 @@ from table_writer.errors import (
     counted,
     few,
 )
-from table_writer.log.history import SlotRecord
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named

@@ -84,7 +84,7 @@ class _Look:
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
         """Return the places where readers have looked for each partition, as far as the log still says."""
-        named = (partition for record in self._history.published_records for partition in record.entry.partitions)
+        named = (partition for record in self._history.records.published for partition in record.entry.partitions)
         texts = (
             (partition.values, text)
             for partition in named
@@ -124,15 +124,15 @@ class _Look:
         location = self._locations.get(values)
         if location is None:
             return False
-        known = self._history.content_at(values, location)
+        known = self._history.past.content_at(values, location)
         files = {name: facts for name, facts in self._files(location).items() if facts[0]}
         if known is None or (known.files, known.bytes) != (len(files), sum(size for size, _ in files.values())):
             return False
-        for record, partition in self._history.published_of(values):
+        for record, partition in self._history.records.published_of(values):
             old = Location.parse_any(partition.old_location or "")
             if not record.entry.is_compaction or old is None or known.rows is None:
                 return False
-            before = self._history.content_at(values, old, version=record.entry.version - 1)
+            before = self._history.past.content_at(values, old, version=record.entry.version - 1)
             if before is None or before.rows != known.rows:
                 return False
             held = read.files.get(old.place)

@@ -13,7 +13,8 @@ from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
-from table_writer.log.history import NOT_KNOWN, History, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.records import NOT_KNOWN, SlotRecord
 from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -328,7 +329,7 @@ class Recovery:
                 same_place(here.get(partition.values), place)
                 for place in (partition.old_location, partition.new_location)
             )
-            and history.correction_of(partition.values, here.get(partition.values)) is None
+            and history.placements.correction_of(partition.values, here.get(partition.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
@@ -496,7 +497,7 @@ class Recovery:
         history, done = self.resolve_in_doubt(table)
         while history.fold is not None:
             history = self._log.read_history()
-            if history.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
+            if history.records.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
                 history, more = self.resolve_in_doubt(table, self._log.read_history)
                 done += more
         return history, tuple(done)
@@ -508,8 +509,8 @@ class Recovery:
         read = read or self._log.read_recent
         done: list[RecoveredEntry] = []
         history = read()
-        while history.publishes_in_doubt:
-            oldest = history.publishes_in_doubt[0].entry.version
+        while history.records.publishes_in_doubt:
+            oldest = history.records.publishes_in_doubt[0].entry.version
             recovered = self.resolve(oldest, table, newest=history.last_slot)
             done += [recovered] if recovered else []
             history = read()
@@ -521,7 +522,7 @@ class Recovery:
             history, done = self.resolved_history(table)
             return history, tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
         history = self._log.read_history()
-        versions = [record.entry.version for record in history.publishes_in_doubt]
+        versions = [record.entry.version for record in history.records.publishes_in_doubt]
         return history, tuple(
             f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
         )

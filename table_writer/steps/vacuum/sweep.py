@@ -9,11 +9,12 @@ from functools import cache, partial
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.fold import LeftLocation, Oldest
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over
-from table_writer.log.trimming import Trimming
+from table_writer.log.state import LeftLocation
+from table_writer.log.trimming import Oldest, Trimming
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
@@ -104,7 +105,7 @@ class Vacuum:
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
                 trimmed=self._trimmable(history, ages, oldest),
                 kept=chosen.kept,
-                in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
+                in_doubt=tuple(record.entry.version for record in history.records.publishes_in_doubt),
             )
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
@@ -154,7 +155,7 @@ class Vacuum:
         name, data = self._opened.table.name, self._layout.data(write_id)
         while True:
             history = self._log.read_history(self._log.read_state(listed_after=max(0, base_version - 1)))
-            if write_id in history.published_ids or self._in_use(history).meets(data.place):
+            if write_id in history.records.published_ids or self._in_use(history).meets(data.place):
                 raise ConflictError(
                     f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
                     f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
@@ -188,7 +189,7 @@ class Vacuum:
             ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
             dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
             plan = VacuumResult(
-                locations=tuple(map(FoundLocation, history.outstanding_locations(entry))),
+                locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
@@ -199,18 +200,20 @@ class Vacuum:
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: partition.location for values, partition in partitions.items()}
-        placements = history.placements(here)
+        placements = history.placements.of_all(here)
         if Placement.BEHIND in placements.values():
             return
         shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
-        is_older = any(history.has_late_parameters(values, parameters) for values, parameters in shown.items())
+        is_older = any(
+            history.placements.has_late_parameters(values, parameters) for values, parameters in shown.items()
+        )
         if not is_older and self._opened.correct_statistics(history, placements):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
         """Return whether calls may have come late, none can any more, and nothing is in doubt."""
         late = history.unverified
-        return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
+        return bool(late) and not history.records.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
 
     def _in_use(self, history: History) -> InUse:
         shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
@@ -317,8 +320,10 @@ class Vacuum:
     def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
-        for earlier in (record.entry for record in history.in_doubt if record.entry.operation is Operation.VACUUM):
-            if done.issuperset(left.location.place for left in history.outstanding_locations(earlier)):
+        for earlier in (
+            record.entry for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM
+        ):
+            if done.issuperset(left.location.place for left in history.state.outstanding_locations(earlier)):
                 self._log.record_outcome(
                     earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
                 )
@@ -344,5 +349,5 @@ class Vacuum:
 
 def interrupted(history: History) -> tuple[LogEntry, ...]:
     """Return the vacuums that are in doubt although their time is over."""
-    vacuums = (record for record in history.in_doubt if record.entry.operation is Operation.VACUUM)
+    vacuums = (record for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM)
     return tuple(record.entry for record in vacuums if claim_is_over(record.entry, record.age_seconds))
