@@ -151,7 +151,7 @@ class ScaleWorld:
         return Maintenance(services=self.all_services)
 
     def plan(self) -> WritePlan:
-        state = self.services.log.read_state()
+        state = self.services.log.listing.read_state()
         return WritePlan(
             write_id=new_write_id(),
             mode=WriteMode.OVERWRITE_PARTITIONS,

@@ -136,7 +136,7 @@ def test_uploads_are_completed_in_one_file() -> None:
 
 def test_entries_are_claimed_by_publishes_recoveries_and_vacuums() -> None:
     claimers = {"steps/publish/switch.py", "steps/vacuum/sweep.py", "log/table_log.py"}
-    assert {name for name in callers_of("claim") if "log.claim(" in (PACKAGE / name).read_text()} <= claimers
+    assert {name for name in callers_of("claim") if "log.slots.claim(" in (PACKAGE / name).read_text()} <= claimers
 
 
 def test_one_file_knows_the_order_of_the_steps() -> None:

@@ -9,13 +9,13 @@ from typing import Final
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
+from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
@@ -128,9 +128,9 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
 def checkpoint(subject: Subject) -> Iterable[Finding]:
     """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
-    planned_state = opened.log.read_state()
+    planned_state = opened.log.listing.read_state()
     # read after the checkpoint, which may have been renewed since
-    listed_state = opened.log.read_state(listed_after=0)
+    listed_state = opened.log.listing.read_state(listed_after=0)
     if (
         planned_state.checkpoint - planned_state.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
         or len(planned_state.in_doubt) > CHECKPOINT_EVERY_VERSIONS
@@ -373,7 +373,7 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
-    state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
+    state = subject.opened.log.listing.read_state(listed_after=0, allow_lost=True)
     findings = [
         *_of_identity(subject, state),
         *_of_checkpoint(subject, state),
@@ -422,11 +422,11 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
     recover = f"table-writer recover {subject.name}"
     if state.lost:
         advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
-        yield error(log.lost_message(state.lost), advice)
+        yield error(log.listing.lost_message(state.lost), advice)
 
     def read(version: int) -> SlotRecord | InvalidInputError | None:
         try:
-            return log.find(version)
+            return log.slots.find(version)
         except InvalidInputError as unreadable:
             return unreadable
 

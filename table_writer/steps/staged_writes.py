@@ -97,7 +97,9 @@ class StagedWrites:
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if staged_writes:
-            state = opened.log.read_state(listed_after=min(staged.record.plan.base_version for staged in staged_writes))
+            state = opened.log.listing.read_state(
+                listed_after=min(staged.record.plan.base_version for staged in staged_writes)
+            )
             entries = [record.entry for record in opened.log.read_history(state).records.published]
             published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
             staged_writes = [staged for staged in staged_writes if staged.record.plan.write_id not in published_ids]

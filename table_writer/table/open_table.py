@@ -14,12 +14,13 @@ from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
 from table_writer.log.history import History
+from table_writer.log.listing import LogState
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.rules import Deadline, require_same_query
-from table_writer.log.table_log import LogState, TableLog
+from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, as_hive_2
 from table_writer.model.entry import Key, LogEntry, Operation
@@ -131,7 +132,7 @@ class OpenTable:
 
     def deadline(self, entry: LogEntry) -> Deadline:
         """Return the time that this process has for an entry which it is about to claim."""
-        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.claim_age, entry))
+        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.slots.claim_age, entry))
 
     def registration(self, plan: WritePlan) -> Registration:
         """Return the sign of life of a write."""
@@ -182,7 +183,7 @@ class OpenTable:
             published = self.log.find_key(key, recent)
         if published is not None:
             raise repetition_error(published, self.table)
-        return self.log.with_checkpoint(recent.state)
+        return self.log.listing.with_checkpoint(recent.state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
@@ -191,7 +192,7 @@ class OpenTable:
         """
         self.log.expect(log_id)
         if seen is None:
-            return self.log.read_state()
+            return self.log.listing.read_state()
         if seen.newest and log_id not in seen.ids:
             raise ConflictError(
                 f"the log of {self.table.name} was deleted and begun again since this call began. This call changed"

@@ -91,7 +91,7 @@ class Present:
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
         placed = {self._history.state.current[values].version for values in self._wanted if self._is_found(values)}
-        many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
+        many(self._opened.log.slots.find, placed)  # several at once: the log keeps what it has read
         return map(self._rows_of, self._wanted)
 
     @cached_property
@@ -126,7 +126,7 @@ class Present:
         beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
         content = self._held.get(values, current.partition)
         rows = None if beside_others else content.rows
-        newest = self._opened.log.find(current.version)
+        newest = self._opened.log.slots.find(current.version)
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, current.version)
         if wrote is not None:

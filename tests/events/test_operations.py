@@ -232,7 +232,7 @@ def test_a_recovered_append_is_told_with_what_it_has_done_to_each_partition(
 def test_a_write_whose_files_are_gone_is_told_as_abandoned(world: World, told: list[TableEvent]) -> None:
     with world.inject(DIED), pytest.raises(DeathError):
         world.write(NEW)
-    dead = world.services().log.read(2).entry
+    dead = world.services().log.slots.read(2).entry
     for info in list(world.store.list(world.layout.data(dead.write_id).key)):
         world.store.delete([info.key])
     world.wait_out_claims()

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
-from table_writer.log.table_log import LATE_CALL_SECONDS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import Operation
 from table_writer.model.write import Scope, WriteMode, WritePlan
 from table_writer.steps.batches import batch_writer

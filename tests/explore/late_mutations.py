@@ -19,7 +19,7 @@ MUTATIONS: Final = (
         "late calls count until somebody has looked",
         "steps.publish.correction:Correction.correct",
         "if not moved and not state.unverified:",
-        "if not moved and not any(map(self._log.may_calls_come, state.unverified)):",
+        "if not moved and not any(map(self._log.marks.may_calls_come, state.unverified)):",
         ("overwrite", "append", "days pass", "append"),
         Bound(2, 1),
         2000,
@@ -28,7 +28,7 @@ MUTATIONS: Final = (
     Mutation(
         "nobody verifies while a call may come",
         "steps.publish.correction:Correction._can_verify",
-        "and not self._log.may_calls_come(max(history.unverified or ()))",
+        "and not self._log.marks.may_calls_come(max(history.unverified or ()))",
         "",
         ("overwrite", "append", "append"),
         Bound(2, 1),
@@ -132,8 +132,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where later files lie",
-        "log.history:History.surplus_names",
-        "return frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
+        "log.past_states:PastStates.surplus_names",
+        "return frozenset(file.name for _, _, partition in appends for file in partition.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
         Bound(1, 1),
@@ -161,7 +161,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",
-        "log.history:History._fold_abandoned",
+        "log.state:TableState._apply_abandoned",
         "copies = [location for location in own if data.contains(location)]",
         "copies = []",
         ("append in place", "rollback"),

@@ -150,9 +150,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "which writes the log names is looked up in all that is read once",
-        "log.history:History.records.published_ids",
-        "self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])",
-        "self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)",
+        "log.records:Records.published_ids",
+        "self._ids_of([record for record in self if record.outcome is not Outcome.ABANDONED])",
+        "self._ids_of(record for record in self if record.outcome is not Outcome.ABANDONED)",
         ("publish", "discard"),
     ),
     Mutation(
@@ -209,7 +209,7 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery leaves a mark",
         "steps.publish.recovery:Recovery.recover",
-        "self._log.remember_recovery(claimed.version)",
+        "self._log.marks.remember_recovery(claimed.version)",
         "pass",
         ("overwrite", "append", "append"),
         schedules=600,
@@ -248,8 +248,8 @@ MUTATIONS: Final = (
     Mutation(
         "no vacuum without a claim",
         "steps.vacuum.sweep:Vacuum.run",
-        "if unfinished or self._log.claim(entry):",
-        "if unfinished or self._log.claim(entry) or True:",
+        "if unfinished or self._log.slots.claim(entry):",
+        "if unfinished or self._log.slots.claim(entry) or True:",
         ("rollback far", "vacuum"),
     ),
     Mutation(

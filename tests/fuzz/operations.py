@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from table_writer.log.table_log import LogState
+from table_writer.log.listing import LogState
 from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import has_spellings

@@ -173,7 +173,7 @@ def test_a_key_before_the_fold_is_known(world: World) -> None:
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
     before = folds(world)
     log = world.services().log
-    log.remember_recovery(log.read_state().newest)
+    log.marks.remember_recovery(log.listing.read_state().newest)
     for number in range(5):
         world.write({"d1": frozenset({number})})
     world.vacuum()
@@ -181,7 +181,7 @@ def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
 
 
 def test_no_fold_is_believed_that_holds_an_outcome_which_was_rebuilt_since(world: World) -> None:
-    world.services().log.remember_recovery(2)
+    world.services().log.marks.remember_recovery(2)
     assert recent(world).fold is None
 
 
@@ -190,7 +190,7 @@ def test_a_recovery_that_begins_while_a_vacuum_reads_keeps_it_from_folding(world
         world.write({"d1": frozenset({number})})
     log = world.services().log
     history = log.read_recent()
-    log.remember_recovery(history.newest + 1)
+    log.marks.remember_recovery(history.newest + 1)
     assert log.save_fold(history, log.read_oldest(history, 0.0)) is None
 
 
@@ -200,12 +200,12 @@ def test_a_vacuum_trims_what_is_folded_and_says_the_same_as_before(world: World)
     expected = Trimming(whole).versions(MONTHS / 2)
     assert expected
     (key,) = folds(world)
-    present = world.services().log.read_state(listed_after=0).versions
+    present = world.services().log.listing.read_state(listed_after=0).versions
     world.keeper.vacuum(T, older_than=timedelta(days=400))
-    trimmed = present - world.services().log.read_state(listed_after=0).versions
+    trimmed = present - world.services().log.listing.read_state(listed_after=0).versions
     assert expected - {int(key[-20:])} <= trimmed <= expected
     assert said(recent(world))[0] == said(whole)[0]
-    assert not world.services().log.read_state(listed_after=0).lost
+    assert not world.services().log.listing.read_state(listed_after=0).lost
 
 
 def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
@@ -234,7 +234,7 @@ def test_folds_before_the_last_two_are_deleted(world: World) -> None:
 def test_a_metastore_that_was_set_back_is_corrected_though_the_log_is_folded(world: World) -> None:
     """Only entries before the fold know the place that a partition is back at."""
     rows = world.rows()
-    older = world.services().log.read(2).entry.partitions[0]
+    older = world.services().log.slots.read(2).entry.partitions[0]
     assert older.new_location is not None
     world.pointed_by_another_tool(older.values[0], older.new_location)
     assert world.rows() != rows
@@ -253,4 +253,4 @@ def test_the_first_vacuum_of_a_log_that_nobody_has_folded_lets_plans_list_a_page
     log = LongLog(400, 10)
     log.world.keeper.vacuum("mart_customer_orders.orders_enriched")
     opened = log.opened()
-    assert TableLog(opened.store, opened.layout).read_state().listed_after >= 398
+    assert TableLog(opened.store, opened.layout).listing.read_state().listed_after >= 398

@@ -11,6 +11,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.records import SlotRecord
 from table_writer.log.rules import (
     QUERY_TAG,
@@ -32,7 +33,6 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues

@@ -331,9 +331,9 @@ def test_files_of_other_tools_that_came_before_an_outcome_was_recorded_are_of_a_
     world.skipped_seconds += 10
     world.written_by_another_tool("d9", frozenset({9}))
     world.wait_out_claims()
-    assert world.services().log.outcome(3) is None
+    assert world.services().log.slots.outcome(3) is None
     world.vacuum()
-    assert world.services().log.outcome(3) is not None
+    assert world.services().log.slots.outcome(3) is not None
     until = past(world, 3, ["dt=d9"])["dt=d9"].written_until
     assert until is not None
     assert until < datetime.now(UTC) + timedelta(seconds=15), "by the claim of the next version"

@@ -106,8 +106,8 @@ class TableMachine(RuleBasedStateMachine):
     def remember(self) -> None:
         """Note what the newest version shows, if it is a state to go back to."""
         log = self.world.services().log
-        newest = log.read_state().newest
-        if newest and log.outcome(newest) is Outcome.PUBLISHED:
+        newest = log.listing.read_state().newest
+        if newest and log.slots.outcome(newest) is Outcome.PUBLISHED:
             self.at_version[newest] = self.possible[0]
 
     @rule(values=partitions, mode=modes)

@@ -230,7 +230,7 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
         world.recover_later()
         assert world.rows() == ALL, number
         assert world.history().records.publishes_in_doubt == ()
-        assert world.services().log.outcome(2) is Outcome.PUBLISHED
+        assert world.services().log.slots.outcome(2) is Outcome.PUBLISHED
         if not any(have_died):
             assert number > 50
             return
@@ -329,14 +329,14 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
     world.wait_out_claims()
     world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
-    log.read_state()
-    entry = log.read(3).entry
+    log.listing.read_state()
+    entry = log.slots.read(3).entry
     for version in range(4, 204):
         entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
-        assert log.claim(entry)
-        log.remember_recovery(version)
-        assert log.take_last_word(version - 1, entry.write_id) == entry.write_id
-        log.release_recovery(version)
+        assert log.slots.claim(entry)
+        log.marks.remember_recovery(version)
+        assert log.marks.take_last_word(version - 1, entry.write_id) == entry.write_id
+        log.marks.release_recovery(version)
     before = world.store.request_counts()["GetObject"]
     world.keeper.recover(T)
     assert world.store.request_counts()["GetObject"] - before < 20 * 200

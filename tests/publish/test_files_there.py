@@ -137,7 +137,7 @@ def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: Wo
     named = {} if operation == "restore" else {"version": 2}
     dry = call(T, dry_run=True, **named)
     assert any("version 3 is in doubt" in note for note in dry.notes)
-    assert world.services().log.outcome(3) is None
+    assert world.services().log.slots.outcome(3) is None
     assert any("version 3 was in doubt: published now" in note for note in call(T, **named).notes)
 
 

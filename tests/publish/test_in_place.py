@@ -12,7 +12,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.rules import Deadline
-from table_writer.log.table_log import TableLog
+from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
@@ -350,15 +350,15 @@ def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
 
 @contextmanager
 def before_the_claim_of_a_rollback(act: Callable[[], object]) -> Iterator[None]:
-    claim = TableLog.claim
+    claim = Slots.claim
 
-    def claimed(log: TableLog, entry: LogEntry) -> bool:
+    def claimed(slots: Slots, entry: LogEntry) -> bool:
         if entry.rollback_to is not None:
             act()
-        return claim(log, entry)
+        return claim(slots, entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableLog, "claim", claimed)
+        patch.setattr(Slots, "claim", claimed)
         yield
 
 

@@ -50,7 +50,7 @@ def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Ca
     else:
         world.written_by_another_tool(value, rows(50))
     late = lost_and_recovered(world, lambda: append_beside_an_insert(world, value, 10, 51, "k"))
-    assert world.services().log.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
+    assert world.services().log.slots.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
     return late
 
 

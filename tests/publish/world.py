@@ -18,8 +18,8 @@ import pytest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
+from table_writer.log.listing import LogState
 from table_writer.log.owner import Owner, take_root
-from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import ColumnFigures, as_text

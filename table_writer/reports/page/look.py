@@ -104,13 +104,13 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
     """Read the newest entries, up to the version of the look, newest first while memory lasts."""
-    state = opened.log.read_state(listed_after=0, allow_lost=True)
+    state = opened.log.listing.read_state(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     allowance = Allowance(opened.config.log_memory_bytes)
 
     def find(version: int) -> SlotRecord | InvalidInputError | None:
         try:
-            return opened.log.find(version, allowance)
+            return opened.log.slots.find(version, allowance)
         except InvalidInputError as error:
             return error
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import CharType, LongType, StringType, StructField, Struc
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
+from table_writer.log.listing import LogState
 from table_writer.log.owner import (
     other_tables,
     refuse_immovable,
@@ -23,7 +24,6 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
-from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.entry import Key
 from table_writer.model.new_table import SchemaMode

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.records import SlotRecord
-from table_writer.log.table_log import LATE_CALL_SECONDS
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -168,7 +168,7 @@ class _Log:
 
     def entries(self, first: int) -> list[LogEntry]:
         """Read all entries from a version on, the newest first."""
-        found = many(self.opened.log.find_entry, range(self.newest, first - 1, -1))
+        found = many(self.opened.log.slots.find_entry, range(self.newest, first - 1, -1))
         return [entry for entry in found if entry is not None]
 
     def newest_mention(
@@ -178,7 +178,7 @@ class _Log:
         for entry in entries:
             for partition in entry.partitions:
                 if partition.values == values and entry.version > after:
-                    record = self.opened.log.find(entry.version)
+                    record = self.opened.log.slots.find(entry.version)
                     is_published = record is not None and record.outcome is Outcome.PUBLISHED
                     if record is not None and is_published and values not in record.superseded:
                         return record, partition
@@ -188,7 +188,7 @@ class _Log:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
         versions = {history.state.current[values].version for values in wanted if values in history.state.current}
-        found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
+        found = many(self.opened.log.slots.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 
     def _moving_version(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:

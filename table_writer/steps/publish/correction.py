@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.log.history import History
+from table_writer.log.listing import LogState
 from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
-from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
@@ -143,17 +143,17 @@ class Correction:
             return placements, taken, [again] if again else []
         are_right = not history.unverified or self._opened.correct_statistics(history, placements)
         if not taken and is_last_look and are_right:
-            self._log.forget_recoveries(history.unverified or ())
+            self._log.marks.forget_recoveries(history.unverified or ())
         return placements, taken, None
 
     def _can_verify(self, history: History) -> bool:
         """Return whether calls may have come late, and none can any more."""
-        return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
+        return bool(history.unverified) and not self._log.marks.may_calls_come(max(history.unverified or ()))
 
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
         """Return whether an unpartitioned table is where the newest published entry, if any, has put it."""
         for version in range(newest, 0, -1):
-            record = self._log.find(version)
+            record = self._log.slots.find(version)
             is_published = record is not None and record.outcome is Outcome.PUBLISHED
             partitions = record.entry.partitions if record is not None and is_published else ()
             if partitions and partitions[0].new_location is not None:
@@ -186,7 +186,9 @@ class Correction:
                 " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
-        return self._recovery.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
+        return self._recovery.recover(
+            self._log.slots.read(oldest), table, newest=history.last_slot, behind=behind[oldest]
+        )
 
     def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.

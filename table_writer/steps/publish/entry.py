@@ -108,7 +108,7 @@ def with_figures(
 
 def _partitions_of(log: TableLog, version: int) -> tuple[EntryPartition, ...]:
     try:
-        record = log.find(version)
+        record = log.slots.find(version)
     except TableWriterError as error:
         logger.warning("version=%d cannot be read for its column figures: %s", version, error)
         return ()

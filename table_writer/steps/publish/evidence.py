@@ -68,10 +68,10 @@ class Evidence:
 
     def _chain_of(self, entry: LogEntry) -> frozenset[str]:
         """Return the ids in whose name the entry that is recovered may have been switched, by whomever."""
-        ids, earlier = {entry.recovered_write_id}, self._log.find(entry.recovers or 0)
+        ids, earlier = {entry.recovered_write_id}, self._log.slots.find(entry.recovers or 0)
         while earlier is not None:
             ids.add(earlier.entry.write_id)
-            earlier = self._log.find(earlier.entry.recovers or 0)
+            earlier = self._log.slots.find(earlier.entry.recovers or 0)
         return frozenset(ids)
 
     def lost_files(

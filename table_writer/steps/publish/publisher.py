@@ -18,9 +18,9 @@ from table_writer.errors import (
     counted,
     few,
 )
+from table_writer.log.listing import LogState
 from table_writer.log.records import SlotRecord
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
-from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
@@ -119,7 +119,7 @@ class Publisher:
         in_place = InPlace(
             self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
         )
-        state = self._opened.log.read_state(
+        state = self._opened.log.listing.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         pauses = MOST_PAUSES
@@ -146,13 +146,13 @@ class Publisher:
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
                         if not notes:
                             log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
-                            self._opened.log.save_checkpoint(log)
+                            self._opened.log.listing.save_checkpoint(log)
                         return look.result(carry_over, notes)
-            state = self._opened.log.read_state(listed_after=state.listed_after)
+            state = self._opened.log.listing.read_state(listed_after=state.listed_after)
 
     def _gives_up(self, entry: LogEntry) -> bool:
         """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
-        if self._opened.log.outcome(entry.version) is not None:
+        if self._opened.log.slots.outcome(entry.version) is not None:
             return False
         why = f"its process was paused between its look at {entry.table} and its claim"
         self._claimed.give_up(entry, ConflictError(why, **entry.named))
@@ -164,7 +164,7 @@ class Publisher:
         Raises ``OutcomeUnknownError`` if it could not be resolved.
         """
         while True:
-            state = self._opened.log.read_state(listed_after=plan.base_version)
+            state = self._opened.log.listing.read_state(listed_after=plan.base_version)
             records = self._unseen_records(plan, state)
             _require_unpublished(plan, records)
             in_doubt = (record.entry for record in records if record.outcome is None)
@@ -179,7 +179,7 @@ class Publisher:
 
         Entries in doubt are passed over: a publish would wait for them.
         """
-        state = self._opened.log.read_state(listed_after=0)
+        state = self._opened.log.listing.read_state(listed_after=0)
         records = self._unseen_records(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
@@ -199,7 +199,7 @@ class Publisher:
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
     def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
-        entry = self._opened.log.read(version).entry
+        entry = self._opened.log.slots.read(version).entry
         try:
             self._recovery.resolve(version, self._table(plan), newest=state.newest)
         except TableWriterError as error:
@@ -273,7 +273,7 @@ class Publisher:
         try:
             return carry_over.bring(carried, targets)
         except OwnFilesSeenError:
-            if self._opened.log.read_state(listed_after=state.listed_after).newest == state.newest:
+            if self._opened.log.listing.read_state(listed_after=state.listed_after).newest == state.newest:
                 raise
             return True
 

@@ -76,7 +76,7 @@ def roll_back(
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
             raise _moved_error(table)  # while files were listed, which can take minutes
-        opened.log.remember_rollback(entry.version)
+        opened.log.marks.remember_rollback(entry.version)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)

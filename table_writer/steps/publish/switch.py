@@ -25,7 +25,7 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
-from table_writer.log.table_log import StoredOutcome
+from table_writer.log.slots import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -321,7 +321,7 @@ class ClaimedEntries:
         then.
         """
         try:
-            return self._log.claim(entry)
+            return self._log.slots.claim(entry)
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
         except KeyboardInterrupt as stopped:
@@ -362,8 +362,8 @@ class ClaimedEntries:
             return notes
         try:
             if forgotten.is_late or statistics_result.is_late:
-                self._log.remember_recovery(entry.version)  # whoever comes next compares
-            stored_outcome = self._log.record_outcome(
+                self._log.marks.remember_recovery(entry.version)  # whoever comes next compares
+            stored_outcome = self._log.slots.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
         except TableWriterError as error:
@@ -409,9 +409,9 @@ class ClaimedEntries:
         but to do the same. Two recoveries may be at it at once, the older one's call after the newer one's.
         """
         version, first = parameters.get(VERSION_PARAMETER, ""), entry
-        while first.recovers is not None and (earlier := self._log.find(first.recovers)) is not None:
+        while first.recovers is not None and (earlier := self._log.slots.find(first.recovers)) is not None:
             first = earlier.entry
-        newest = self._log.find(int(version)) if version.isdecimal() and int(version) >= first.version else None
+        newest = self._log.slots.find(int(version)) if version.isdecimal() and int(version) >= first.version else None
         return newest is not None and newest.entry.write_id == parameters.get(WRITE_ID_PARAMETER)
 
     def _add_files(self, entry: LogEntry, files: Mapping[str, ObjectInfo] | None, deadline: Deadline) -> None:
@@ -436,7 +436,7 @@ class ClaimedEntries:
     def _recorded_outcome(self, entry: LogEntry) -> StoredOutcome | None:
         """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
-            return self._log.stored_outcome(entry.version)
+            return self._log.slots.stored_outcome(entry.version)
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return None
@@ -450,12 +450,14 @@ class ClaimedEntries:
         """
         try:
             if entry.operation is Operation.RECOVER:
-                self._log.release_recovery(entry.version)
+                self._log.marks.release_recovery(entry.version)
                 return
-            word = self._log.take_last_word(entry.version, entry.write_id)
+            word = self._log.marks.take_last_word(entry.version, entry.write_id)
             is_ours = word == entry.write_id
             stored_outcome = (
-                self._log.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word) if is_ours else None
+                self._log.slots.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word)
+                if is_ours
+                else None
             )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
