@@ -188,9 +188,9 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
+        from table_writer.log.changes import changes_between
         from table_writer.reports.reports import ChangesReport
         from table_writer.reports.versions import changed_partitions
-        from table_writer.table.past import changes_between
 
         opened = self._open(table)
         changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
@@ -488,11 +488,11 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
+        from table_writer.log.versions import require_one_name, version_meant
         from table_writer.reports.reports import RollbackReport
         from table_writer.reports.versions import partition_details
         from table_writer.steps.announcing import announced
         from table_writer.steps.publish.rollback import roll_back
-        from table_writer.table.past import require_one_name, version_meant
 
         require_one_name(version, as_of, write_id)
         with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:

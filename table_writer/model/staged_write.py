@@ -26,13 +26,13 @@ from table_writer.model.write import (
     FileKeys,
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     WrittenPartition,
     every_partition,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
@@ -362,7 +362,7 @@ def _table(stored: _Table, layout_root: Location) -> Table:
 
 
 def _scope(stored: _Stored, table: str, write_id: str) -> Scope:
-    if stored.mode is WriteMode.OVERWRITE_TABLE:
+    if stored.mode.facts.replaces_table:
         return every_partition
     if stored.scope is None:
         if stored.where:

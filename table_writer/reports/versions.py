@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from table_writer.log.changes import PartitionDifference, change_of
 from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
@@ -23,7 +24,6 @@ from table_writer.reports.reports import (
     VacuumReport,
     VersionSummary,
 )
-from table_writer.table.past import PartitionDifference, change_of
 
 if TYPE_CHECKING:
     from table_writer.steps.vacuum.due import Traces

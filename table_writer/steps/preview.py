@@ -18,7 +18,8 @@ from table_writer.log.rules import Standing, standing
 from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
-from table_writer.model.write import WriteMode, new_write_id
+from table_writer.model.write import new_write_id
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.reports.report import size
 from table_writer.spark.sql import SPARK_ERRORS, quoted
@@ -78,7 +79,7 @@ class Preview:
         counts, partitions_now = self._rows_and_partitions(df, rows)
         carried_sizes = (
             {values: self._sizes(partition) for values, partition in partitions_now.items()}
-            if self._mode is WriteMode.APPEND
+            if self._mode.facts.keeps_rows
             else {}
         )
         planned = self._partitions(counts, partitions_now, carried_sizes)
@@ -192,7 +193,7 @@ class Preview:
 
     def _is_in_place(self, partition: Partition) -> bool:
         """Return whether files are added at the location that the partition has."""
-        is_append = self._mode is WriteMode.APPEND and self._options.carry == "in_place"
+        is_append = self._mode.facts.keeps_rows and self._options.carry == "in_place"
         return is_append and not self._opened.layout.is_placeholder(Location.parse(partition.location))
 
     def _action(self, rows: int, partition: Partition | None) -> PlannedAction:
@@ -200,7 +201,7 @@ class Preview:
             return "empty"
         if partition is None:
             return "add"
-        return "append" if self._mode is WriteMode.APPEND else "replace"
+        return "append" if self._mode.facts.keeps_rows else "replace"
 
     def _sizes(self, partition: Partition) -> list[int]:
         """Return the sizes of the files that an append copies; none where the append would be refused."""
@@ -211,7 +212,7 @@ class Preview:
 
     def _uncopied_partitions(self, partitions_now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
         """Name the partitions for which an append would be refused."""
-        for values, partition in sorted(partitions_now.items()) if self._mode is WriteMode.APPEND else ():
+        for values, partition in sorted(partitions_now.items()) if self._mode.facts.keeps_rows else ():
             if reason := why_not_copied(self._opened.layout, partition):
                 yield (
                     f"{shown_name(self._opened.table, values)} {reason}: its files cannot be put beside new ones;"
@@ -235,7 +236,7 @@ class Preview:
 
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
         existing_names = [partition.name for partition in planned if partition.replaced_location is not None]
-        if self._mode is WriteMode.CREATE_PARTITIONS and existing_names:
+        if self._mode.facts.only_creates and existing_names:
             yield f"{counted(len(existing_names), 'partition')} already there: {few(existing_names, most=3)}"
         copied_bytes, limit = sum(partition.copied_bytes for partition in planned), self._options.max_copied_bytes
         if limit is not None and copied_bytes > limit:

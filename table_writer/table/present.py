@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from table_writer.log.changes import writes_behind
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.state import CurrentPartition
 from table_writer.model.entry import LogEntry, Operation
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.table import Partition, PartitionValues
-from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import same_place, writes_behind
 
 PUBLISHED: Final = "published"
 MISSING: Final = "missing"
 IN_DOUBT: Final = "in doubt"
 NOT_KNOWN: Final = "not known"
-WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # modes of writes, and of recoveries that do one again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +148,7 @@ class Present:
                 if same_place(other.new_location, place)
             ]
             wrote = next((record for record in reversed(came) if record.entry.version <= wrote.entry.version), wrote)
-        if wrote.entry.mode.partition(" ")[0] not in WRITE_MODES:  # a predicate follows, or a rollback's version
+        if wrote.entry.write_mode is None:
             return None  # a rollback, a restore or a compaction is the oldest that is left
         present = {record.entry.version for record in history.records}
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published

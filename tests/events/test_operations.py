@@ -15,7 +15,8 @@ from table_writer.errors import CheckFailedError, LostResponseError, MetastoreEr
 from table_writer.events import TableEvent
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.model.write import WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.announcing import announced
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.running_write import RunningWrite

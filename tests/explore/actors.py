@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import Operation
-from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.model.write import Scope, WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.publish.switch import new_parameters
 from table_writer.storage.object_store import visible_files

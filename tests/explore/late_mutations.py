@@ -83,9 +83,9 @@ MUTATIONS: Final = (
     Mutation(
         "an append lists placeholders",
         "steps.publish.publisher:Publisher._look",
-        "carried = leaving if plan.mode is WriteMode.APPEND else {}",
+        "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location}"
-        " if plan.mode is WriteMode.APPEND else {}",
+        " if plan.mode.facts.keeps_rows else {}",
         ("append d2 d3", "insert d3", "append d2 d3"),
         Bound(1, 1),
         1000,

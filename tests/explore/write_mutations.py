@@ -148,7 +148,7 @@ MUTATIONS: Final = (
     Mutation(
         "an append brings along what is there",
         "steps.publish.publisher:Publisher._look",
-        "carried = leaving if plan.mode is WriteMode.APPEND else {}",
+        "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {}",
         ("append",),
     ),

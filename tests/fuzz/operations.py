@@ -14,7 +14,8 @@ from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedO
 from table_writer.model.location import Location
 from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.model.write import Scope, WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.publisher import GaveWayError
 from table_writer.storage.object_store import visible_files
 from table_writer.storage.table_files import files_read_at

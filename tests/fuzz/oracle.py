@@ -17,7 +17,7 @@ from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, value_of
 

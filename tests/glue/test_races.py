@@ -22,7 +22,7 @@ from table_writer.errors import (
 )
 from table_writer.log import rules
 from table_writer.model.entry import Outcome
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
 from tests.doubles.glue import GlueDouble, RefusedError, StoredTable
 from tests.glue.world import GlueWorld

@@ -16,7 +16,7 @@ from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of
 
 T = str(TABLE)

@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log import table_log
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.reports import PartitionState
 from tests.publish.world import DIED, REFUSED, TABLE, DeathError, Fault, World, written
 

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World, body_of, written
 
 T = str(TABLE)

@@ -7,7 +7,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

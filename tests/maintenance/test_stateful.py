@@ -22,7 +22,7 @@ from table_writer.errors import (
 from table_writer.log.placements import Placement
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
 Rows = dict[str, frozenset[int]]

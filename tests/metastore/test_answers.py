@@ -22,7 +22,7 @@ from table_writer.metastore.hive_objects import (
 )
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.metastore.conftest import World, thrift_table
 from tests.publish.world import ROOT, TABLE
 from tests.publish.world import World as WriterWorld

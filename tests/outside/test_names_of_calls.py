@@ -21,7 +21,7 @@ from table_writer.cli.arguments import UsageError
 from table_writer.cli.commands import BY_NAME, COMMANDS, Command, build_parser, parse
 from table_writer.config import write_mode
 from table_writer.maintenance import OF_SPARK
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 
 MILDEST_FIRST = ["create_partitions", "append", "overwrite_partitions", "overwrite_table"]
 ON_SEVERAL = {"recover_many": "recover", "vacuum_many": "vacuum", "staged_write": "staged", "examine_store": "doctor"}

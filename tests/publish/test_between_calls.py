@@ -18,7 +18,7 @@ from table_writer.errors import (
 )
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
 from tests.publish.world import DIED, DeathError, Fault, World, fail, insert
 

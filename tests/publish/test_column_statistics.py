@@ -14,7 +14,7 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
 from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.steps.publish.entry import with_figures
 from table_writer.steps.publish.recovery import Recovery

@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.entry import NotThereError, files_there
 from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 

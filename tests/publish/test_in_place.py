@@ -16,7 +16,7 @@ from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish import publisher
 from table_writer.storage.object_store import visible_files
 from table_writer.table import open_table

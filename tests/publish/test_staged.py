@@ -21,7 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.staged_writes import StagedWrites

@@ -15,7 +15,7 @@ from table_writer.errors import MetastoreError
 from table_writer.log.registration import writer_identity
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.results import success_json
 from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, World, body_of

@@ -32,13 +32,13 @@ from table_writer.model.table import Column, Partition, PartitionValues, Table, 
 from table_writer.model.write import (
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.reports import RecoverReport, VacuumReport
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish.publisher import Publisher, PublishResult

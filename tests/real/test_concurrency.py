@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from table_writer.errors import ConflictError
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DeathError, Fault
 from tests.real.hammer import Written, assert_clean, assert_no_update_is_lost, hammer, rows_by_the_log, settled
 from tests.real.real_world import Address, RealWorld

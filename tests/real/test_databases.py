@@ -15,7 +15,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.errors import MetastoreError
 from table_writer.metastore.hive_objects import new_partition
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.processes import ServerProcess

@@ -34,13 +34,13 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
@@ -60,7 +60,6 @@ MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
 ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"
-PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,13 +104,12 @@ class Planner:
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
-            creates = mode is WriteMode.CREATE_PARTITIONS
-            refused = spelled if creates else frozenset[PartitionValues]()
-            rows, spec = self.prepare(fitted, options, write_id, refused)
+            in_the_way = spelled if mode.facts.only_creates else frozenset[PartitionValues]()
+            rows, spec = self.prepare(fitted, options, write_id, in_the_way)
         notes, log_id, state = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
         spec = spec and self._with_limits(spec, rows, data_schema, state)
-        keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
+        keeps_rows, gateway = mode.facts.keeps_rows, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
         based_on = self.base(carried if options.based_on is None else options.based_on, state)
         rows, reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
@@ -138,7 +136,9 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        return PlannedWrite(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if creates else ())
+        return PlannedWrite(
+            plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if mode.facts.only_creates else ()
+        )
 
     def base(self, based_on: int | None, state: LogState) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
@@ -204,7 +204,7 @@ class Planner:
 
     def scope(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Scope:
         """Return which partitions the write replaces beside those that it has rows for."""
-        if mode is WriteMode.OVERWRITE_TABLE:
+        if mode.facts.replaces_table:
             return every_partition
         if not options.where:
             return no_partition
@@ -269,9 +269,9 @@ class Planner:
 
         It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.
         """
-        is_read = options.where or mode is WriteMode.CREATE_PARTITIONS or has_spellings(self._partition_types())
+        is_read = options.where or mode.facts.only_creates or has_spellings(self._partition_types())
         names = self._metastore.get_partition_names(self._table.name) if is_read else ()
-        if mode is not WriteMode.CREATE_PARTITIONS:
+        if not mode.facts.only_creates:
             return names
         found = self._metastore.get_partitions(self._table, names)
         return sorted(existing_values(self._store, self._layout, found))
@@ -337,10 +337,10 @@ def require_batch(df: DataFrame, table: TableName) -> None:
 def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, partitioned: bool) -> None:
     """Refuse a mode that the table has no use for, and options that the mode has none for."""
     options.require_fit(mode)
-    if not partitioned and mode in PARTITION_MODES:
+    if not partitioned and mode.facts.needs_partitions:
         raise InvalidInputError(
             f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use append"
-            f" ({WriteMode.APPEND.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.replaces})."
+            f" ({WriteMode.APPEND.facts.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.facts.replaces})."
             " Nothing was written.",
             table=str(table),
         )
@@ -348,7 +348,7 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
 
 def refuse_immutable(table: Table, mode: WriteMode) -> None:
     """Refuse what Hive refuses: to add rows to a table that says that it is never added to."""
-    if mode is WriteMode.APPEND and parameter(table, "immutable") == "true":
+    if mode.facts.keeps_rows and parameter(table, "immutable") == "true":
         raise InvalidInputError(
             f"{table.name} is immutable, so Hive adds no rows to it: overwrite, or ALTER TABLE {table.name.sql} UNSET"
             " TBLPROPERTIES ('immutable'). Nothing was written.",

@@ -10,14 +10,12 @@ from table_writer.log import rules
 from table_writer.log.history import History
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionValues
-from table_writer.model.write import WriteMode
 from table_writer.steps.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
 from table_writer.steps.publish.switch import PartitionsNow, locations, states
 from table_writer.storage.table_files import files_read_at, listed_sources, missing_files, written_placeholders
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import same_place
 
 MOST_NAMED: Final = 20  # files, in an error
 
@@ -154,7 +152,7 @@ class Evidence:
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
-        if entry.mode != WriteMode.APPEND.value:
+        if not entry.keeps_rows:
             return {}
         _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
         return changed

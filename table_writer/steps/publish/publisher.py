@@ -26,7 +26,7 @@ from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Ope
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.table_kind import refuse_others
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
+from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
 from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
 from table_writer.steps.publish.correction import Correction
@@ -44,7 +44,6 @@ from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable, repetition_error
 
 logger = logging.getLogger(__name__)
-BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 MOST_PAUSES: Final = 3  # pauses of the machine before a claim; a clock that leaps all the time says nothing
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
@@ -192,7 +191,7 @@ class Publisher:
     def require_as_read(self, staged: WrittenFiles) -> None:
         """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
         plan = staged.plan
-        if plan.reads and plan.mode is not WriteMode.APPEND:
+        if plan.reads and not plan.mode.facts.keeps_rows:
             table = self._table(plan)
             draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
             values = [partition.values for partition in draft.partitions]
@@ -228,7 +227,7 @@ class Publisher:
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
-        is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
+        is_building = plan.mode.facts.builds_on_what_is_there or bool(plan.reads)
         if is_building and self._correction.correct(table, values, now, state):
             return None
         while True:
@@ -241,7 +240,7 @@ class Publisher:
             old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             store, layout = self._opened.store, plan.layout
             replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
-            carried = leaving if plan.mode is WriteMode.APPEND else {}
+            carried = leaving if plan.mode.facts.keeps_rows else {}
             moving = (partition for partition in draft.partitions if partition.values not in to_grow)
             targets = {partition.values: str(partition.new_location) for partition in moving}
             if self._brings(carry_over, carried, targets, state):
@@ -251,7 +250,7 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        if plan.mode is not WriteMode.APPEND:  # an append builds on whatever is there
+        if not plan.mode.facts.keeps_rows:  # an append builds on whatever is there
             require_as_read(self._opened, plan, now, values)
         entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
         if not entry_partitions and carry_over.given_up:
@@ -303,7 +302,7 @@ class Publisher:
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
-        if plan.mode is not WriteMode.CREATE_PARTITIONS:
+        if not plan.mode.facts.only_creates:
             return
         existing = existing_values(self._opened.store, plan.layout, now)
         if existing:
@@ -354,7 +353,7 @@ class Publisher:
                 require_same_query(published.entry, draft.key, query_ids)
             raise repetition_error(published, plan.table)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
-        appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
+        appends, layout = plan.mode.facts.keeps_rows and plan.based_on is None, plan.layout
         for record in records:
             verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
             if verdict is Standing.IN_DOUBT:

@@ -13,12 +13,13 @@ from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import EventPartition, TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
+from table_writer.log.changes import change_of
 from table_writer.log.history import History
 from table_writer.log.records import NOT_KNOWN, SlotRecord
 from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.table import PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import require_dropped, require_superseded
@@ -27,7 +28,6 @@ from table_writer.steps.publish.evidence import Evidence, is_copied
 from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
 from table_writer.storage.table_files import missing_files
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import change_of, same_place
 
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05

@@ -11,8 +11,9 @@ from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.history import History
 from table_writer.log.past_states import StateThen
 from table_writer.log.placements import Placement
+from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.entry import (
@@ -30,7 +31,6 @@ from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, loc
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.table_files import existing_values, files_read_at
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import require_version, same_place
 
 
 def roll_back(
