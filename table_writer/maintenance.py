@@ -290,9 +290,9 @@ class Maintenance:
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
         from table_writer.log.owner import is_of_earlier_table
         from table_writer.log.placements import Placement
+        from table_writer.model.table import locations
         from table_writer.reports.reports import RecoverReport
         from table_writer.steps.publish.correction import Correction
-        from table_writer.steps.publish.switch import locations
         from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name

@@ -340,7 +340,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an append that is half there beside what is given up has no outcome",
-        "steps.publish.evidence:Evidence.half_added_error",
+        "steps.publish.in_place:half_added_error",
         "if not (visible and gone) and not is_partly_there:",
         "if not (visible and gone):",
         test="tests/publish/test_in_place_faults.py::test_half_of_one_beside_a_partition_that_is_given_up_has_no_outcome",

@@ -117,7 +117,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed before its files are there",
         "steps.publish.recovery:Recovery._has_taken_effect",
-        "self._evidence.whole_partitions(entry.partitions)",
+        "whole_partitions(self._opened.store, entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),

@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "steps.publish.evidence:Evidence.whole_partitions",
+        "steps.publish.in_place:whole_partitions",
         "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),

@@ -173,7 +173,7 @@ MUTATIONS: Final = (
         "no creation where a late drop has taken rows away",
         "steps.publish.publisher:Publisher._look",
         "if is_building and self._correction",
-        "if plan.mode is WriteMode.APPEND and self._recovery",
+        "if plan.mode.facts.keeps_rows and self._correction",
         ("old drop comes", "create d2"),
         Bound(1, 1),
         schedules=300,

@@ -17,7 +17,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.switch import NO_FILES
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import visible_files
 from tests.cells import first_fast
 from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, fail, insert, move, without_answer, written

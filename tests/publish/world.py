@@ -41,8 +41,8 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.reports import RecoverReport, VacuumReport
 from table_writer.steps.complete import Completer
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.publish.publisher import Publisher, PublishResult
-from table_writer.steps.publish.switch import NO_FILES
 from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import ObjectStore, visible_files
 from table_writer.table.open_table import OpenTable, RepeatedError

@@ -19,9 +19,9 @@ from table_writer.log.records import SlotRecord
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, shown_name
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, Table, shown_name
 from table_writer.model.write import new_write_id
-from table_writer.steps.publish.switch import NO_FILES, PartitionsNow
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import files_at
 from table_writer.table.open_table import OpenTable

@@ -13,11 +13,11 @@ from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.location import Location, same_place
-from table_writer.model.table import Partition, PartitionValues, Table
+from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, locations
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.parameters import FIGURES
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
-from table_writer.steps.publish.switch import FIGURES, PartitionsNow, locations
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
 

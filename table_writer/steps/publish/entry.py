@@ -18,10 +18,9 @@ from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
-from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.steps.publish.append import CarriedFiles
-from table_writer.steps.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 from table_writer.storage.table_files import files_at, files_read_at, is_named_by_us
 from table_writer.table.open_table import OpenTable

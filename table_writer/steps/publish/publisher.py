@@ -24,10 +24,10 @@ from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues, Table, shown_name
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
+from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
 from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
@@ -37,9 +37,10 @@ from table_writer.steps.publish.entry import (
     with_figures,
     with_old_locations,
 )
+from table_writer.steps.publish.in_place import InPlace
 from table_writer.steps.publish.reads import require_as_read
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
+from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable, repetition_error
 

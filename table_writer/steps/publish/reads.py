@@ -13,10 +13,9 @@ from functools import cached_property
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.table import PartitionValues, partition_values
+from table_writer.model.table import PartitionsNow, PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
 from table_writer.model.write import WritePlan
-from table_writer.steps.publish.switch import PartitionsNow
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import listed_files
 from table_writer.table.open_table import OpenTable

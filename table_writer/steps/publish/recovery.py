@@ -20,13 +20,13 @@ from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, same_place
-from table_writer.model.table import PartitionValues, Table, name_in
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import require_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
-from table_writer.steps.publish.evidence import Evidence, is_copied
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
-from table_writer.storage.table_files import missing_files
+from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
+from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class Recovery:
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, self._evidence.whole_partitions(entry.partitions))
+        found = states(entry, now, self._layout, whole_partitions(self._opened.store, entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
             self._log.listing.read_state(listed_after=entry.version).unverified
         )
@@ -278,7 +278,7 @@ class Recovery:
         in_the_way = {} if is_correction else self._evidence.why_not_copied_again(claimed, found)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
-            half = self._evidence.half_added_error(record.entry, claimed, found, in_the_way)
+            half = half_added_error(self._opened.store, record.entry, claimed, found, in_the_way)
             if half is not None:
                 self._claimed.give_up(claimed, half)
                 raise half

@@ -27,6 +27,7 @@ from table_writer.model.table import (
     PartitionValues,
     Table,
     TableName,
+    locations,
     shown_name,
 )
 from table_writer.model.table_kind import refuse_others
@@ -40,7 +41,7 @@ from table_writer.steps.publish.entry import (
     there_under_other_names,
 )
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, locations
+from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable

@@ -14,7 +14,7 @@ from table_writer.log.placements import Placement
 from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location, same_place
-from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.entry import (
     FilesThere,
@@ -27,7 +27,7 @@ from table_writer.steps.publish.entry import (
     there_under_other_names,
 )
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations
+from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.table_files import existing_values, files_read_at
 from table_writer.table.open_table import OpenTable

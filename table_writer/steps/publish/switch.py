@@ -1,7 +1,7 @@
 """The switch: the one metastore call after which readers see the rows of a publish.
 
 Elsewhere, :mod:`table_writer.steps.publish.restore` points an unpartitioned table back at its rows, and
-:mod:`table_writer.storage.table_files` copies the files of an append in place to where readers look. In AWS Glue
+:mod:`table_writer.steps.publish.in_place` copies the files of an append in place to where readers look. In AWS Glue
 a partitioned table has no such call: there each partition switches whole, and partitions one after another.
 """
 
@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from table_writer.errors import (
     ConflictError,
@@ -31,42 +30,24 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import (
-    ROOT_PARAMETER,
     VERSION_PARAMETER,
     WRITE_ID_PARAMETER,
     Partition,
     PartitionChange,
+    PartitionsNow,
     PartitionValues,
     Table,
+    locations,
 )
 from table_writer.model.write import TableLayout
-from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, StatisticsResult, spark_statistics
+from table_writer.steps.publish.in_place import add_files
+from table_writer.steps.publish.parameters import NO_FILES, added_parameters, new_parameters, stale_parameters
+from table_writer.steps.publish.statistics import Statistics, StatisticsResult
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
-from table_writer.storage.table_files import add_files, written_placeholders
+from table_writer.storage.table_files import written_placeholders
 from table_writer.table.open_table import OpenTable, partly_published_error
 
 logger = logging.getLogger(__name__)
-NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
-"""With its figures given, the metastore does not list an added location for them."""
-
-PartitionsNow = Mapping[PartitionValues, Partition]
-"""Partitions as the metastore has just shown them; those that do not exist are absent."""
-
-FIGURES: Final = frozenset(
-    {
-        "numFiles",
-        "numRows",
-        "totalSize",
-        "rawDataSize",
-        "spark.sql.statistics.numRows",
-        "spark.sql.statistics.totalSize",
-    }
-)
-
-
-def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
-    """Return where each partition is."""
-    return {values: partition.location for values, partition in now.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,55 +228,6 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
         f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
         **entry.named,
     )
-
-
-def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
-    """Return what one partition's parameters say after the publish.
-
-    Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
-    of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
-    publish: it keeps where its root is.
-    """
-    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
-    figures = {
-        "numFiles": partition.files,
-        "numRows": partition.rows,
-        "totalSize": partition.bytes,
-        "rawDataSize": partition.raw_bytes,
-        "spark.sql.statistics.numRows": partition.rows,
-        "spark.sql.statistics.totalSize": partition.bytes,
-    }
-    return {
-        **rooted,
-        **{name: str(figure) for name, figure in figures.items() if figure is not None},
-        **({} if partition.values else spark_statistics(entry.schema, partition.column_figures())),
-        VERSION_PARAMETER: str(entry.version),
-        WRITE_ID_PARAMETER: entry.write_id,
-    }
-
-
-def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_counted: bool) -> dict[str, str]:
-    """Return what the parameters of a partition say once files are added to it: what is not known stays unknown.
-
-    Figures of other tools are not built on: they need not be those of the files that are there. If the files are
-    counted already, the figures stay.
-    """
-    known = {name: int(text) for name, text in before.items() if text.isdecimal()}
-    sums = {
-        name: str(known[name] if is_counted else known[name] + int(new[name]))
-        for name in FIGURES & new.keys() & known.keys()
-    }
-    return {name: text for name, text in new.items() if name not in FIGURES} | sums
-
-
-def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
-    """Return the parameters that are wrong once the rows are replaced.
-
-    ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
-    from ``numRows`` after another tool's INSERT.
-    """
-    stale = {ACCURATE, *(FIGURES - new.keys())}
-    return frozenset(name for name in parameters if name in stale or name.startswith(SPARK_PREFIX))
 
 
 class ClaimedEntries:
