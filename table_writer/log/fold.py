@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from table_writer.log.known_keys import KnownKeys
 from table_writer.log.state import CurrentPartition, LeftLocation, TableState
 from table_writer.model.entry import EntryPartition, below_root, lengthened, shortened
 from table_writer.model.location import Location, Place
@@ -62,9 +63,9 @@ def fold_to_json(state: TableState) -> bytes:
         naming=tuple((_text(place), versions) for place, versions in state.naming.items()),
         added=tuple(map(_text, state.grown)),
         vacuums=tuple((version, tuple(sorted(by))) for version, by in state.vacuums.items()),
-        groups=state.newest_batches,
-        keys=state.keys,
-        rollbacks=tuple(state.rollbacks.items()),
+        groups=state.keys.newest_batches,
+        keys=state.keys.published,
+        rollbacks=tuple(state.keys.rollbacks.items()),
     )
     fields, root = msgspec.to_builtins(folded), state.layout.root
     for left_location in fields["left"]:
@@ -100,9 +101,7 @@ def fold_from_json(data: bytes, *, layout: TableLayout, older_seconds: float) ->
         naming={_place(location): versions for location, versions in folded.naming},
         grown=set(map(_place, folded.added)),
         vacuums={version: frozenset(by) for version, by in folded.vacuums},
-        folded_batches=folded.groups,
-        keys=folded.keys,
-        rollbacks=dict(folded.rollbacks),
+        keys=KnownKeys(published=folded.keys, older_batches=folded.groups, rollbacks=dict(folded.rollbacks)),
     )
 
 

@@ -6,12 +6,12 @@ is then called a fold: who reads the log begins with it, and applies only the re
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from table_writer.log.known_keys import KnownKeys
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
@@ -65,14 +65,7 @@ class TableState:
     """The locations to which appends in place added, whatever became of them."""
     vacuums: dict[int, frozenset[int]] = field(default_factory=dict)
     """The vacuums, each with the versions that had replaced what it has deleted."""
-    batches: dict[str, int] = field(default_factory=dict)
-    """The newest version of each stream of batches since the fold."""
-    folded_batches: dict[str, int] = field(default_factory=dict)
-    """The same by the fold, and by entries that do not say whether they are batches: they may be."""
-    keys: dict[str, int] = field(default_factory=dict)
-    """The newest published version of each idempotency key, by its digest."""
-    rollbacks: dict[int, int] = field(default_factory=dict)
-    """The rollbacks, each with the version that it went back to."""
+    keys: KnownKeys = field(default_factory=KnownKeys)
     doomed: set[Place] = field(default_factory=set)
     """The places that vacuums in doubt may be deleting at this moment. Of a fold nothing is in doubt."""
     read_at: datetime | None = None  # of a fold, by the store's clock
@@ -83,8 +76,8 @@ class TableState:
         """Return the state after more records; this one stays as it is."""
         state = copy(self)
         for name, fact in vars(self).items():
-            if isinstance(fact, (dict, set)):
-                setattr(state, name, copy(fact))
+            if isinstance(fact, (dict, set, KnownKeys)):
+                setattr(state, name, fact.copy())
         for record in records:
             state.apply(record)
         return state
@@ -93,7 +86,8 @@ class TableState:
         """Add what one more record says, the next by its version."""
         entry = record.entry
         self.version, self.write_id = entry.version, entry.write_id
-        self._note_versions(record)
+        self._note_places(entry)
+        self.keys.apply(record)
         if entry.operation is Operation.VACUUM:
             self._apply_vacuum(record)
         elif record.outcome is Outcome.ABANDONED:
@@ -101,24 +95,14 @@ class TableState:
         elif record.outcome is Outcome.PUBLISHED:
             self._apply_published(record)
 
-    def _note_versions(self, record: SlotRecord) -> None:
-        """Note what an entry names, whatever became of it, and its idempotency key."""
-        entry, version = record.entry, record.entry.version
+    def _note_places(self, entry: LogEntry) -> None:
+        """Note which places an entry names, whatever became of it."""
         for partition in entry.partitions:
             place = self.place_of(partition.new_location)
             if place is not None:
-                self.naming[place] = (*self.naming.get(place, ()), version)
+                self.naming[place] = (*self.naming.get(place, ()), entry.version)
                 if partition.added:
                     self.grown.add(place)
-        if entry.rollback_to is not None and record.outcome is not Outcome.ABANDONED:
-            self.rollbacks[version] = entry.rollback_to
-        if entry.idempotency_key:
-            if entry.stream is None:
-                self.folded_batches[entry.idempotency_key.rpartition("/")[0]] = version
-            elif entry.stream:
-                self.batches[entry.stream] = version
-            if record.outcome is Outcome.PUBLISHED and entry.operation is Operation.WRITE:
-                self.keys[key_digest(entry.idempotency_key, entry.stream)] = version
 
     def _apply_vacuum(self, record: SlotRecord) -> None:
         entry = record.entry
@@ -262,11 +246,6 @@ class TableState:
         return location is not None and self.layout.is_placeholder(location)
 
     @property
-    def newest_batches(self) -> dict[str, int]:
-        """The newest version of each stream of batches."""
-        return {**self.folded_batches, **self.batches}
-
-    @property
     def live_places(self) -> frozenset[Place]:
         """The places where readers look, by the newest published entries."""
         places = (self.place_of(current.partition.new_location) for current in self.current.values())
@@ -299,10 +278,6 @@ class TableState:
         """Return whether a fold may stand for its entries: not if one of their calls may have come since, unseen."""
         return all(version > self.version for version in unverified)
 
-    def voids(self, version: int) -> bool:
-        """Return whether a rollback may have taken back what this version published: then its key is free again."""
-        return any(to < version < rollback for rollback, to in self.rollbacks.items())
-
     def facts(self) -> tuple[object, ...]:
         """Return what two readings of one log agree on, which ages are not."""
         left = {place: (left.left_by, left.objects) for place, left in self.left.items()}
@@ -321,15 +296,6 @@ class TableState:
             naming={place: tuple(filter(stays, by)) for place, by in self.naming.items() if place in there},
             grown=self.grown & there,
             vacuums={version: by for version, by in vacuums.items() if by},
-            batches={},
-            folded_batches=self.newest_batches,
-            keys={digest: version for digest, version in self.keys.items() if stays(version)},
-            rollbacks={version: to for version, to in self.rollbacks.items() if stays(version)},
+            keys=self.keys.folded(stays),
             _counted=set(),
         )
-
-
-def key_digest(key: str, stream: str | None) -> str:
-    """Return the digest that stands for an idempotency key in a fold; whoever finds it compares the key itself."""
-    space = "" if stream is None else f"{stream}\0"
-    return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()

@@ -13,6 +13,7 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.fold import fold_from_json, fold_to_json
 from table_writer.log.history import History
 from table_writer.log.keys import KeySearch
+from table_writer.log.known_keys import KnownKeys
 from table_writer.log.listing import Listing, LogState
 from table_writer.log.marks import OF_ONE_ENTRY, Marks
 from table_writer.log.records import SlotRecord
@@ -212,7 +213,7 @@ class TableLog:
             read_whole=lambda: self.read_history().records,
             versions=tuple(sorted(version for version in state.versions if fold is None or version > fold.version)),
             is_in_order=not state.rolled_back,
-            fold=fold,
+            folded=fold.keys if fold else KnownKeys(),
         )
 
     def seen_row_bytes(self, state: LogState, schema: str) -> int:

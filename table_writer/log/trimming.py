@@ -90,12 +90,12 @@ class Trimming:
         left_in_fold = history.fold.left.keys() if history.fold else frozenset()  # though it may be deleted since
         left = state.left.keys() | left_in_fold
         needed |= {version for place, version in state.deleted.items() if place in left}
-        needed |= set(state.newest_batches.values())
+        needed |= set(state.keys.newest_batches.values())
         in_doubt = history.records.in_doubt
         doubtful = {record.entry.version for record in in_doubt}
         needed |= {record.entry.version for record in history.records if record.entry.recovers in doubtful}
         needed |= {record.entry.recovers or 0 for record in in_doubt}
-        return needed | {version for version, to in state.rollbacks.items() if self._may_void(to, version)}
+        return needed | {version for version, to in state.keys.rollbacks.items() if self._may_void(to, version)}
 
     def _may_void(self, to: int, version: int) -> bool:
         """Return whether a rollback may have made the key of an entry free again that is left in the log."""

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.log.table_log import TableLog
 from table_writer.steps.complete import Completer
-from table_writer.steps.publish.switch import Switch
 from table_writer.steps.publish import in_place
+from table_writer.steps.publish.switch import Switch
 from table_writer.storage.s3 import S3Store
 
 MOMENTS: dict[str, tuple[type, str, str]] = {

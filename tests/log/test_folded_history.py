@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from table_writer.log.fold import fold_from_json, fold_to_json
 from table_writer.log.history import History
+from table_writer.log.known_keys import KnownKeys, key_digest
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
-from table_writer.log.state import TableState, key_digest
+from table_writer.log.state import TableState
 from table_writer.log.trimming import Oldest, Trimming, counts_twice, foldable
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation
 from table_writer.model.location import Location
@@ -50,7 +52,7 @@ def full() -> tuple[SlotRecord | LogEntry, ...]:
 def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_of_that() -> None:
     fold = fold_of(*full())
     assert all((fold.current, fold.left, fold.deleted, fold.contents, fold.naming, fold.grown, fold.vacuums))
-    assert all((fold.folded_batches, fold.keys, fold.rollbacks))
+    assert all((fold.keys.older_batches, fold.keys.published, fold.keys.rollbacks))
     stored = fold_to_json(fold)
     assert fold_from_json(stored, layout=LAYOUT, older_seconds=0.0) == fold
     assert str(LAYOUT.root).encode() not in stored
@@ -58,6 +60,11 @@ def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_o
     moved = fold_from_json(stored, layout=elsewhere, older_seconds=0.0)
     assert str(LAYOUT.root) not in str(moved)
     assert moved.grown == {Location.parse(at("w1").replace(str(LAYOUT.root), str(elsewhere.root))).place}
+
+
+def test_a_fold_that_was_stored_before_the_state_was_one_says_what_its_entries_come_to() -> None:
+    stored = (Path(__file__).parents[1] / "model/stored/fold.json").read_bytes()
+    assert fold_from_json(stored, layout=LAYOUT, older_seconds=0.0) == fold_of(*full())
 
 
 def test_a_fold_that_is_read_later_says_greater_ages() -> None:
@@ -182,10 +189,13 @@ def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_st
     )
     fold = fold_of(*keyed)
     stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", None): 6}
-    assert fold.keys == stream
-    assert fold.folded_batches == {"q": 5, "old": 6}
+    assert fold.keys.published == stream
+    assert fold.keys.older_batches == {"q": 5, "old": 6}
     newer = Trimming(after(fold, entry(7, idempotency_key="q/3", stream="q"))).fold("log-1")
-    assert (newer.folded_batches, newer.keys) == ({"q": 7, "old": 6}, {**stream, key_digest("q/3", "q"): 7})
+    assert (newer.keys.older_batches, newer.keys.published) == (
+        {"q": 7, "old": 6},
+        {**stream, key_digest("q/3", "q"): 7},
+    )
 
 
 def test_a_fold_names_no_entry_that_is_trimmed() -> None:
@@ -196,10 +206,14 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
         in_place(4, "a", location=at("w3")),
     )
     fold = Trimming(history(*records)).fold("log-1", trimmed=(1, 2, 3))
-    assert (fold.keys, fold.rollbacks, fold.naming) == ({}, {}, {Location.parse(at("w3")).place: (4,)})
+    assert (fold.keys.published, fold.keys.rollbacks, fold.naming) == ({}, {}, {Location.parse(at("w3")).place: (4,)})
     found = after(fold_of(*records), entry(5))
     again = Trimming(found, Oldest(frozenset({4}), frozenset({4}), 3)).fold("log-1")
-    assert (again.keys, again.rollbacks, again.naming) == ({}, {}, {Location.parse(at("w3")).place: (4,)})
+    assert (again.keys.published, again.keys.rollbacks, again.naming) == (
+        {},
+        {},
+        {Location.parse(at("w3")).place: (4,)},
+    )
     assert Trimming(found).fold("log-1") == fold_of(*records, entry(5)), "nothing says that any is gone"
 
 
@@ -210,7 +224,7 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
 def test_a_fold_says_which_versions_a_rollback_may_have_taken_back(
     rollbacks: tuple[tuple[int, int], ...], version: int, voids: bool
 ) -> None:
-    assert replace(fold_of(entry(6, D1)), rollbacks=dict(rollbacks)).voids(version) is voids
+    assert KnownKeys(rollbacks=dict(rollbacks)).voids(version) is voids
 
 
 @pytest.mark.parametrize(
