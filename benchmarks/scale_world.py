@@ -152,7 +152,7 @@ class ScaleWorld:
         return Maintenance(services=self.all_services)
 
     def plan(self) -> WritePlan:
-        state = self.services.log.listing.read_state()
+        state = self.services.log.lister.read()
         return WritePlan(
             write_id=new_write_id(),
             mode=WriteMode.OVERWRITE_PARTITIONS,

@@ -134,7 +134,7 @@ class Maintenance:
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
-        state = opened.log.listing.read_newest(limit) if limit else opened.log.listing.read_state(listed_after=0)
+        state = opened.log.lister.read_newest(limit) if limit else opened.log.lister.read(listed_after=0)
         newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
         history = opened.log.read_history(replace(state, versions=newest_versions))
         return HistoryReport(
@@ -149,7 +149,7 @@ class Maintenance:
         from table_writer.reports.versions import partition_details, version_summary
 
         opened = self._open(table)
-        state = opened.log.listing.read_state()
+        state = opened.log.lister.read()
         record = opened.log.slots.find(version) if version > 0 else None
         if record is None:
             raise InvalidInputError(
@@ -296,7 +296,7 @@ class Maintenance:
         from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
-        lost_versions = opened.log.listing.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        lost_versions = opened.log.lister.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # only now: a table created again adopts no log with lost entries
         history = opened.log.read_recent(allow_lost=bool(lost_versions))
         in_doubt = [record.entry.version for record in history.records.publishes_in_doubt]

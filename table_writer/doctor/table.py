@@ -9,7 +9,7 @@ from typing import Final
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
-from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, LogState
+from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
@@ -128,9 +128,9 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
 def checkpoint(subject: Subject) -> Iterable[Finding]:
     """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
-    planned_state = opened.log.listing.read_state()
+    planned_state = opened.log.lister.read()
     # read after the checkpoint, which may have been renewed since
-    listed_state = opened.log.listing.read_state(listed_after=0)
+    listed_state = opened.log.lister.read(listed_after=0)
     if (
         planned_state.checkpoint - planned_state.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
         or len(planned_state.in_doubt) > CHECKPOINT_EVERY_VERSIONS
@@ -373,7 +373,7 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
-    state = subject.opened.log.listing.read_state(listed_after=0, allow_lost=True)
+    state = subject.opened.log.lister.read(listed_after=0, allow_lost=True)
     findings = [
         *_of_identity(subject, state),
         *_of_checkpoint(subject, state),
@@ -383,7 +383,7 @@ def damage(subject: Subject) -> Iterable[Finding]:
     yield from findings or [ok("nothing is lost, and all of it can be read")]
 
 
-def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_identity(subject: Subject, state: Listing) -> Iterable[Finding]:
     opened = subject.opened
     stored, key = opened.store.get(opened.layout.owner_key), opened.layout.owner_key
     if stored is None:
@@ -405,7 +405,7 @@ def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
         )
 
 
-def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_checkpoint(subject: Subject, state: Listing) -> Iterable[Finding]:
     key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
@@ -417,12 +417,12 @@ def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
         yield warning(f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}")
 
 
-def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_entries(subject: Subject, state: Listing) -> Iterable[Finding]:
     log = subject.opened.log
     recover = f"table-writer recover {subject.name}"
     if state.lost:
         advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
-        yield error(log.listing.lost_message(state.lost), advice)
+        yield error(log.lister.lost_message(state.lost), advice)
 
     def read(version: int) -> SlotRecord | InvalidInputError | None:
         try:

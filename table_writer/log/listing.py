@@ -25,8 +25,8 @@ SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 
 
 @dataclass(frozen=True, slots=True)
-class LogState:
-    """The state of the log, as one listing showed it."""
+class Listing:
+    """The slots and marks of a log, as one listing showed them."""
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
@@ -46,7 +46,7 @@ class LogState:
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
 
 
-class Listing:
+class Lister:
     """Lists one log."""
 
     def __init__(self, store: ObjectStore, layout: TableLayout, slots: Slots, marks: Marks) -> None:
@@ -55,9 +55,9 @@ class Listing:
         self._slots = slots
         self._marks = marks
 
-    def read_state(
+    def read(
         self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Collection[ObjectInfo] | None = None
-    ) -> LogState:
+    ) -> Listing:
         """List the log: two requests, or one when the caller knows a checkpoint.
 
         ``listed_after`` is a version up to which nothing was in doubt at an earlier look; by default the stored
@@ -67,20 +67,20 @@ class Listing:
         deleted since :meth:`expect` was told which one it is.
         """
         start, of_log = self.read_checkpoint() if listed_after is None else (listed_after, "")
-        state = self._list(start, listed)
-        if start and (not state.versions or (of_log and of_log not in state.ids)):
-            state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
-        state = self._with_log_id(state)
+        listing = self._list(start, listed)
+        if start and (not listing.versions or (of_log and of_log not in listing.ids)):
+            listing = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
+        listing = self._with_log_id(listing)
         missed: frozenset[int] = frozenset()
-        while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
-            again = self._with_log_id(self._list(state.listed_after))
-            missed = again.lost & state.lost
-            state = replace(again, lost=missed or again.lost)
-        if state.lost and not allow_lost:
-            raise InvalidInputError(self.lost_message(state.lost))
-        return state
+        while listing.lost and not missed:  # look again: a file system may list while entries come, and miss some
+            again = self._with_log_id(self._list(listing.listed_after))
+            missed = again.lost & listing.lost
+            listing = replace(again, lost=missed or again.lost)
+        if listing.lost and not allow_lost:
+            raise InvalidInputError(self.lost_message(listing.lost))
+        return listing
 
-    def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> LogState:
+    def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> Listing:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
         An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
@@ -114,7 +114,7 @@ class Listing:
                 " not, it is none of this log: look at it, and move it away"
             )
         self._slots.ids = frozenset(ids)
-        return LogState(
+        return Listing(
             newest=newest,
             in_doubt=frozenset(entries - outcomes),
             listed_after=start,
@@ -128,12 +128,12 @@ class Listing:
             given_up=numbers["lost"],
         )
 
-    def _with_log_id(self, state: LogState) -> LogState:
-        """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
-        if not self._slots.expected_id or self._slots.expected_id in state.ids:
-            return state
+    def _with_log_id(self, listing: Listing) -> Listing:
+        """Return the listing with the id that ``owner.json`` says the log has; put it back where only that was lost."""
+        if not self._slots.expected_id or self._slots.expected_id in listing.ids:
+            return listing
         self._slots.ids = frozenset()  # the question is of which log the entries are
-        newest = max(state.versions, default=0)
+        newest = max(listing.versions, default=0)
         record = self._slots.find(newest) if newest else None
         if record is None or record.entry.log_id != self._slots.expected_id:
             owner = readable_owner(self._store, self._layout)
@@ -150,7 +150,7 @@ class Listing:
             )
         self._store.put(self._marks.key("id", self._slots.expected_id), b"")
         self._slots.ids = frozenset({self._slots.expected_id})
-        return replace(state, ids=state.ids | {self._slots.expected_id})
+        return replace(listing, ids=listing.ids | {self._slots.expected_id})
 
     def lost_message(self, lost: Collection[int]) -> str:
         """Say which entries are lost, and what to do."""
@@ -165,18 +165,18 @@ class Listing:
 
     def accept_loss(self, *, dry_run: bool = False) -> frozenset[int]:
         """Declare that lost entries are lost for good; returns their versions. Their slots are never claimed again."""
-        lost = self.read_state(listed_after=0, allow_lost=True).lost
+        lost = self.read(listed_after=0, allow_lost=True).lost
         for version in sorted(() if dry_run else lost):
             self._store.put(self._marks.key("lost", version), b"")
         return lost
 
-    def read_newest(self, count: int) -> LogState:
+    def read_newest(self, count: int) -> Listing:
         """List as many of the newest entries as asked for, if not a few more; all if there are no more."""
-        state, span = self.read_state(), count
-        while state.listed_after and len(state.versions) < count:
-            state = self.read_state(listed_after=max(0, state.newest - span))
+        listing, span = self.read(), count
+        while listing.listed_after and len(listing.versions) < count:
+            listing = self.read(listed_after=max(0, listing.newest - span))
             span *= 4  # vacuums have trimmed some
-        return state
+        return listing
 
     def slots_up_to(self, last: int) -> tuple[set[int], set[int]]:
         """List the entries and the outcomes up to a version; also those without an entry, of earlier trims."""
@@ -198,12 +198,12 @@ class Listing:
             if slot is not None:  # others are not ours, such as .keep
                 yield int(slot[1]), slot[2] == "json", found
 
-    def save_checkpoint(self, state: LogState) -> None:
+    def save_checkpoint(self, listing: Listing) -> None:
         """Save up to where nothing is in doubt, so that the next writers list less; if that fails they list more."""
-        if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
+        if listing.checkpoint - listing.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
         try:
-            self.put_checkpoint(state.checkpoint)
+            self.put_checkpoint(listing.checkpoint)
         except StorageError as error:
             logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
@@ -212,11 +212,11 @@ class Listing:
         checkpoint = {"version": version, "log_id": self._slots.log_id}
         self._store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
 
-    def with_checkpoint(self, state: LogState) -> LogState:
+    def with_checkpoint(self, listing: Listing) -> Listing:
         """Return the state of the whole log with the stored checkpoint: its age tells writers when to renew it."""
         version, of_log = self.read_checkpoint()
-        is_ours = version in state.versions and (not of_log or of_log in state.ids)
-        return replace(state, listed_after=version) if is_ours else state
+        is_ours = version in listing.versions and (not of_log or of_log in listing.ids)
+        return replace(listing, listed_after=version) if is_ours else listing
 
     def read_checkpoint(self) -> tuple[int, str]:
         """Return up to which version nothing is in doubt, and of which log."""

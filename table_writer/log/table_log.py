@@ -14,7 +14,7 @@ from table_writer.log.fold import fold_from_json, fold_to_json
 from table_writer.log.history import History
 from table_writer.log.keys import KeySearch
 from table_writer.log.known_keys import KnownKeys
-from table_writer.log.listing import Listing, LogState
+from table_writer.log.listing import Lister, Listing
 from table_writer.log.marks import OF_ONE_ENTRY, Marks
 from table_writer.log.records import SlotRecord
 from table_writer.log.slots import Slots
@@ -33,9 +33,9 @@ RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it 
 
 
 class Recent(NamedTuple):
-    """The newest fold, and the log's state after it; without a fold from the beginning."""
+    """The newest fold, and the log's listing after it; without a fold from the beginning."""
 
-    state: LogState
+    listing: Listing
     fold: TableState | None = None
 
 
@@ -48,7 +48,7 @@ class TableLog:
         self._memory_bytes = memory_bytes
         self.marks = Marks(store, layout)
         self.slots = Slots(store, layout, memory_bytes=memory_bytes)
-        self.listing = Listing(store, layout, self.slots, self.marks)
+        self.lister = Lister(store, layout, self.slots, self.marks)
         self._folds: dict[int, TableState] = {}  # a fold never changes
         self._passed_over: set[int] = set()  # folds that cannot be believed
 
@@ -56,23 +56,23 @@ class TableLog:
         """Refuse from now on to read any other log than this; empty: not known."""
         self.slots.expected_id = log_id
 
-    def read_history(self, state: LogState | None = None) -> History:
+    def read_history(self, listing: Listing | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
 
         Entries that a vacuum trims meanwhile are left out: nothing depends on them. ``state`` is what a listing of the
         whole log has just shown; by default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
         or if all of them take more memory than they may.
         """
-        return self._history(state or self.listing.read_state(listed_after=0), None, Allowance(self._memory_bytes))
+        return self._history(listing or self.lister.read(listed_after=0), None, Allowance(self._memory_bytes))
 
-    def _history(self, state: LogState, fold: TableState | None, allowance: Allowance) -> History:
-        versions = (version for version in sorted(state.versions) if fold is None or version > fold.version)
+    def _history(self, listing: Listing, fold: TableState | None, allowance: Allowance) -> History:
+        versions = (version for version in sorted(listing.versions) if fold is None or version > fold.version)
         found = [
             record
             for record in many(lambda version: self.slots.find(version, allowance), versions)
             if record is not None
         ]
-        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up, fold=fold)
+        return History(self._layout, found, listing.unverified, lost=listing.lost | listing.given_up, fold=fold)
 
     def read_recent(self, *, allow_lost: bool = False) -> History:
         """Read what is to be done, however long the log is: what a vacuum has folded, and the records after that.
@@ -81,10 +81,10 @@ class TableLog:
         :meth:`read_state`.
         """
         allowance = Allowance(self._memory_bytes)
-        state, fold = self.read_recent_state(allow_lost=allow_lost, allowance=allowance)
-        history = self._history(state, fold, allowance)
+        listing, fold = self.list_recent(allow_lost=allow_lost, allowance=allowance)
+        history = self._history(listing, fold, allowance)
         return (
-            self.read_history(self.listing.read_state(listed_after=0, allow_lost=allow_lost))
+            self.read_history(self.lister.read(listed_after=0, allow_lost=allow_lost))
             if counts_twice(history)
             else history
         )
@@ -95,9 +95,9 @@ class TableLog:
         """Return a history with all records if only they can tell how partitions came to where they are."""
         if not history.needs_entries(here):
             return history
-        return self.read_history(self.listing.read_state(listed_after=0, allow_lost=allow_lost))
+        return self.read_history(self.lister.read(listed_after=0, allow_lost=allow_lost))
 
-    def read_recent_state(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> Recent:
+    def list_recent(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> Recent:
         """List the log from the newest fold on, and return that too; all of it where there is none.
 
         One request where the log fits on a page and has no fold; else six at the most.
@@ -107,15 +107,15 @@ class TableLog:
         for version in sorted(marks["folded"], reverse=True)[:MOST_FOLDS]:
             fold = self._read_fold(version, allowance or Allowance(self._memory_bytes))
             if fold is not None:
-                state = self.listing.read_state(listed_after=version, allow_lost=allow_lost)
+                listing = self.lister.read(listed_after=version, allow_lost=allow_lost)
                 if (
-                    state.listed_after
-                    and fold.stands_for(state.unverified)
-                    and fold.log_id in (state.ids or {fold.log_id})
+                    listing.listed_after
+                    and fold.stands_for(listing.unverified)
+                    and fold.log_id in (listing.ids or {fold.log_id})
                 ):
-                    return Recent(state, fold)
+                    return Recent(listing, fold)
             self._passed_over.add(version)
-        return Recent(self.listing.read_state(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
+        return Recent(self.lister.read(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
 
     def _read_fold(self, version: int, allowance: Allowance) -> TableState | None:
         """Read a fold if it can be believed: the entry that it ends with must be there, and have ended."""
@@ -147,7 +147,7 @@ class TableLog:
         ended: set[int] = set()
         listed: set[int] = set()
         last = 0
-        for version, is_entry, found in self.listing.list_slots(fold.version):
+        for version, is_entry, found in self.lister.list_slots(fold.version):
             if not is_entry and (fold.read_at - found.modified_at).total_seconds() <= age_seconds:
                 break
             if is_entry and last == version:
@@ -174,8 +174,8 @@ class TableLog:
                 logger.error("the log up to version %d was not folded: what would be read again differs", version)
                 return None
             self.store.put(self.marks.key("folded", version), packed(body, self._memory_bytes))
-            if self.listing.read_checkpoint()[0] < version:
-                self.listing.put_checkpoint(version)
+            if self.lister.read_checkpoint()[0] < version:
+                self.lister.put_checkpoint(version)
             folds = self.marks.listed("folded") - {version}
             useless = sorted(number for number in folds if number < earlier or number in self._passed_over)
             self.store.delete([self.marks.key("folded", number) for number in useless])
@@ -199,7 +199,7 @@ class TableLog:
         which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
         made free again.
         """
-        return self._search(recent or self.read_recent_state()).look_up(key)[0]
+        return self._search(recent or self.list_recent()).look_up(key)[0]
 
     def find_batch(self, key: Key, recent: Recent) -> tuple[SlotRecord | None, LogEntry | None]:
         """Return the published entry with a stream's key, and the newest one of its stream that counts."""
@@ -207,22 +207,22 @@ class TableLog:
 
     def _search(self, recent: Recent) -> KeySearch:
         allowance = Allowance(self._memory_bytes)
-        state, fold = recent
+        listing, fold = recent
         return KeySearch(
             find=lambda version: self.slots.find(version, allowance),
             read_whole=lambda: self.read_history().records,
-            versions=tuple(sorted(version for version in state.versions if fold is None or version > fold.version)),
-            is_in_order=not state.rolled_back,
+            versions=tuple(sorted(version for version in listing.versions if fold is None or version > fold.version)),
+            is_in_order=not listing.rolled_back,
             folded=fold.keys if fold else KnownKeys(),
         )
 
-    def seen_row_bytes(self, state: LogState, schema: str) -> int:
+    def seen_row_bytes(self, listing: Listing, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.
 
         Rows of another ``schema`` say nothing. Only speed depends on it: an entry that cannot be read is reported by
         those who need it.
         """
-        for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
+        for version in sorted(listing.versions, reverse=True)[:RECENT_ENTRIES]:
             try:
                 entry = self.slots.find_entry(version)
             except InvalidInputError as error:
@@ -240,7 +240,7 @@ class TableLog:
         """
         wanted = set(versions)
         marks = self.marks.numbers(mark.key for mark in self.marks.list())
-        entries, outcomes = self.listing.slots_up_to(max(wanted | marks["trimmed"], default=0))
+        entries, outcomes = self.lister.slots_up_to(max(wanted | marks["trimmed"], default=0))
         if wanted:  # who trims meanwhile has put a mark before
             marks = self.marks.numbers(mark.key for mark in self.marks.list())
         ordered = sorted(wanted - marks["folded"])
@@ -249,7 +249,7 @@ class TableLog:
             there = entries | marks["lost"]
             lost = [version for version in range(trimmed + 1, ordered[-1]) if version not in there]
             if lost:
-                raise InvalidInputError(self.listing.lost_message(lost))
+                raise InvalidInputError(self.lister.lost_message(lost))
             trimmed = max(trimmed, ordered[-1])
             self.store.put(self.marks.key("trimmed", ordered[-1]), b"")
             self.store.delete([self._layout.entry_key(version) for version in ordered])

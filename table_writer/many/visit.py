@@ -115,7 +115,7 @@ def _is_ours(opened: OpenTable) -> bool:
 def _newest_version(opened: OpenTable) -> int | None:
     """Return the newest version of a table whose log cannot be used; ``None`` if it cannot be listed either."""
     try:
-        return opened.log.listing.read_state(allow_lost=True).newest
+        return opened.log.lister.read(allow_lost=True).newest
     except TableWriterError as error:
         logger.info("the newest version of %s is not known: %s", opened.table.name, error)
         return None

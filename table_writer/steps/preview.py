@@ -49,7 +49,7 @@ class Preview:
         """Run the query once, for its partitions, and compare them with the table's."""
         opened, df = self._opened, self._df
         opened.require_owner()
-        state = opened.log.listing.read_state()
+        state = opened.log.lister.read()
         notes, refusals = ((), ()) if state.ids or state.newest else self._first_write()
         notes += tuple(
             f"version {version} is in doubt: a write that meets it resolves it first" for version in state.in_doubt
@@ -230,7 +230,7 @@ class Preview:
             self._mode.value,
             partitions=tuple(EntryPartition.without_rows(named_values, None) for named_values in values),
         )
-        for record in log.read_history(log.listing.read_state(listed_after=based_on)).records:
+        for record in log.read_history(log.lister.read(listed_after=based_on)).records:
             if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 

@@ -97,7 +97,7 @@ class StagedWrites:
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if staged_writes:
-            state = opened.log.listing.read_state(
+            state = opened.log.lister.read(
                 listed_after=min(staged.record.plan.base_version for staged in staged_writes)
             )
             entries = [record.entry for record in opened.log.read_history(state).records.published]

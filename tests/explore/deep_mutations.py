@@ -22,9 +22,9 @@ MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
         "steps.publish.publisher:Publisher._look",
-        "if self._brings(carry_over, carried, targets, state):\n            return None",
-        "if self._brings(carry_over, carried, targets, state):\n"
-        "            newest = self._opened.log.listing.read_state(listed_after=state.listed_after).newest\n"
+        "if self._brings(carry_over, carried, targets, listing):\n            return None",
+        "if self._brings(carry_over, carried, targets, listing):\n"
+        "            newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest\n"
         "            draft = replace(draft, version=newest + 1)",
         ("append", "overwrite"),
         Bound(2, 0),
@@ -66,7 +66,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed that a late call may have done",
         "steps.publish.recovery:Recovery._has_taken_effect",
-        "is Effect.ALL and not (\n        self._log.listing.read_state(listed_after=entry.version).unverified\n    )",
+        "is Effect.ALL and not (\n        self._log.lister.read(listed_after=entry.version).unverified\n    )",
         "is Effect.ALL",
         ("publish after its old call", "append d1"),
         Bound(1, 0),
@@ -248,7 +248,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody takes the slot of a lost entry",
-        "log.listing:Listing._list",
+        "log.listing:Lister._list",
         "max(entries | outcomes, default=start)",
         "max(entries, default=start)",
         test="tests/maintenance/test_damage.py::test_a_damaged_object_loses_no_row_that_was_acknowledged[rolled_back_last]",

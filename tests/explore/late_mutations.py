@@ -18,8 +18,8 @@ MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
         "steps.publish.correction:Correction.correct",
-        "if not moved and not state.unverified:",
-        "if not moved and not any(map(self._log.marks.may_calls_come, state.unverified)):",
+        "if not moved and not listing.unverified:",
+        "if not moved and not any(map(self._log.marks.may_calls_come, listing.unverified)):",
         ("overwrite", "append", "days pass", "append"),
         Bound(2, 1),
         2000,
@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     Mutation(
         "what was planned in another log conflicts",
         "steps.publish.publisher:Publisher._refuse_other_log",
-        "state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids)",
+        "listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids)",
         "False",
         ("publish overwrite", "begin again"),
         Bound(0, 0),
@@ -178,7 +178,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is added to what a late alter has brought back",
         "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),

@@ -15,7 +15,7 @@ MUTATIONS: Final = (
     Mutation(
         "a correction claims after the listing that the look began with",
         "steps.publish.correction:Correction.correct",
-        "history.newest > state.newest",
+        "history.newest > listing.newest",
         "False",
         ("append after a recovery", "rollback far"),
         Bound(2, 0),
@@ -201,7 +201,7 @@ MUTATIONS: Final = (
     Mutation(
         "an append corrects what it builds on",
         "steps.publish.correction:Correction.correct",
-        "if not moved and not state.unverified:",
+        "if not moved and not listing.unverified:",
         "if True:",
         ("old alter comes", "append"),
         also=(CONFIRMED,),

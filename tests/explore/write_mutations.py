@@ -163,7 +163,7 @@ MUTATIONS: Final = (
     Mutation(
         "no append to what a late alter has brought back",
         "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append"),
         also=(CONFIRMED,),
@@ -225,8 +225,8 @@ MUTATIONS: Final = (
     Mutation(
         "the base version is fixed before the key is looked for",
         "table.open_table:OpenTable.require_new_key",
-        "return self.log.listing.with_checkpoint(recent.state)",
-        "return self.log.listing.read_state()",
+        "return self.log.lister.with_checkpoint(recent.listing)",
+        "return self.log.lister.read()",
         ("append once", "append once"),
     ),
     Mutation(

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from table_writer.log.listing import LogState
+from table_writer.log.listing import Listing
 from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import has_spellings
@@ -52,7 +52,7 @@ class Operations:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
-        seen: LogState | None = None,
+        seen: Listing | None = None,
     ) -> WritePlan:
         plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place, seen=seen)
         how = f"{mode.value}{' in place' * in_place}"

@@ -34,7 +34,7 @@ def test_the_state_up_to_a_version_stored_and_what_came_after_it_come_to_the_sta
         simulation = Simulation(drawn.partitions)
         simulation.run(drawn.steps, ends=False)
         whole = simulation.world.services().log.read_history(
-            simulation.world.services().log.listing.read_state(listed_after=0, allow_lost=True)
+            simulation.world.services().log.lister.read(listed_after=0, allow_lost=True)
         )
         for version in range(1, foldable(whole) + 1):
             stored = fold_to_json(Trimming(whole.up_to(version)).fold("log"))

@@ -259,7 +259,7 @@ def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytes
     store, layout = MemoryStore(), TableLayout(ROOT)
     store.put(getattr(layout, name), b'{"version": 1, "x": "' + bytes(100_000) + b'"}')
     log = TableLog(store, layout)
-    assert (log.listing.read_state().newest, log.find_key(Key("a/1", "a"))) == (0, None)
+    assert (log.lister.read().newest, log.find_key(Key("a/1", "a"))) == (0, None)
     if name == "owner_key":
         owner = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:1")
         with pytest.raises(InvalidInputError, match="no more than 65,536 are expected"):
@@ -328,9 +328,9 @@ def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None
         assert log.slots.claim(entry(version))
         log.slots.record_outcome(version, Outcome.PUBLISHED, write_id="w")
         if version % 100 == 0:
-            log.listing.save_checkpoint(log.listing.read_state())
+            log.lister.save_checkpoint(log.lister.read())
     before = sum(store.request_counts().values())
-    state = log.listing.read_state()
+    state = log.lister.read()
     assert state.newest == 700
     assert not state.in_doubt
     assert sum(store.request_counts().values()) - before == 2

@@ -154,7 +154,7 @@ def test_a_log_that_was_put_back_to_before_its_fold_is_read_as_it_is(world: Worl
 
 
 def test_a_fold_that_goes_while_it_is_read_is_missed_by_nobody(world: World) -> None:
-    listed = world.services().log.read_recent_state
+    listed = world.services().log.list_recent
     world.store.on_call = lambda call, phase, key: (
         world.store.delete(folds(world)) if (call, phase) == ("get", "before") and "folded-" in key else None
     )
@@ -173,7 +173,7 @@ def test_a_key_before_the_fold_is_known(world: World) -> None:
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
     before = folds(world)
     log = world.services().log
-    log.marks.remember_recovery(log.listing.read_state().newest)
+    log.marks.remember_recovery(log.lister.read().newest)
     for number in range(5):
         world.write({"d1": frozenset({number})})
     world.vacuum()
@@ -200,12 +200,12 @@ def test_a_vacuum_trims_what_is_folded_and_says_the_same_as_before(world: World)
     expected = Trimming(whole).versions(MONTHS / 2)
     assert expected
     (key,) = folds(world)
-    present = world.services().log.listing.read_state(listed_after=0).versions
+    present = world.services().log.lister.read(listed_after=0).versions
     world.keeper.vacuum(T, older_than=timedelta(days=400))
-    trimmed = present - world.services().log.listing.read_state(listed_after=0).versions
+    trimmed = present - world.services().log.lister.read(listed_after=0).versions
     assert expected - {int(key[-20:])} <= trimmed <= expected
     assert said(recent(world))[0] == said(whole)[0]
-    assert not world.services().log.listing.read_state(listed_after=0).lost
+    assert not world.services().log.lister.read(listed_after=0).lost
 
 
 def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
@@ -253,4 +253,4 @@ def test_the_first_vacuum_of_a_log_that_nobody_has_folded_lets_plans_list_a_page
     log = LongLog(400, 10)
     log.world.keeper.vacuum("mart_customer_orders.orders_enriched")
     opened = log.opened()
-    assert TableLog(opened.store, opened.layout).listing.read_state().listed_after >= 398
+    assert TableLog(opened.store, opened.layout).lister.read().listed_after >= 398

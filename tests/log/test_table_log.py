@@ -54,11 +54,11 @@ def test_a_listing_says_what_has_ended_is_in_doubt_and_orphaned() -> None:
     of = Log(6, in_doubt=(3, 5))
     of.mark("trimmed", 2)
     of.store.delete([LAYOUT.entry_key(2)])
-    state = of.log.listing.read_state(listed_after=0)
+    state = of.log.lister.read(listed_after=0)
     assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
     assert (state.orphans, state.checkpoint, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
     assert state.lost == frozenset()
-    assert Log(6).log.listing.read_state().checkpoint == 6
+    assert Log(6).log.lister.read().checkpoint == 6
 
 
 def test_a_listing_shows_the_marks_of_the_log() -> None:
@@ -66,7 +66,7 @@ def test_a_listing_shows_the_marks_of_the_log() -> None:
     of.log.marks.remember_recovery(2)
     of.log.marks.remember_rollback(3)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    state = of.log.listing.read_state()
+    state = of.log.lister.read()
     assert (state.unverified, state.rolled_back, state.ids, state.newest) == ({2}, {3}, {"abc"}, 3)
 
 
@@ -82,10 +82,10 @@ def test_an_entry_is_lost_only_if_two_listings_in_a_row_miss_it() -> None:
         return [one for one in found if one.key != gone], more
 
     of.store.list_page = list_page  # type: ignore[method-assign]
-    assert of.log.listing.read_state(listed_after=0).versions == frozenset(range(1, 7))
+    assert of.log.lister.read(listed_after=0).versions == frozenset(range(1, 7))
     of.store.delete([LAYOUT.entry_key(3)])
     missed = iter([4, 5])
-    assert of.log.listing.accept_loss() == {3}
+    assert of.log.lister.accept_loss() == {3}
 
 
 @pytest.mark.parametrize("since", [0, 2, 4])
@@ -101,27 +101,27 @@ def test_entries_that_are_gone_and_were_not_trimmed_are_an_error_until_their_los
         of.store.delete([LAYOUT.outcome_key(version) for version in gone])
     fresh = TableLog(of.store, LAYOUT)
     with pytest.raises(InvalidInputError, match=f"are lost: {sum(one >= since for one in gone)} "):
-        fresh.listing.read_state(listed_after=since)
-    assert fresh.listing.read_state(listed_after=0, allow_lost=True).lost == set(gone)
-    assert fresh.listing.accept_loss() == set(gone)
-    assert fresh.listing.read_state(listed_after=since).lost == frozenset()
-    assert fresh.listing.read_state(listed_after=since).newest == 6
+        fresh.lister.read(listed_after=since)
+    assert fresh.lister.read(listed_after=0, allow_lost=True).lost == set(gone)
+    assert fresh.lister.accept_loss() == set(gone)
+    assert fresh.lister.read(listed_after=since).lost == frozenset()
+    assert fresh.lister.read(listed_after=since).newest == 6
 
 
 def test_a_loss_is_accepted_where_no_listing_from_the_checkpoint_on_shows_it() -> None:
     of = Log(6)
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 5}')
     of.store.delete([LAYOUT.entry_key(2)])
-    assert of.log.listing.read_state().lost == frozenset()
-    assert of.log.listing.accept_loss() == {2}
+    assert of.log.lister.read().lost == frozenset()
+    assert of.log.lister.accept_loss() == {2}
     assert of.log.read_history().lost == {2}
 
 
 def test_of_many_lost_entries_five_are_named() -> None:
     log = Log(0).log
-    assert "are lost: 5 (" in log.listing.lost_message(range(1, 6))
-    assert "(version 1, 2, 3, 4, 5)" in log.listing.lost_message(range(1, 6))
-    assert "(version 1, 2, 3, 4, 5, …)" in log.listing.lost_message(range(1, 7))
+    assert "are lost: 5 (" in log.lister.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5)" in log.lister.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5, …)" in log.lister.lost_message(range(1, 7))
 
 
 def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
@@ -136,7 +136,7 @@ def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
             of.store.put(LAYOUT.entry_key(2), hidden)
 
     of.store.on_call = comes
-    assert of.log.listing.read_state(listed_after=0).versions == {1, 2, 3}
+    assert of.log.lister.read(listed_after=0).versions == {1, 2, 3}
 
 
 def test_an_outcome_of_another_entry_is_an_error() -> None:
@@ -149,7 +149,7 @@ def test_an_outcome_of_another_entry_is_an_error() -> None:
 def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_is_put_back() -> None:
     of = Log(0)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    of.log.listing.read_state()
+    of.log.lister.read()
     of.add(entry(1, D1))
     of.store.delete([f"{LAYOUT.log_prefix}id-abc"])
     fresh = TableLog(of.store, LAYOUT)
@@ -159,24 +159,24 @@ def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_i
         if owner is not None:
             of.store.put(LAYOUT.owner_key, owner)
         with pytest.raises(ConflictError, match="was deleted since this call began"):
-            fresh.listing.read_state()
+            fresh.lister.read()
     of.store.put(LAYOUT.owner_key, replace(owned, log_id="other").to_json())
     with pytest.raises(InvalidInputError, match="is not the log that"):
-        fresh.listing.read_state()
+        fresh.lister.read()
     fresh.expect("abc")
-    assert fresh.listing.read_state().ids == {"abc"}
-    assert of.log.listing.read_state().ids == {"abc"}, "the entry bears the id, too"
+    assert fresh.lister.read().ids == {"abc"}
+    assert of.log.lister.read().ids == {"abc"}, "the entry bears the id, too"
 
 
 def test_an_entry_of_another_log_is_refused() -> None:
     of, other = Log(0), Log(0)
     for log, name in ((of, "abc"), (other, "xyz")):
         log.store.put(f"{LAYOUT.log_prefix}id-{name}", b"")
-        log.log.listing.read_state()
+        log.log.lister.read()
         log.add(entry(1, D1))
     of.store.put(LAYOUT.entry_key(1), body_of(other.store, LAYOUT.entry_key(1)))
     fresh = TableLog(of.store, LAYOUT)
-    fresh.listing.read_state()
+    fresh.lister.read()
     with pytest.raises(InvalidInputError, match="is of another log: it was copied here"):
         fresh.slots.read(1)
 
@@ -184,55 +184,55 @@ def test_an_entry_of_another_log_is_refused() -> None:
 def test_a_checkpoint_of_another_log_is_passed_over() -> None:
     of = Log(0)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    of.log.listing.read_state()
+    of.log.lister.read()
     for version in (1, 2, 3):
         of.add(entry(version, D1))
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "abc"}')
-    assert of.log.listing.read_state().versions == {3}
-    whole = of.log.listing.read_state(listed_after=0)
-    assert of.log.listing.with_checkpoint(whole).listed_after == 3
+    assert of.log.lister.read().versions == {3}
+    whole = of.log.lister.read(listed_after=0)
+    assert of.log.lister.with_checkpoint(whole).listed_after == 3
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "xyz"}')
-    assert of.log.listing.read_state().versions == {1, 2, 3}
-    assert of.log.listing.with_checkpoint(whole).listed_after == 0
+    assert of.log.lister.read().versions == {1, 2, 3}
+    assert of.log.lister.with_checkpoint(whole).listed_after == 0
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3}')
-    assert of.log.listing.with_checkpoint(whole).listed_after == 3, "an older library did not say of which log it is"
+    assert of.log.lister.with_checkpoint(whole).listed_after == 3, "an older library did not say of which log it is"
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 4}')
-    assert of.log.listing.with_checkpoint(whole).listed_after == 0, "there is no such version"
+    assert of.log.lister.with_checkpoint(whole).listed_after == 0, "there is no such version"
 
 
 def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
     of = Log(0)
     for name in ("readme", "1.json", f"{1:020}.json.bak", f"{1:020}.txt"):
         of.store.put(f"{LAYOUT.log_prefix}{name}", b"x")
-    state = of.log.listing.read_state()
+    state = of.log.lister.read()
     assert (state.newest, state.checkpoint, state.versions) == (0, 0, frozenset())
 
 
 def test_a_listing_from_a_checkpoint_holds_it_and_what_came_after_it() -> None:
     of = Log(9)
-    state = of.log.listing.read_state(listed_after=7)
+    state = of.log.lister.read(listed_after=7)
     assert (state.versions, state.listed_after, state.orphans) == ({7, 8, 9}, 7, frozenset())
 
 
 def test_where_nothing_is_left_after_the_checkpoint_the_whole_log_is_listed() -> None:
     of = Log(3)
-    assert of.log.listing.read_state(listed_after=50).versions == {1, 2, 3}
-    assert of.log.listing.read_state(listed_after=50).listed_after == 0
+    assert of.log.lister.read(listed_after=50).versions == {1, 2, 3}
+    assert of.log.lister.read(listed_after=50).listed_after == 0
 
 
 def test_a_checkpoint_is_saved_every_so_many_versions_and_only_up_to_what_is_in_doubt() -> None:
     of = Log(CHECKPOINT_EVERY_VERSIONS - 1)
-    of.log.listing.save_checkpoint(of.log.listing.read_state())
+    of.log.lister.save_checkpoint(of.log.lister.read())
     assert of.store.get(LAYOUT.checkpoint_key) is None
     of.add(entry(CHECKPOINT_EVERY_VERSIONS, D1))
     of.add(entry(CHECKPOINT_EVERY_VERSIONS + 1, D1), ended=False)
-    of.log.listing.save_checkpoint(of.log.listing.read_state())
+    of.log.lister.save_checkpoint(of.log.lister.read())
     stored = body_of(of.store, LAYOUT.checkpoint_key)
     assert json.loads(stored) == {"version": CHECKPOINT_EVERY_VERSIONS, "log_id": ""}
-    assert of.log.listing.read_state().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
+    assert of.log.lister.read().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
     of.store.delete([LAYOUT.checkpoint_key])
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
-    of.log.listing.save_checkpoint(of.log.listing.read_state(listed_after=0))  # only slower
+    of.log.lister.save_checkpoint(of.log.lister.read(listed_after=0))  # only slower
 
 
 def refuse() -> None:
@@ -246,7 +246,7 @@ def refuse() -> None:
 def test_a_checkpoint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     of = Log(3)
     of.store.put(LAYOUT.checkpoint_key, body)
-    assert of.log.listing.read_state().listed_after == version
+    assert of.log.lister.read().listed_after == version
 
 
 def test_calls_may_come_until_a_day_after_the_longest_claim_and_recoveries_stay_until_somebody_forgets_them() -> None:
@@ -258,9 +258,9 @@ def test_calls_may_come_until_a_day_after_the_longest_claim_and_recoveries_stay_
     assert of.log.marks.may_calls_come(1)
     of.now += 1
     assert not of.log.marks.may_calls_come(1)
-    assert of.log.listing.read_state().unverified == of.log.read_history().unverified == {1, 2}
+    assert of.log.lister.read().unverified == of.log.read_history().unverified == {1, 2}
     of.log.marks.forget_recoveries([1])
-    assert of.log.listing.read_state().unverified == of.log.read_history().unverified == {2}
+    assert of.log.lister.read().unverified == of.log.read_history().unverified == {2}
 
 
 @pytest.mark.parametrize("mark", ["remember_recovery", "remember_rollback"])
@@ -299,7 +299,7 @@ def test_what_has_ended_is_read_once_and_what_is_in_doubt_again() -> None:
 
 def test_an_entry_that_is_gone_is_left_out_of_the_history_and_missed_where_it_is_asked_for() -> None:
     of = Log(3)
-    state = of.log.listing.read_state(listed_after=0)
+    state = of.log.lister.read(listed_after=0)
     of.store.delete([LAYOUT.entry_key(2)])
     fresh = TableLog(of.store, LAYOUT)
     assert [one.entry.version for one in fresh.read_history(state).records] == [1, 3]
@@ -314,10 +314,10 @@ def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: 
     of = Log(2)
     largest = max(info.size_bytes for info in of.store.list(LAYOUT.log_prefix))
     monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest)
-    assert of.log.listing.read_state().newest == 2
+    assert of.log.lister.read().newest == 2
     monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest - 1)
     with pytest.raises(InvalidInputError, match="that is no log entry"):
-        of.log.listing.read_state()
+        of.log.lister.read()
 
 
 def test_a_key_is_looked_for_from_the_newest_entry_on() -> None:
@@ -437,8 +437,8 @@ def test_a_slot_may_be_as_far_away_as_entries_can_be_lost_and_no_further(monkeyp
     monkeypatch.setattr(listing, "MOST_LOST", 3)
     of = Log(2)
     of.add(entry(6, D1))
-    assert of.log.listing.read_state(listed_after=0, allow_lost=True).lost == {3, 4, 5}
+    assert of.log.lister.read(listed_after=0, allow_lost=True).lost == {3, 4, 5}
     of.store.delete([LAYOUT.entry_key(6), LAYOUT.outcome_key(6)])
     of.add(entry(7, D1))
     with pytest.raises(InvalidInputError, match="is far beyond the 3 entries of this log"):
-        of.log.listing.read_state(listed_after=0, allow_lost=True)
+        of.log.lister.read(listed_after=0, allow_lost=True)

@@ -16,7 +16,7 @@ LONG = 400 * 86_400.0
 
 
 def versions(world: World) -> frozenset[int]:
-    return world.services().log.listing.read_state(listed_after=0).versions
+    return world.services().log.lister.read(listed_after=0).versions
 
 
 def test_a_rollback_that_voids_a_key_stays_as_long_as_the_key() -> None:
@@ -61,7 +61,7 @@ def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays
     entry = body_of(world.store, key)
     dies = Fault("store", "delete", 2, "before", DeathError)
     world.fails(dies, lambda: log.trim([1]))
-    assert log.listing.read_state(listed_after=0).orphans == {1}
+    assert log.lister.read(listed_after=0).orphans == {1}
 
     def put_back(call: str, phase: str, listed: str) -> None:
         if (call, phase, listed) == ("list_page", "after", world.layout.log_prefix):
@@ -83,7 +83,7 @@ def test_the_outcome_of_a_lost_entry_is_kept_by_a_trim() -> None:
         world.write({"d1": frozenset({number})})
     world.store.delete([world.layout.entry_key(3)])
     log = world.services().log
-    log.listing.accept_loss()
+    log.lister.accept_loss()
     log.trim([1])
     assert log.slots.outcome(3) is Outcome.PUBLISHED
     assert log.slots.outcome(1) is None
@@ -96,7 +96,7 @@ def test_only_the_newest_mark_of_a_trim_stays() -> None:
         world.write({"d1": frozenset({number})})
         world.skipped_seconds += LONG
         world.vacuum()
-    state = world.services().log.listing.read_state(listed_after=0)
+    state = world.services().log.lister.read(listed_after=0)
     marks = [info.key for info in world.store.list(f"{world.layout.log_prefix}trimmed-")]
     assert marks == [f"{world.layout.log_prefix}trimmed-{state.trimmed:020}"]
     assert state.trimmed > 1
@@ -109,7 +109,7 @@ def test_the_mark_of_a_rollback_that_is_about_to_claim_is_kept_by_a_trim() -> No
     log = world.services().log
     log.marks.remember_rollback(4)
     log.trim([1])
-    assert log.listing.read_state(listed_after=0).rolled_back == {4}
+    assert log.lister.read(listed_after=0).rolled_back == {4}
     log.marks.remember_rollback(1)
     log.trim([2])
-    assert log.listing.read_state(listed_after=0).rolled_back == {4}
+    assert log.lister.read(listed_after=0).rolled_back == {4}

@@ -174,7 +174,7 @@ def vacuumed(world: Damaged) -> None:
     for number in range(1, 5):
         world.put({"d1": world.of(number), "d2": world.of(10 + number)})
     log = world.services().log
-    state = log.listing.read_state()
+    state = log.lister.read()
     for version in (2, 4):
         body = json.dumps({"version": version, "log_id": min(state.ids)}).encode()
         world.store.put(world.layout.checkpoint_key, body)

@@ -144,7 +144,7 @@ def test_entries_that_cannot_be_trimmed_are_told_and_fail_nothing_else(world: Wo
     assert any("AccessDenied" in failure for failure in world.vacuum().failures)
     world.store.on_call = None
     assert world.vacuum().failures == ()
-    assert 1 not in world.services().log.listing.read_state(listed_after=0).versions
+    assert 1 not in world.services().log.lister.read(listed_after=0).versions
 
 
 def test_what_lies_beside_a_staged_write_stays_and_what_lies_beside_none_goes(world: World) -> None:

@@ -55,7 +55,7 @@ def test_a_call_that_is_applied_after_newer_rows_is_corrected() -> None:
     report = world.keeper.recover(T)
     assert report.put_right == ("dt=d1",)
     assert world.rows() == {**TWO, **THREE}
-    record = world.services().log.slots.read(world.services().log.listing.read_state().newest)
+    record = world.services().log.slots.read(world.services().log.lister.read().newest)
     assert (record.entry.operation, record.entry.recovers, record.entry.replaced) == (Operation.RECOVER, 4, ())
     assert world.keeper.recover(T).put_right == ()
 
@@ -208,7 +208,7 @@ def test_iceberg_11866_a_call_that_succeeded_and_is_sent_again_by_a_proxy_is_no_
     published = world.write(ONE)
     assert published.entry.version == 1
     assert world.rows() == ONE
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_iceberg_3717_a_call_applied_after_the_clients_timeout_loses_no_rows() -> None:
@@ -513,7 +513,7 @@ def test_an_outcome_that_is_lost_is_found_again_and_nothing_is_switched(past: Ca
     assert json.loads(again.body) == json.loads(before.body)
     assert (world.partitions(), world.history().newest) == (seen, newest)
     log = world.services().log
-    is_marked = 2 in log.listing.read_state(listed_after=0).unverified
+    is_marked = 2 in log.lister.read(listed_after=0).unverified
     assert is_marked is not bool(log.marks.last_word(2)), (
         "its claimant may have died in a call, if nobody has the last word"
     )
@@ -578,7 +578,7 @@ def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() ->
     world.skipped_seconds += 2 * 86_400 + 1
     world.write({"d2": frozenset({201})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**THREE, "d2": frozenset({20, 200, 201})}
-    assert world.services().log.listing.read_state(listed_after=0).unverified == frozenset()
+    assert world.services().log.lister.read(listed_after=0).unverified == frozenset()
 
 
 @pytest.mark.parametrize("looking", ["recover", "vacuum"])

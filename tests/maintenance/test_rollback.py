@@ -352,7 +352,7 @@ def test_a_rollback_waits_for_what_is_in_doubt(world: World) -> None:
     world.wait_out_claims()
     world.keeper.rollback(T, version=1)
     assert world.rows() == FIRST
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_where_replaced_data_lies_outside_the_root_it_cannot_be_checked(world: World) -> None:

@@ -106,7 +106,7 @@ class TableMachine(RuleBasedStateMachine):
     def remember(self) -> None:
         """Note what the newest version shows, if it is a state to go back to."""
         log = self.world.services().log
-        newest = log.listing.read_state().newest
+        newest = log.lister.read().newest
         if newest and log.slots.outcome(newest) is Outcome.PUBLISHED:
             self.at_version[newest] = self.possible[0]
 

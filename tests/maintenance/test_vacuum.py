@@ -303,7 +303,7 @@ def test_what_a_discard_deletes_says_why(world: World) -> None:
 def test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothing_is_in_doubt(world: World) -> None:
     def unverified_after_a_vacuum() -> frozenset[int]:
         world.vacuum()
-        return world.services().log.listing.read_state(listed_after=0).unverified
+        return world.services().log.lister.read(listed_after=0).unverified
 
     world.services().log.marks.remember_recovery(2)
     assert unverified_after_a_vacuum() == {2}
@@ -398,10 +398,10 @@ def test_uploads_aborts_dead_writes_and_keeps_replaced_rows(world: World) -> Non
 def test_an_interrupted_vacuum_is_finished_by_the_next_one(world: World) -> None:
     with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
         world.vacuum()
-    assert world.services().log.listing.read_state(listed_after=0).in_doubt == {3}
+    assert world.services().log.lister.read(listed_after=0).in_doubt == {3}
     world.write({"d1": frozenset({100})})  # nobody waits for a vacuum
     world.vacuum()
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     assert world.leftovers() == []
 
 
@@ -414,7 +414,7 @@ def test_recover_finishes_an_interrupted_vacuum(world: World) -> None:
     world.wait_out_claims()
     assert world.keeper.recover(T).finished_vacuums == (3,)
     assert world.leftovers() == []
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_what_cannot_be_deleted_is_reported_and_taken_over(world: World) -> None:
@@ -476,11 +476,11 @@ def test_entries_are_trimmed_past_their_retention_and_never_what_is_needed() -> 
     plan = world.plan()
     world.write({"d1": frozenset({6})})
     world.vacuum()
-    assert world.services().log.listing.read_state(listed_after=0).versions == set(range(1, 9))
+    assert world.services().log.lister.read(listed_after=0).versions == set(range(1, 9))
     world.skipped_seconds += 31 * 86_400
     report = world.keeper.vacuum(T)
     assert report.trimmed_versions == (1, 2, 3, 4, 5)
-    assert world.services().log.listing.read_state(listed_after=0).versions == {6, 7, 8}
+    assert world.services().log.lister.read(listed_after=0).versions == {6, 7, 8}
     assert world.rows() == {"d1": frozenset({6}), "d2": frozenset({7})}
     with pytest.raises(ConflictError, match="trimmed"):
         world.write({"d3": frozenset({3})}, plan=replace(plan, base_version=2))
@@ -499,9 +499,9 @@ def test_a_trim_that_is_interrupted_leaves_no_entry_in_doubt() -> None:
     world.skipped_seconds += 31 * 86_400
     with world.inject(Fault("store", "delete", 2, "after", DeathError)), pytest.raises(DeathError):
         world.keeper.vacuum(T)
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     world.keeper.vacuum(T)
-    state = world.services().log.listing.read_state(listed_after=0)
+    state = world.services().log.lister.read(listed_after=0)
     assert state.orphans == frozenset()
     world.write({"d1": frozenset({9})})
     assert world.rows() == {"d1": frozenset({9})}
@@ -519,7 +519,7 @@ def test_live_rows_survive_a_vacuum_of_a_table_whose_log_was_deleted(world: Worl
 def test_a_checkpoint_of_a_log_that_was_deleted_is_none(world: World) -> None:
     for number in range(60):
         world.write({"d9": frozenset({number})})
-    assert world.services().log.listing.read_state().listed_after > 0
+    assert world.services().log.lister.read().listed_after > 0
     log = [info.key for info in world.store.list(world.layout.log_prefix)]
     world.store.delete([*log, world.layout.owner_key])
     assert world.write({"d3": frozenset({3})}).entry.version == 1
@@ -551,7 +551,7 @@ def test_an_old_partition_can_go_back_over_a_trimmed_log() -> None:
     world.skipped_seconds += 40 * 86_400
     assert world.keeper.vacuum(T).trimmed_versions
     world.write({"d1": frozenset({10})})
-    newest = world.services().log.listing.read_state().newest
+    newest = world.services().log.lister.read().newest
     world.keeper.rollback(T, version=newest - 1)
     assert world.rows()["d1"] == frozenset({1})
 
@@ -608,10 +608,10 @@ def test_a_vacuum_that_fails_every_day_leaves_one_entry(world: World) -> None:
         assert world.keeper.vacuum(T).failures
         world.store.on_call = None
         world.skipped_seconds += 86_400
-    assert world.services().log.listing.read_state(listed_after=0).in_doubt == {3}
+    assert world.services().log.lister.read(listed_after=0).in_doubt == {3}
     assert world.keeper.recover(T, dry_run=True).unfinished_vacuums == (3,)
     assert world.keeper.vacuum(T).failures == ()
-    assert not world.services().log.listing.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     assert world.leftovers() == []
 
 

@@ -329,7 +329,7 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
     world.wait_out_claims()
     world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
-    log.listing.read_state()
+    log.lister.read()
     entry = log.slots.read(3).entry
     for version in range(4, 204):
         entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)

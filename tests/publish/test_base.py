@@ -88,7 +88,7 @@ def test_what_a_filter_may_hide_and_another_tool_has_dropped_is_dropped() -> Non
     metastore.partial = "a filter"
     world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     assert (world.rows(), set(world.partitions())) == ({"d1": frozenset({9})}, {"d1"})
-    assert world.services().log.listing.read_state().in_doubt == frozenset()
+    assert world.services().log.lister.read().in_doubt == frozenset()
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -228,7 +228,7 @@ def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had(world: 
 def test_the_checkpoint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start(world: World) -> None:
     for number in range(120):
         world.write({f"d{number}": frozenset({number})})
-    assert world.services().log.listing.read_state().listed_after >= 50
+    assert world.services().log.lister.read().listed_after >= 50
 
 
 def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
@@ -238,7 +238,7 @@ def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_
     world.write(OTHER)
     checkpoint = {"version": 3, "log_id": late.log_id}
     world.store.put(world.layout.checkpoint_key, json.dumps(checkpoint).encode())
-    assert world.services().log.listing.read_state().listed_after == 3
+    assert world.services().log.lister.read().listed_after == 3
     assert world.write(TWO, plan=late).entry.version == 4
     with pytest.raises(ConflictError, match=r"version 4, .* planned at version 1: dt=d1"):
         world.write(TWO, plan=later)

@@ -192,7 +192,7 @@ def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(
     world.recover_later()
     world.apply_kept_call()
     log = world.services().log
-    log.marks.forget_recoveries(log.listing.read_state().unverified)  # else the late call is undone
+    log.marks.forget_recoveries(log.lister.read().unverified)  # else the late call is undone
     before = world.rows()
     with pytest.raises(ConflictError, match=r"readers of mart\.orders .* `table-writer recover mart\.orders`"):
         world.keeper.publish(T, write_id)

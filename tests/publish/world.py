@@ -18,7 +18,7 @@ import pytest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
-from table_writer.log.listing import LogState
+from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
@@ -167,12 +167,12 @@ class TableWorld:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
-        seen: LogState | None = None,
+        seen: Listing | None = None,
     ) -> WritePlan:
         services = self.services()
         log_id = take_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         services.log.expect(log_id)
-        state = services.state_to_build_on(log_id, seen)
+        state = services.listing_to_build_on(log_id, seen)
         return WritePlan(
             write_id=new_write_id(),
             mode=mode,

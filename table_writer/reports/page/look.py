@@ -104,7 +104,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
     """Read the newest entries, up to the version of the look, newest first while memory lasts."""
-    state = opened.log.listing.read_state(listed_after=0, allow_lost=True)
+    state = opened.log.lister.read(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     allowance = Allowance(opened.config.log_memory_bytes)
 

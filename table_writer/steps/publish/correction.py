@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.log.history import History
-from table_writer.log.listing import LogState
+from table_writer.log.listing import Listing
 from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, Outcome
@@ -63,7 +63,7 @@ class Correction:
             table=str(table.name),
         )
 
-    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
+    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, listing: Listing) -> bool:
         """Correct what a late call has done to partitions that somebody is about to build on.
 
         Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
@@ -72,12 +72,12 @@ class Correction:
         compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
         old location back.
         """
-        moved = () in now and not self._is_where_published(now[()], state.newest)
-        if not moved and not state.unverified:
+        moved = () in now and not self._is_where_published(now[()], listing.newest)
+        if not moved and not listing.unverified:
             return False
         here = locations(now)
         history = self._log.explained_history(self._log.read_recent(), here)
-        if history.newest > state.newest:  # a newer entry may have moved them, and be in doubt: compare it first
+        if history.newest > listing.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
         is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:

@@ -109,7 +109,7 @@ class Recovery:
         That may be a recovery which has died or was refused, on which another has the last word, and so on: the last of
         them is ended, and the others as it is.
         """
-        history = self._log.read_history(self._log.listing.read_state(listed_after=record.entry.version))
+        history = self._log.read_history(self._log.lister.read(listed_after=record.entry.version))
         heirs = {later.entry.write_id: later for later in history.records if later.entry.version > record.entry.version}
         chain, word = [record], self._log.marks.last_word(record.entry.version)
         heir = heirs.pop(word, None)
@@ -175,7 +175,7 @@ class Recovery:
         in_place = [partition for partition in entry.partitions if partition.added]
         missing = missing_files(self._opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
-            history = self._log.read_history(self._log.listing.read_state(listed_after=entry.version))
+            history = self._log.read_history(self._log.lister.read(listed_after=entry.version))
         copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.marks.remember_recovery(entry.version)  # its claimant may have died with a call under way
@@ -206,7 +206,7 @@ class Recovery:
             return False
         found = states(entry, now, self._layout, whole_partitions(self._opened.store, entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
-            self._log.listing.read_state(listed_after=entry.version).unverified
+            self._log.lister.read(listed_after=entry.version).unverified
         )
 
     def recover(

@@ -137,7 +137,7 @@ class Vacuum:
         if all(where is Placement.IN_PLACE for where in look.placements().values()):
             return False
         newest = look.history.newest
-        return self._log.listing.read_state(listed_after=newest, allow_lost=True).newest > newest
+        return self._log.lister.read(listed_after=newest, allow_lost=True).newest > newest
 
     def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
         """Return the entries to be trimmed; not the one that the next fold ends with."""
@@ -154,7 +154,7 @@ class Vacuum:
         """
         name, data = self._opened.table.name, self._layout.data(write_id)
         while True:
-            history = self._log.read_history(self._log.listing.read_state(listed_after=max(0, base_version - 1)))
+            history = self._log.read_history(self._log.lister.read(listed_after=max(0, base_version - 1)))
             if write_id in history.records.published_ids or self._in_use(history).meets(data.place):
                 raise ConflictError(
                     f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
