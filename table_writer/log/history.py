@@ -86,8 +86,7 @@ class History:
 
     def in_use(self) -> frozenset[Place]:
         """Return where readers look by the log, or may once what is in doubt is resolved, or a late call is undone."""
-        named = list(self.placements.places_they_belong_to())
-        for partition in (partition for record in self.records.in_doubt for partition in record.entry.partitions):
-            named += [partition.old_location, partition.new_location, partition.source]
-        places = (self.state.place_of(location) for location in named)
+        doubtful = (partition for record in self.records.in_doubt for partition in record.entry.partitions)
+        named = (location for partition in doubtful for location in partition.locations)
+        places = map(self.state.place_of, (*named, *self.placements.places_they_belong_to()))
         return self.state.live_places.union(place for place in places if place is not None)

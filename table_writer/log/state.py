@@ -264,13 +264,7 @@ class TableState:
 
     def write_ids(self) -> frozenset[str]:
         """Return the writes whose files readers see, or have left."""
-        partitions = [current.partition for current in self.current.values()]
-        texts = (
-            text
-            for partition in partitions
-            for text in (partition.old_location, partition.new_location, partition.source)
-            if text
-        )
+        texts = (text for current in self.current.values() for text in current.partition.locations)
         places = (*map(self.parse, texts), *(left.location for left in self.left.values()))
         return frozenset(write_id for location in places if (write_id := self.layout.write_id_of(location)) is not None)
 

@@ -103,6 +103,11 @@ class EntryPartition:
     figures: str = ""  # of columns, for the metastore after the switch; empty where not all are known
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """Return every location that is named: where readers looked, will look, and where added files come from."""
+        return tuple(text for text in (self.old_location, self.new_location, self.source) if text)
+
+    @property
     def own_location(self) -> str | None:
         """Return the location where the entry itself has put files; ``None`` if there is none."""
         return self.source if self.added else self.new_location

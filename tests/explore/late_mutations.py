@@ -152,8 +152,8 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum spares sources of what is in doubt",
         "log.history:History.in_use",
-        "named += [partition.old_location, partition.new_location, partition.source]",
-        "named += [partition.old_location, partition.new_location]",
+        "for location in partition.locations)",
+        "for location in (partition.old_location, partition.new_location) if location)",
         ("publish in place after a refusal", "days pass", "vacuum"),
         Bound(0, 1),
         500,

@@ -169,12 +169,7 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     entries = (record.entry for record in history.records)
     named = [partition for entry in entries for partition in entry.partitions if partition.values in wanted]
     named += [history.state.current[values].partition for values in wanted]
-    texts = {
-        text
-        for partition in named
-        for text in (partition.old_location, partition.new_location, partition.source)
-        if text is not None
-    }
+    texts = {text for partition in named for text in partition.locations}
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
     left = (old.location for old in history.state.left.values())
