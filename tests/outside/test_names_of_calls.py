@@ -84,11 +84,8 @@ def test_every_call_of_maintenance_is_a_command_of_the_same_name() -> None:
 def test_every_parameter_is_an_option_of_the_same_name(command: Command) -> None:
     calls = [command.name, *(name for name, other in ON_SEVERAL.items() if other == command.name)]
     wanted = {name for call in calls for name in inspect.signature(getattr(Maintenance, call)).parameters} - {"self"}
-    words = {name.lstrip("-").replace("-", "_") for name in {**command.options, **command.exclusive_options}} | {
-        "table",
-        "tables",
-    }
-    repeated = {f"{name}s" for name, option in command.options.items() if option.get("action") == "append"}
+    words = {name.lstrip("-").replace("-", "_") for name in command.all_options} | {"table", "tables"}
+    repeated = {f"{name}s" for name, option in command.all_options.items() if option.get("action") == "append"}
     given = words | {name.lstrip("-") for name in repeated}
     assert wanted <= given
 
@@ -110,7 +107,7 @@ def test_a_former_spelling_still_does_the_same_and_is_shown_nowhere(former: str,
 
 
 def test_what_asks_before_it_changes_something_is_suggested_for_a_slip_of_the_pen_alone() -> None:
-    asking = {command.name for command in COMMANDS if "--yes" in {**command.options}} - {"uploads"}
+    asking = {command.name for command in COMMANDS if command.asks} - {"uploads"}
     assert asking <= HARMFUL
     for words in (
         ["remove", "a.b"],
