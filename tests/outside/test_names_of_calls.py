@@ -8,7 +8,6 @@ replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where 
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 from table_writer import InvalidInputError, Maintenance, TableWriter
 from table_writer.checked import HARMFUL
 from table_writer.cli.arguments import UsageError
-from table_writer.cli.commands import BY_NAME, COMMANDS, Command, build_parser, parse
+from table_writer.cli.commands import BY_NAME, COMMANDS, build_parser, parse
 from table_writer.config import write_mode
 from table_writer.maintenance import OF_SPARK
 from table_writer.model.write import WriteMode
@@ -78,16 +77,6 @@ def test_a_writer_can_be_copied_though_it_answers_for_names_that_it_has_not() ->
 
 def test_every_call_of_maintenance_is_a_command_of_the_same_name() -> None:
     assert {ON_SEVERAL.get(name, name) for name in public(Maintenance) - {"close"}} == set(BY_NAME)
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_parameter_is_an_option_of_the_same_name(command: Command) -> None:
-    calls = [command.name, *(name for name, other in ON_SEVERAL.items() if other == command.name)]
-    wanted = {name for call in calls for name in inspect.signature(getattr(Maintenance, call)).parameters} - {"self"}
-    words = {name.lstrip("-").replace("-", "_") for name in command.all_options} | {"table", "tables"}
-    repeated = {f"{name}s" for name, option in command.all_options.items() if option.get("action") == "append"}
-    given = words | {name.lstrip("-") for name in repeated}
-    assert wanted <= given
 
 
 @pytest.mark.parametrize(
