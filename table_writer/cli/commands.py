@@ -31,10 +31,11 @@ from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
+    from table_writer.reports.health_reports import DoctorReport
+    from table_writer.reports.history_reports import RecoverReport
     from table_writer.reports.many_report import TableResult
     from table_writer.reports.page.table_page import TablePage
     from table_writer.reports.report import Report
-    from table_writer.reports.reports import DoctorReport, RecoverReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 def exit_code(command: Command, report: Any) -> ExitCode:
     """Return the exit code of a report; of many tables the worst counts."""
-    from table_writer.reports.many_report import ManyReport, TablesReport
+    from table_writer.reports.health_reports import TablesReport
+    from table_writer.reports.many_report import ManyReport
 
     if isinstance(report, TablesReport):
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]

@@ -12,7 +12,7 @@ from typing import Final
 from table_writer.doctor import servers, spark, table
 from table_writer.doctor.subject import WORST_FIRST, Subject, error, note
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
-from table_writer.reports.reports import Finding
+from table_writer.reports.health_reports import Finding
 from table_writer.table.open_table import OpenTable
 
 Check = Callable[[Subject], Iterable[Finding]]

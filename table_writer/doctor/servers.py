@@ -18,7 +18,7 @@ from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import AZURE_SCHEMES, Location
-from table_writer.reports.reports import Finding
+from table_writer.reports.health_reports import Finding
 from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 

@@ -8,7 +8,7 @@ from functools import partial
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.subject import WORST_FIRST
 from table_writer.model.location import Location
-from table_writer.reports.reports import DoctorReport, Finding
+from table_writer.reports.health_reports import DoctorReport, Finding
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from table_writer.storage.object_store import ObjectStore

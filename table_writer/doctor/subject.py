@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from table_writer.errors import TableWriterError
 from table_writer.log.history import History
-from table_writer.model.table import Partition, PartitionValues, partition_name
-from table_writer.reports.reports import Finding
+from table_writer.model.table import Partition, PartitionValues, Table, shown_name
+from table_writer.reports.health_reports import Finding
 from table_writer.table.open_table import OpenTable
 
-SHOWN_NAMES = 10
+SHOWN_NAMES: Final = 10
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 Read = TypeVar("Read")
 
@@ -55,12 +55,8 @@ class Subject:
         for name in ("history", "partitions"):
             self._results.pop(name, None)
 
-    def names(self, values: list[PartitionValues]) -> str:
-        """Spell partitions as Hive does, the first ones of many."""
-        columns = [column.name for column in self.opened.table.partition_columns]
-        names = ", ".join(partition_name(columns, partition_values) for partition_values in values[:SHOWN_NAMES])
-        hidden = len(values) - SHOWN_NAMES
-        return f"{names} and {hidden:,} more" if hidden > 0 else names
+    def names(self, values: Sequence[PartitionValues]) -> str:
+        return names_of(self.opened.table, values)
 
     def _once(self, name: str, read: Callable[[], Read]) -> Read:
         if name not in self._results:
@@ -72,6 +68,13 @@ class Subject:
         if isinstance(result, TableWriterError):
             raise result
         return result  # type: ignore[no-any-return]  # of several types, by name
+
+
+def names_of(table: Table, values: Sequence[PartitionValues]) -> str:
+    """Name partitions, the first ones of many."""
+    names = ", ".join(shown_name(table, partition_values) for partition_values in values[:SHOWN_NAMES])
+    hidden = len(values) - SHOWN_NAMES
+    return f"{names} and {hidden:,} more" if hidden > 0 else names
 
 
 def ok(message: str) -> Finding:
@@ -89,6 +92,6 @@ def warning(message: str, advice: str) -> Finding:
     return Finding(check="", status="warning", message=message, advice=advice)
 
 
-def error(message: str, advice: str) -> Finding:
+def error(message: str, advice: str = "") -> Finding:
     """Return a finding that breaks writes, loses data, or already has."""
     return Finding(check="", status="error", message=message, advice=advice)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.subject import Subject, error, names_of, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
@@ -15,15 +15,21 @@ from table_writer.log.rules import agree, claim_is_over, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.defaults import SAFE_AGE
+from table_writer.model.entry import Operation
 from table_writer.model.location import Location
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, TableName, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
-from table_writer.reports.report import size
-from table_writer.reports.reports import Finding
+from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
+from table_writer.reports.layout import size
 from table_writer.steps.vacuum.due import Ages, due_locations, in_use, look_for_traces
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us
+from table_writer.table.open_table import OpenTable
+from table_writer.table.present import placements_now
 from table_writer.table.root_markers import SINK, why_marked
+
+Placements = Mapping[PartitionValues, Placement | None]
+"""Where partitions are, compared with the log; ``None``: not in the log."""
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
@@ -103,16 +109,7 @@ def readers(subject: Subject) -> Iterable[Finding]:
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
-    dead_records = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
-    running_count = len(history.in_doubt) - len(dead_records)
-    for record in dead_records:
-        yield warning(
-            f"version {record.entry.version} ({record.entry.mode}, write_id {record.entry.write_id}) has been in doubt"
-            f" for {record.age_seconds / 3600:.1f} h, and its claim is over",
-            f"table-writer recover {subject.name}",
-        )
-    if running_count:
-        yield note(f"entries that are being published right now: {running_count}")
+    yield from publishes_in_doubt(history, subject.opened.table.name)
     count = len(history.records)
     if count > MANY_ENTRIES:
         yield warning(
@@ -121,6 +118,22 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
         )
     elif not history.in_doubt:
         yield ok(f"entries: {count:,}, none in doubt")
+
+
+def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
+    """Name each publish in doubt, and each vacuum whose process has died; a publish may be at work."""
+    for record in history.in_doubt:
+        entry, is_over = record.entry, claim_is_over(record.entry, record.age_seconds)
+        writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+        doubt = f"version {entry.version} is in doubt: the {entry.operation.value} of {writer}"
+        hours = f"{record.age_seconds / 3600:.1f} h ago, write_id {entry.write_id}"
+        if is_over:
+            finding = warning(f"{doubt} ({hours}) has died, or its answer was lost", f"table-writer recover {name}")
+        elif entry.operation is not Operation.VACUUM:
+            finding = note(f"{doubt} ({hours}) is at work, or has died", f"table-writer recover {name}")
+        else:
+            continue
+        yield replace(finding, health=IN_DOUBT)
 
 
 def checkpoint(subject: Subject) -> Iterable[Finding]:
@@ -237,35 +250,44 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
 
 
 def placement(subject: Subject) -> Iterable[Finding]:
-    by_placement = _values_by_placement(subject)
-    if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
+    if any(where in {Placement.BEHIND, Placement.MOVED} for where in _placements(subject).values()):
         subject.forget()  # somebody may have published while log and partitions were read
-        by_placement = _values_by_placement(subject)
-    behind, moved, missing = (
-        by_placement[placement] for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
-    )
-    if behind:
-        yield error(
-            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
-            f" applied late or the metastore was set back: {subject.names(behind)}",
-            f"table-writer recover {subject.name}",
+    placements = _placements(subject)
+    findings = list(misplaced_partitions(subject.opened, placements))
+    unwritten_count = len(subject.partitions().keys() - placements.keys())
+    in_place_count = sum(where is Placement.IN_PLACE for where in placements.values())
+    yield from findings or [
+        ok(
+            f"where the log has put them: {counted(in_place_count, 'partition')}; never written by this library:"
+            f" {unwritten_count:,}"
         )
+    ]
+
+
+def misplaced_partitions(opened: OpenTable, placements: Placements, *, whole_log: bool = True) -> Iterator[Finding]:
+    """Name the partitions that are not where the log has put them; without all of the log it may know too little."""
+    behind, moved, missing = (
+        sorted(values for values, where in placements.items() if where is placement)
+        for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
+    )
+    name = opened.table.name
+    if behind:
+        finding = error(
+            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
+            f" applied late or the metastore was set back: {names_of(opened.table, behind)}",
+            f"table-writer recover {name}",
+        )
+        yield replace(finding, health=BEHIND)
     if moved:
+        movers = "another tool has" if whole_log else "entries that are gone, or another tool, have"
         yield note(
-            f"another tool has moved {counted(len(moved), 'partition')}, left alone here: {subject.names(moved)}",
+            f"{movers} moved {counted(len(moved), 'partition')}, left alone here: {names_of(opened.table, moved)}",
             "the next overwrite takes them over; rollback refuses them until then",
         )
     if missing:
         yield note(
-            f"the metastore lacks {counted(len(missing), 'published partition')}: {subject.names(missing)}",
-            f"if nobody dropped them on purpose: table-writer restore {subject.name}",
-        )
-    if not (behind or moved or missing):
-        unwritten_count = len(subject.partitions().keys() - subject.history().current_partitions.keys())
-        placed_count = len(by_placement[Placement.IN_PLACE])
-        yield ok(
-            f"where the log has put them: {counted(placed_count, 'partition')}; never written by this library:"
-            f" {unwritten_count:,}"
+            f"the metastore lacks {counted(len(missing), 'published partition')}: {names_of(opened.table, missing)}",
+            f"if nobody dropped them on purpose: table-writer restore {name}",
         )
 
 
@@ -286,23 +308,20 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
         yield ok("the log knows all partitions below this library's directory")
 
 
-def _values_by_placement(subject: Subject) -> dict[Placement, list[PartitionValues]]:
-    history, partitions = subject.history(), subject.partitions()
-    doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
-    by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
-    for values in sorted(history.current_partitions.keys() - doubtful):
-        location = partitions[values].location if values in partitions else None
-        by_placement[history.placement(values, location)].append(values)
-    return by_placement
+def _placements(subject: Subject) -> Placements:
+    history = subject.history()
+    return placements_now(history, history.current_partitions, subject.partitions())
 
 
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
-    history = subject.history()
+    history, placements = subject.history(), _placements(subject)
+    doubtful_values = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     own_values = []
-    for values in _values_by_placement(subject)[Placement.IN_PLACE]:
+    for values in sorted(placements.keys() - doubtful_values):
         location = history.current_partitions[values].partition.new_location
-        if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
+        is_ours = location is not None and history.layout.write_id_of(Location.parse(location)) is not None
+        if is_ours and placements[values] is Placement.IN_PLACE:
             own_values.append(values)
     newest_first = sorted(own_values, key=lambda values: history.current_partitions[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]

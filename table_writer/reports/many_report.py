@@ -1,130 +1,28 @@
-"""The reports on many tables: the state of each table, and what a call has done to each."""
+"""The report of a call on many tables: what it has done to each, or the error that ended it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from table_writer.errors import TableWriterError, counted, few, printable
-from table_writer.reports.report import REPORT_FORMAT, Columns, Report, size
+from table_writer.errors import counted
+from table_writer.reports.health_reports import (
+    FAILED,
+    TablesReport,
+    TableStatus,
+    error_facts,
+    message_with_table,
+    passed_over_line,
+)
+from table_writer.reports.layout import Column, State
+from table_writer.reports.report import REPORT_FORMAT, Report
 
 OneReport = TypeVar("OneReport", bound=Any)
-OK: Final = "ok"
-IN_DOUBT: Final = "in doubt"
-BEHIND: Final = "behind"
-FAILED: Final = "failed"
 FIELDS_OF_IDLE_TABLES: Final = frozenset(
     {"table", "dry_run", "kept", "missing"}
 )  # a report on an idle table has them, too
-INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 NOT_BEGUN: Final = "interrupted before its turn"
-
-
-def error_facts(error: BaseException) -> dict[str, str]:
-    """Return the code, the message and the write of one table's error."""
-    if isinstance(error, TableWriterError):
-        return {"code": error.code, "message": error.message, "write_id": error.write_id}
-    if isinstance(error, KeyboardInterrupt):
-        return {"code": "interrupted", "message": str(error) or INTERRUPTED, "write_id": ""}
-    message = f"unexpected {type(error).__name__}: {error}. This is a bug, and whether something changed is not known"
-    return {"code": "internal", "message": message, "write_id": ""}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableStatus:
-    """The state of one table.
-
-    Parameters
-    ----------
-    version
-        The newest; 0 if nothing was ever claimed, ``None`` if it is not known.
-    age_seconds
-        Since that version was claimed, by the store's clock; ``None`` if it is not known.
-    in_doubt
-        Versions in doubt: publishes that were not recorded as ended, and vacuums whose process died.
-    behind
-        Partitions that a late call, or a restored metastore, has put back to older rows.
-    free_bytes
-        What a vacuum would delete now; ``None`` if it is not known.
-    health
-        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"``.
-    error
-        Why it could not be looked at: ``code``, ``message`` and ``write_id``; ``None`` if it could.
-    """
-
-    table: str
-    version: int | None
-    age_seconds: float | None
-    in_doubt: tuple[int, ...] = ()
-    behind: tuple[str, ...] = ()
-    free_bytes: int | None = None
-    health: str = OK
-    error: Mapping[str, str] | None = None
-
-
-def _age(status: TableStatus) -> object:
-    if status.age_seconds is None:
-        return None if status.version is None else "-"
-    hours = status.age_seconds / 3600
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} d"
-
-
-def _versions(status: TableStatus) -> str:
-    return few(status.in_doubt, most=3) or ("?" if status.health == FAILED else "-")
-
-
-TABLES_COLUMNS: Final[Columns] = {
-    "table": "table",
-    "health": "health",
-    "version": lambda status: None if status.version is None else str(status.version),
-    "age": _age,
-    "in doubt": _versions,
-    "vacuum frees": lambda status: None if status.free_bytes is None else size(status.free_bytes),
-}
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
-    """The tables that this library has written, by name. The shown table begins with those that need a look.
-
-    Parameters
-    ----------
-    tables
-        Each with its state.
-    others_count
-        Tables and views that were passed over: this library has not written them.
-    """
-
-    tables: tuple[TableStatus, ...] = ()
-    others_count: int = 0
-
-    @property
-    def healthy(self) -> bool:
-        """Return whether no table is in doubt, behind or failed."""
-        return all(status.health == OK for status in self.tables)
-
-    @property
-    def _worst_first(self) -> list[TableStatus]:
-        return sorted(self.tables, key=lambda status: (FAILED, BEHIND, IN_DOUBT, OK).index(status.health))
-
-    def _headline(self) -> str:
-        healths = [status.health for status in self.tables]
-        counts = ", ".join(
-            f"{healths.count(health)} {health}" for health in (FAILED, BEHIND, IN_DOUBT, OK) if health in healths
-        )
-        free = size(sum(status.free_bytes or 0 for status in self.tables))
-        tables = counted(len(self.tables), "table")
-        return f": {tables}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
-
-    def _lines(self) -> Iterator[str]:
-        for status in self._worst_first:
-            if status.error is not None:
-                yield f"FAILED: {_message_with_table(status.table, status.error['message'])}"
-            elif status.health != OK:
-                yield f"{status.table}: `table-writer recover {status.table}` resolves what is {status.health}"
-        if self.others_count:
-            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +54,13 @@ def _result_text(result: TableResult[Any]) -> str:
     return "-" if result.outcome == "nothing to do" else str(headline)
 
 
-RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _result_text}
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT_COLUMNS):
+class ManyReport(
+    Report,
+    Generic[OneReport],
+    rows="_worst_first",
+    columns=(Column("table", "table"), State("outcome", "outcome"), Column("what", spell=_result_text)),
+):
     """The report of a call on many tables. A table that failed has kept no other from its turn.
 
     Parameters
@@ -208,14 +108,13 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
     def _lines(self) -> Iterator[str]:
         for result in self._worst_first:
             if result.error is not None:
-                yield f"FAILED: {_message_with_table(result.table, error_facts(result.error)['message'])}"
+                yield f"FAILED: {message_with_table(result.table, error_facts(result.error)['message'])}"
             elif result.report is not None:
-                for line in result.report._lines():  # noqa: SLF001  # a report, too
+                for line in result.report._summary().lines:  # noqa: SLF001  # a report, too
                     failure = line.removeprefix("FAILED: ")
                     if not line.startswith("kept "):
                         yield f"{'' if failure == line else 'FAILED: '}{result.table}: {failure}"
-        if self.others_count:
-            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
+        yield from passed_over_line(self.others_count)
 
 
 def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:
@@ -241,8 +140,3 @@ class ManyInterruptedError(KeyboardInterrupt):
     def __init__(self, report: Report) -> None:
         super().__init__("interrupted: tables whose turn had not come are as they were")
         self.report = report
-
-
-def _message_with_table(table: str, message: str) -> str:
-    """Return a message that names its table."""
-    return message if table in message else f"{table}: {printable(message)}"

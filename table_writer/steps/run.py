@@ -21,9 +21,10 @@ from table_writer.model.entry import Key, LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.progress import Stopwatch
+from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress
-from table_writer.reports.staged_report import discard_report
-from table_writer.reports.write_result import CheckResults, CompactReport, WriteResult
+from table_writer.reports.staged_report import event_facts_of_staged
+from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
@@ -49,6 +50,7 @@ from table_writer.steps.running_write import MadeTable, RunningWrite, readers_un
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
 from table_writer.steps.staged_writes import BySpark, StagedWrites
 from table_writer.steps.upload.job import refuse_existing, run_upload, write_by_spark
+from table_writer.steps.vacuum_results import discard_report
 from table_writer.table.open_table import OpenTable, RepeatedError
 
 
@@ -128,7 +130,7 @@ class Steps:
                     writer=opened.identity,
                 )
                 write.stage(record)
-            return opened, announcement.finished(record)
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
         """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.

@@ -39,7 +39,8 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.reports.reports import RecoverReport, VacuumReport
+from table_writer.reports.history_reports import RecoverReport
+from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish.publisher import Publisher, PublishResult
 from table_writer.steps.publish.switch import NO_FILES

@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import counted
-from table_writer.reports.report import html_text, size
+from table_writer.model.partition_facts import CHANGES
+from table_writer.reports.html import html_text
+from table_writer.reports.layout import size
 
 WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
 TICKS: Final = 10  # version numbers below the generations, at most; half of them on a narrow screen
-MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
-    "added": "added",
-    "replaced": "replaced",
-    "appended": "appended",
-    "compacted": "compacted",
-    "dropped": "dropped",
-    "in doubt": "doubt",
-}
+MARKS: Final = {**dict(zip(CHANGES, CHANGES, strict=True)), "in doubt": "doubt"}
+"""By what happened to a partition, the class of its mark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError
-from table_writer.events.event import EventPartition, TableEvent
+from table_writer.events.event import TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
 from table_writer.log.history import NOT_KNOWN, History, SlotRecord
@@ -18,6 +18,7 @@ from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import require_dropped, require_superseded
@@ -464,7 +465,7 @@ class Recovery:
     ) -> TableEvent:
         kept = (partition for partition in by.partitions if partition.values not in superseded)
         partitions = (
-            EventPartition(
+            PartitionFacts(
                 name=name_in(self._opened.table, partition.values),
                 action=change_of(partition, self._layout, original),
                 rows=partition.rows,
