@@ -48,6 +48,11 @@ class Column:
             return f"{shown:%Y-%m-%d %H:%M:%S}"
         return f"{shown:,}" if isinstance(shown, int) else str(shown)
 
+    def number(self, row: object) -> float | None:
+        """Return the fact of a row if it is a number."""
+        fact = self.fact(row)
+        return fact if isinstance(fact, int | float) else None
+
 
 class Figure(Column):
     """A column of figures, which are aligned at the right."""
@@ -75,15 +80,20 @@ class Grid:
         return tuple(column.title for column in self.columns)
 
     @property
+    def shown_items(self) -> Sequence[Any]:
+        """Return the items that are shown: the first ones."""
+        return self.items[: self.shown_count]
+
+    @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Return the cells of the rows that are shown: the first ones."""
-        return tuple(tuple(column.cell(item) for column in self.columns) for item in self.items[: self.shown_count])
+        """Return the cells of the items that are shown."""
+        return tuple(tuple(column.cell(item) for column in self.columns) for item in self.shown_items)
 
     @property
     def hidden_rows_line(self) -> tuple[str, ...]:
         """Return a line that counts the rows that are not shown; empty if all are."""
-        hidden = len(self.items) - self.shown_count
-        return (f"… and {hidden:,} more",) if hidden > 0 else ()
+        hidden = len(self.items) - len(self.shown_items)
+        return (f"… and {hidden:,} more",) if hidden else ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

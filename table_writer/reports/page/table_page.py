@@ -10,10 +10,7 @@ import base64
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -21,7 +18,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError, counted
 from table_writer.reports.health_reports import IN_DOUBT, OK, Finding
 from table_writer.reports.history_reports import HISTORY_COLUMNS
-from table_writer.reports.html import IGNORED_BY_MATH, html_text, long_text, tone
+from table_writer.reports.html import IGNORED_BY_MATH, Picture, html_text, resource, table_html
 from table_writer.reports.layout import (
     FILES,
     ROWS,
@@ -37,7 +34,7 @@ from table_writer.reports.layout import (
     writer_name,
 )
 from table_writer.reports.page import charts
-from table_writer.reports.page.facts import CheckRuns, TableFacts
+from table_writer.reports.page.facts import TableFacts
 from table_writer.reports.page.pictures import pictures
 from table_writer.reports.vacuum_reports import DELETED
 from table_writer.version import __version__
@@ -71,6 +68,13 @@ PARTITIONS: Final[Columns] = (
     SIZE,
     Column("a file", "bytes_per_file", size_or_dash),
 )
+CHECKS: Final[Columns] = (
+    Column("check", "name"),
+    State("last", spell=lambda check: check.outcomes[-1][1]),
+    Picture("runs", spell=lambda check: charts.strip(check.outcomes[-MOST_RUNS:])),
+    Figure("failed", spell=lambda check: f"{check.failed_count:,} of {len(check.outcomes):,}"),
+    Column("found last", "message"),
+)
 AT_WORK: Final[Columns] = (
     Column("write_id", "write_id"),
     State("state", "state"),
@@ -81,7 +85,7 @@ AT_WORK: Final[Columns] = (
 
 def _document(page: TableFacts) -> str:
     """Return the whole page, in ASCII, which no server and no terminal can misread."""
-    style, script = _resource("page.css"), _resource("page.js")
+    style, script = resource("page/page.css"), resource("page/page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
         " form-action 'none'"
@@ -102,13 +106,8 @@ def _document(page: TableFacts) -> str:
 
 def _fragment(page: TableFacts) -> str:
     """Return figures, troubles and pictures for a notebook, without tables and without a script."""
-    style = _resource("page.css")
+    style = resource("page/page.css")
     return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{pictures(page)}</div>'
-
-
-@cache
-def _resource(name: str) -> str:
-    return files("table_writer.reports.page").joinpath(name).read_text(encoding="ascii")
 
 
 def _digest(text: str) -> str:
@@ -200,7 +199,7 @@ def _tables(page: TableFacts) -> str:
         _section("partitions", Grid(PARTITIONS, partitions, "Partitions", MOST_PARTITIONS), order),
         _section(
             "checks",
-            Grid((), page.checks, "Checks", MOST_CHECKS),
+            Grid(CHECKS, page.checks, "Checks", MOST_CHECKS),
             "those that fail first; a bar is a run, the newest right",
         ),
         _section("vacuum", Grid(DELETED, deleted_paths, "What a vacuum would delete", MOST_LOCATIONS), deletion_order),
@@ -213,68 +212,14 @@ def _section(name: str, grid: Grid, order: str) -> str:
     """Return a table under its title, nothing if it has no rows."""
     if not grid.items:
         return ""
-    total, shown = len(grid.items), grid.items[: grid.shown_count]
-    count = f"All {total:,}" if len(shown) == total else f"{len(shown):,} of {total:,}"
+    total, shown_count = len(grid.items), len(grid.shown_items)
+    count = f"All {total:,}" if shown_count == total else f"{shown_count:,} of {total:,}"
     return (
         f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{grid.title}</h2>'
         f"<p>{html_text(f'{count}, {order}')}</p>"
         f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
-        f"{_table(grid.columns, shown) if grid.columns else _check_table(shown)}</div></section>"
+        f"{table_html(grid, is_sorted=True)}</div></section>"
     )
-
-
-def _table(columns: Columns, items: Sequence[object]) -> str:
-    """Return a table with the cells of the text report; facts that are numbers are what its columns are sorted by."""
-    figures = {
-        column.title
-        for column in columns
-        if isinstance(column, Figure) or any(_number(column, item) is not None for item in items)
-    }
-    rows = (
-        "".join(
-            _cell(
-                _cell_html(column.cell(item), isinstance(column, State)), column.title in figures, _number(column, item)
-            )
-            for column in columns
-        )
-        for item in items
-    )
-    return _table_html([column.title for column in columns], figures, rows)
-
-
-def _number(column: Column, item: object) -> float | None:
-    """Return the number by which a column is sorted; ``None`` where it shows none."""
-    fact = column.fact(item)
-    return fact if isinstance(fact, int | float) else None
-
-
-def _check_table(checks: Sequence[CheckRuns]) -> str:
-    rows = (
-        _cell(_cell_html(check.name))
-        + _cell(_cell_html(check.outcomes[-1][1], is_state=True))
-        + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
-        + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
-        + _cell(_cell_html(check.message))
-        for check in checks
-    )
-    return _table_html(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
-
-
-def _table_html(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
-    kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
-    head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(content: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
-    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{content}</td>"
-
-
-def _cell_html(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
-    if is_state and text:
-        return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
-    return long_text(text)
 
 
 def _foot(page: TableFacts) -> str:
