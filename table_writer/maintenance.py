@@ -699,7 +699,7 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in keeper.doctor("mart.orders").findings}["owner"]
         'ok'
         """
-        from table_writer.doctor import examine
+        from table_writer.doctor.examination import examine
         from table_writer.model.table import TableName
         from table_writer.reports.health_reports import DoctorReport
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from table_writer.doctor.subject import error
-from table_writer.doctor.table import misplaced_partitions, publishes_in_doubt
+from table_writer.doctor.findings import error, misplaced_partitions, publishes_in_doubt, readable_entries
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.stored import Allowance, TooMuchError
@@ -27,7 +26,6 @@ from table_writer.reports.versions import small_files_notes, summaries
 from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report
-from table_writer.storage.object_store import many
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import change_of
 from table_writer.table.present import placements_now
@@ -103,24 +101,14 @@ def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | N
     """Read the newest entries, up to the version of the look, newest first while memory lasts."""
     state = opened.log.read_state(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
-    allowance = Allowance(opened.config.log_memory_bytes)
-
-    def find(version: int) -> SlotRecord | InvalidInputError | None:
-        try:
-            return opened.log.find(version, allowance)
-        except InvalidInputError as error:
-            return error
-
     read_versions = versions[:limit]
-    answers = dict(zip(read_versions, many(find, read_versions), strict=True))
-    errors = {version: answer for version, answer in answers.items() if isinstance(answer, InvalidInputError)}
+    records, errors = readable_entries(opened.log, read_versions, Allowance(opened.config.log_memory_bytes))
     damaged = {
         version: error.message for version, error in errors.items() if not isinstance(error.__cause__, TooMuchError)
     }
     older_count = len(versions) - len(read_versions) + len(errors) - len(damaged)
-    records = [answer for answer in answers.values() if isinstance(answer, SlotRecord)]
     return _NewestEntries(
-        records=tuple(reversed(records)),
+        records=tuple(records),
         damaged=damaged,
         lost=state.lost | state.given_up,
         newest=state.newest if newest is None else newest,

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.findings import error, note, ok, warning
+from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, PartitionExistsError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.findings import error, note, ok, warning
+from table_writer.doctor.subject import Subject
 from table_writer.errors import counted
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec

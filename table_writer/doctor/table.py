@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Final
 
-from table_writer.doctor.subject import Subject, error, names_of, note, ok, warning
+from table_writer.doctor.findings import (
+    Placements,
+    error,
+    misplaced_partitions,
+    note,
+    ok,
+    publishes_in_doubt,
+    readable_entries,
+    warning,
+)
+from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.fold import LeftLocation
+from table_writer.log.history import History, Placement
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
-from table_writer.log.rules import agree, claim_is_over, is_covered
+from table_writer.log.rules import agree, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.defaults import SAFE_AGE
-from table_writer.model.entry import Operation
 from table_writer.model.location import Location
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, TableName, are_small_files
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
-from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
+from table_writer.reports.health_reports import Finding
 from table_writer.reports.layout import size
-from table_writer.steps.vacuum.due import Ages, due_locations, in_use, look_for_traces
+from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us
-from table_writer.table.open_table import OpenTable
 from table_writer.table.present import placements_now
 from table_writer.table.root_markers import SINK, why_marked
-
-Placements = Mapping[PartitionValues, Placement | None]
-"""Where partitions are, compared with the log; ``None``: not in the log."""
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
 MANY_ENTRIES: Final = 5_000  # every maintenance call reads all of them, with two requests each
@@ -120,22 +125,6 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
-def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
-    """Name each publish in doubt, and each vacuum whose process has died; a publish may be at work."""
-    for record in history.in_doubt:
-        entry, is_over = record.entry, claim_is_over(record.entry, record.age_seconds)
-        writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
-        doubt = f"version {entry.version} is in doubt: the {entry.operation.value} of {writer}"
-        hours = f"{record.age_seconds / 3600:.1f} h ago, write_id {entry.write_id}"
-        if is_over:
-            finding = warning(f"{doubt} ({hours}) has died, or its answer was lost", f"table-writer recover {name}")
-        elif entry.operation is not Operation.VACUUM:
-            finding = note(f"{doubt} ({hours}) is at work, or has died", f"table-writer recover {name}")
-        else:
-            continue
-        yield replace(finding, health=IN_DOUBT)
-
-
 def checkpoint(subject: Subject) -> Iterable[Finding]:
     """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
@@ -188,63 +177,48 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 
 def waiting(subject: Subject) -> Iterable[Finding]:
-    opened, history = subject.opened, subject.history()
-    of_table = opened.hours_property(RETENTION_PROPERTY)
-    table_seconds = None if of_table is None else of_table.total_seconds()
-    usual_seconds = opened.retention.total_seconds()
-    places_in_use = in_use(history, subject.partitions().values())
-    ages = Ages(replaced_seconds=table_seconds, usual_seconds=usual_seconds, dead_write_seconds=usual_seconds)
-    due = due_locations(history, places_in_use, ages).locations
-    longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due)))
-    late_ages = replace(ages, replaced_seconds=longest_seconds + LATE_SECONDS)
-    late_locations = due_locations(history, places_in_use, late_ages).locations
-    bytes_waiting = size(sum(location.bytes for location in history.left_locations.values()))
+    look, vacuumed = subject.vacuumed()
+    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.left_locations.values()
+    due = [found.left for found in vacuumed.locations]
+    late_count = sum(left.age_seconds >= ages.of_replaced(left) + LATE_SECONDS for left in due)
     says = (
-        f"waiting: {counted(len(history.left_locations), 'location')} with at least {bytes_waiting}, {len(due):,}"
-        f" of them with {size(sum(location.bytes for location in due))} to be deleted now"
+        f"waiting: {counted(len(left_locations), 'location')} with at least {_size_of(left_locations)}, {len(due):,}"
+        f" of them with {_size_of(due)} to be deleted now"
     )
-    if late_locations:
+    if late_count:
         yield warning(
-            f"{says}, {len(late_locations):,} of them for more than two days: no vacuum runs, or it fails",
+            f"{says}, {late_count:,} of them for more than two days: no vacuum runs, or it fails",
             f"schedule this daily: table-writer vacuum {subject.name}",
         )
     else:
         yield ok(says)
 
 
+def _size_of(locations: Iterable[LeftLocation]) -> str:
+    return size(sum(location.bytes for location in locations))
+
+
 def dead_writes(subject: Subject) -> Iterable[Finding]:
-    opened = subject.opened
-    traces = look_for_traces(opened.store, opened.layout)
-    history = opened.log.read_history()  # after the traces, as a vacuum does
-    seconds = opened.retention.total_seconds()
-    places_in_use = in_use(history, subject.partitions().values())
-    writes = traces.dead_writes(opened.store, history, places_in_use, seconds)
-    leftover = traces.leftover_uploads(history, seconds)
-    stale_keys = traces.stale_registrations(history, seconds)
-    foreign_count = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
-    uploads = sum(map(len, traces.uploads.values()))
-    registered_keys = {key for write in writes for key in write.registered} | set(stale_keys)
-    live_registrations = [
-        registration for registration in traces.registered.values() if registration.key not in registered_keys
-    ]
-    staged_count = sum(registration.is_staged for registration in live_registrations)
-    if writes or leftover or stale_keys:
+    look, vacuumed = subject.vacuumed()
+    traces, writes = look.traces, vacuumed.dead_writes
+    if writes or vacuumed.leftover_uploads or vacuumed.stale_registrations:
         stored = size(sum(found.size_bytes for write in writes for found in write.objects))
-        aborted = sum(len(write.uploads) for write in writes) + len(leftover)
+        aborted = sum(len(write.uploads) for write in writes) + len(vacuumed.leftover_uploads)
         yield warning(
             f"left by {counted(len(writes), 'dead write')}: files with {stored}; of no use any more:"
-            f" {counted(aborted, 'pending upload')} and {counted(len(stale_keys), 'registration')}",
+            f" {counted(aborted, 'pending upload')} and {counted(len(vacuumed.stale_registrations), 'registration')}",
             f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
-        running_count = len(live_registrations) - staged_count
-        yield ok(
-            f"none; {counted(running_count, 'write')} running, {staged_count:,} staged, {counted(uploads, 'upload')}"
-            " pending"
-        )
+        staged_count = sum(registration.is_staged for registration in traces.registered.values())
+        running_count = len(traces.registered) - staged_count
+        uploads = counted(sum(map(len, traces.uploads.values())), "upload")
+        yield ok(f"none; {counted(running_count, 'write')} running, {staged_count:,} staged, {uploads} pending")
+    foreign_count = sum(traces.write_id_of(found, look.history) is None for found in traces.elsewhere)
     if foreign_count:
         yield note(
-            f"this library leaves {counted(foreign_count, 'pending upload')} of other tools below {opened.layout.root}",
+            f"this library leaves {counted(foreign_count, 'pending upload')} of other tools below"
+            f" {subject.opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
@@ -262,33 +236,6 @@ def placement(subject: Subject) -> Iterable[Finding]:
             f" {unwritten_count:,}"
         )
     ]
-
-
-def misplaced_partitions(opened: OpenTable, placements: Placements, *, whole_log: bool = True) -> Iterator[Finding]:
-    """Name the partitions that are not where the log has put them; without all of the log it may know too little."""
-    behind, moved, missing = (
-        sorted(values for values, where in placements.items() if where is placement)
-        for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
-    )
-    name = opened.table.name
-    if behind:
-        finding = error(
-            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
-            f" applied late or the metastore was set back: {names_of(opened.table, behind)}",
-            f"table-writer recover {name}",
-        )
-        yield replace(finding, health=BEHIND)
-    if moved:
-        movers = "another tool has" if whole_log else "entries that are gone, or another tool, have"
-        yield note(
-            f"{movers} moved {counted(len(moved), 'partition')}, left alone here: {names_of(opened.table, moved)}",
-            "the next overwrite takes them over; rollback refuses them until then",
-        )
-    if missing:
-        yield note(
-            f"the metastore lacks {counted(len(missing), 'published partition')}: {names_of(opened.table, missing)}",
-            f"if nobody dropped them on purpose: table-writer restore {name}",
-        )
 
 
 def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
@@ -441,16 +388,10 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
         yield error(log.lost_message(state.lost), advice)
 
-    def read(version: int) -> SlotRecord | InvalidInputError | None:
-        try:
-            return log.find(version)
-        except InvalidInputError as unreadable:
-            return unreadable
-
-    answers = many(read, sorted(state.versions))
-    for unreadable in (answer for answer in answers if isinstance(answer, InvalidInputError)):
+    records, errors = readable_entries(log, state.versions)
+    for unreadable in errors.values():
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
-    history = History(subject.opened.layout, [answer for answer in answers if isinstance(answer, SlotRecord)])
+    history = History(subject.opened.layout, records)
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
     for record in history.publishes_in_doubt:

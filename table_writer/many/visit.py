@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from table_writer.doctor.table import misplaced_partitions, publishes_in_doubt
+from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.history import Placement
 from table_writer.many.round import ChosenTable
@@ -87,15 +87,12 @@ class TableVisit:
 
     def _status(self, opened: OpenTable) -> TableStatus:
         opened.require_owner()
-        vacuum = Vacuum(opened)
-        vacuum_result = vacuum.run(vacuum_ages(opened), dry_run=True)
-        if vacuum.look is None:
-            raise TypeError("a vacuum always looks")
-        history, placements = vacuum.look.history, vacuum.look.placements()
+        look, vacuumed = dry_run_of_vacuum(opened)
+        history, placements = look.history, look.placements()
         findings = (*publishes_in_doubt(history, opened.table.name), *misplaced_partitions(opened, placements))
         behind = [values for values, where in placements.items() if where is Placement.BEHIND]
-        in_doubt = (*vacuum_result.in_doubt, *(entry.version for entry in interrupted(history)))
-        report = vacuum_report(opened.table, opened.layout, vacuum_result, dry_run=True)
+        in_doubt = (*vacuumed.in_doubt, *(entry.version for entry in interrupted(history)))
+        report = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=True)
         return TableStatus(
             table=str(self.chosen.name),
             version=history.newest,
