@@ -127,8 +127,8 @@ class Maintenance:
         >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
         ['published']
         """
+        from table_writer.reports.history_facts import small_files_notes, summaries
         from table_writer.reports.history_reports import HistoryReport
-        from table_writer.reports.versions import small_files_notes, summaries
 
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -144,8 +144,8 @@ class Maintenance:
 
     def show(self, table: str, version: int) -> VersionReport:
         """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
+        from table_writer.reports.history_facts import partition_facts, version_summary
         from table_writer.reports.history_reports import VersionReport
-        from table_writer.reports.versions import partition_facts, version_summary
 
         opened = self._open(table)
         state = opened.log.read_state()
@@ -187,8 +187,8 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
+        from table_writer.reports.history_facts import changed_partitions
         from table_writer.reports.history_reports import ChangesReport
-        from table_writer.reports.versions import changed_partitions
         from table_writer.table.past import changes_between
 
         opened = self._open(table)
@@ -249,8 +249,8 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
+        from table_writer.reports.history_facts import partitions_now
         from table_writer.reports.history_reports import PartitionsReport
-        from table_writer.reports.versions import partitions_now
         from table_writer.table.present import Present
 
         opened = self._open(table)
@@ -487,8 +487,8 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
+        from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RollbackReport
-        from table_writer.reports.versions import partition_facts
         from table_writer.steps.announcing import announced
         from table_writer.steps.publish.rollback import roll_back
         from table_writer.table.past import require_one_name, version_meant
@@ -630,8 +630,8 @@ class Maintenance:
         dry_run: bool,
     ) -> RestoreReport:
         from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
+        from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RestoreReport
-        from table_writer.reports.versions import partition_facts
         from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)

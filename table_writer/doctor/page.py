@@ -19,10 +19,10 @@ from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.reports.health_reports import FAILED, HEALTHS, IN_DOUBT, Finding
+from table_writer.reports.history_facts import small_files_notes, summaries
 from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
 from table_writer.reports.page.table_page import TablePage
 from table_writer.reports.vacuum_reports import VacuumReport
-from table_writer.reports.versions import small_files_notes, summaries
 from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from table_writer.model.table import PartitionValues, are_small_files
+
+if TYPE_CHECKING:
+    from table_writer.model.entry import EntryPartition
 
 CHANGES: Final = {"added": "+", "replaced": "~", "appended": ">", "compacted": "=", "dropped": "-"}
 """What a version does to a partition, and the sign of it in a history."""
@@ -57,11 +60,25 @@ class PartitionFacts:
     rows: int | None = 0
     files: int = 0
     bytes: int = 0
-    rows_before: int | None = 0
-    files_before: int = 0
-    bytes_before: int = 0
+    rows_before: int | None = None
+    files_before: int | None = None
+    bytes_before: int | None = None
     copied_files: int = 0
     copied_bytes: int = 0
+
+    @classmethod
+    def of_entry(cls, name: str, action: str, partition: EntryPartition) -> PartitionFacts:
+        """Return the facts of a partition of an entry."""
+        return cls(
+            name=name,
+            values=partition.values,
+            action=action,
+            location=partition.new_location or "",
+            old_location=partition.old_location,
+            rows=partition.rows,
+            files=partition.files,
+            bytes=partition.bytes,
+        )
 
     # the same facts by the names that they have in some reports
     change = property(attrgetter("action"))

@@ -159,12 +159,12 @@ class CompactReport(
     @property
     def files_before(self) -> int:
         """Return the number of files that the partitions had before."""
-        return sum(partition.files_before for partition in self.partitions)
+        return sum(partition.files_before or 0 for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
         """Return the number of files that the partitions have afterwards."""
-        return sum(partition.files_after for partition in self.partitions)
+        return sum(partition.files for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.partitions:

@@ -463,17 +463,12 @@ class Recovery:
     def _event(
         self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
     ) -> TableEvent:
-        kept = (partition for partition in by.partitions if partition.values not in superseded)
         partitions = (
-            PartitionFacts(
-                name=name_in(self._opened.table, partition.values),
-                action=change_of(partition, self._layout, original),
-                rows=partition.rows,
-                files=partition.files,
-                bytes=partition.bytes,
-                location=partition.new_location or "",
+            PartitionFacts.of_entry(
+                name_in(self._opened.table, partition.values), change_of(partition, self._layout, original), partition
             )
-            for partition in kept
+            for partition in by.partitions
+            if partition.values not in superseded
         )
         return TableEvent(
             operation="recover",

@@ -34,6 +34,7 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
 def version_summary(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
+    """Return one version in one line."""
     entry, partitions = record.entry, record.switched_partitions
     rows = [partition.rows for partition in partitions]
     changes = [change_of(partition, layout, entry) for partition in partitions]
@@ -147,16 +148,7 @@ def partition_facts(
 ) -> tuple[PartitionFacts, ...]:
     """Return the facts of the partitions of an entry, or of an entry that was not claimed."""
     return tuple(
-        PartitionFacts(
-            name=shown_name(table, partition.values),
-            values=partition.values,
-            action=change_of(partition, layout, entry),
-            location=partition.new_location or "",
-            old_location=partition.old_location,
-            rows=partition.rows,
-            files=partition.files,
-            bytes=partition.bytes,
-        )
+        PartitionFacts.of_entry(shown_name(table, partition.values), change_of(partition, layout, entry), partition)
         for partition in partitions
     )
 
