@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from table_writer.log.history import Placement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
-    from table_writer.reports.health_reports import DoctorReport, TablesReport
+    from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import (
         ChangesReport,
         HistoryReport,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         RollbackReport,
         VersionReport,
     )
-    from table_writer.reports.many_report import ManyReport
+    from table_writer.reports.many_reports import ManyReport, TablesReport
     from table_writer.reports.page.table_page import TablePage
     from table_writer.reports.staged_report import StagedDetail, StagedReport
     from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
@@ -358,7 +358,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import tables_report
+        from table_writer.reports.many_reports import tables_report
 
         tables = Round(self._services, choose(self._services.metastore, database=database), workers)
         return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
@@ -406,7 +406,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import many_report
+        from table_writer.reports.many_reports import many_report
         from table_writer.steps.announcing import announced
         from table_writer.steps.vacuum.due import require_safe
 
@@ -443,7 +443,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import many_report
+        from table_writer.reports.many_reports import many_report
 
         chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 

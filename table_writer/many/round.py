@@ -21,7 +21,7 @@ from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, Table
 from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
 from table_writer.reports.listeners import show_progress
-from table_writer.reports.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
+from table_writer.reports.many_reports import NOT_BEGUN, ManyInterruptedError, TableResult
 from table_writer.reports.report import Report
 from table_writer.table.services import Services
 

@@ -12,8 +12,9 @@ from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.history import Placement
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
-from table_writer.reports.health_reports import FAILED, TableStatus, error_facts, worst_health
+from table_writer.reports.health_reports import FAILED, worst_health
 from table_writer.reports.history_reports import RecoverReport
+from table_writer.reports.many_reports import TableStatus, error_facts
 from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum, interrupted

@@ -275,8 +275,10 @@ class _ReportOfOldRows(Report, rows="partitions", columns=CHANGED_PARTITIONS, ke
         """Return the facts for the event, in which an unpartitioned table has no name for its one partition."""
         facts = super().event_facts()
         shown = self.partitions if self.version is not None else ()
-        unnamed = (replace(each, name="") if each.name == WHOLE_TABLE else each for each in shown)
-        return {**facts, "partitions": tuple(unnamed)}
+        partitions = tuple(
+            replace(partition, name="") if partition.name == WHOLE_TABLE else partition for partition in shown
+        )
+        return {**facts, "partitions": partitions}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -73,10 +73,12 @@ class WriteResult(
 
     def event_facts(self) -> dict[str, Any]:
         """Return the facts for the event: what is emptied is dropped where readers find no location any more."""
-        changed = (replace(each, action=each.action if each.location else "dropped") for each in self.partitions)
+        partitions = (
+            partition if partition.location else replace(partition, action="dropped") for partition in self.partitions
+        )
         checks = tuple(result.without_examples() for result in self.checks)
         repeated = {"outcome": "repeated"} if self.repeated else {}
-        return {**super().event_facts(), "partitions": tuple(changed), "checks": checks, **repeated}
+        return {**super().event_facts(), "partitions": tuple(partitions), "checks": checks, **repeated}
 
     def _headline(self) -> str:
         if self.version is None:
