@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.doctor import servers, spark, table
-from table_writer.doctor.findings import error, note
-from table_writer.doctor.subject import WORST_FIRST, Subject
+from table_writer.doctor.findings import error, note, worst_first
+from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.reports.health_reports import Finding
 from table_writer.table.open_table import OpenTable
@@ -88,7 +88,7 @@ def examine(
             findings_of_check.append(note("not checked: see the error above") if is_known else _not_checked(failure))
             failures.append(failure)
         findings += [replace(finding, check=name) for finding in findings_of_check]
-    return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
+    return worst_first(findings)
 
 
 def _not_checked(failure: TableWriterError) -> Finding:

@@ -20,8 +20,14 @@ from table_writer.storage.object_store import many
 from table_writer.table.open_table import OpenTable
 
 SHOWN_NAMES: Final = 10
+WORST_FIRST: Final = ("error", "warning", "note", "ok")
 Placements = Mapping[PartitionValues, Placement | None]
 """Where partitions are, compared with the log; ``None``: not in the log."""
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order in which a report shows them."""
+    return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
 
 
 def ok(message: str) -> Finding:

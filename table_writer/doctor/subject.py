@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from table_writer.doctor.findings import dry_run_of_vacuum, names_of
 from table_writer.errors import TableWriterError
@@ -14,7 +14,6 @@ from table_writer.steps.vacuum.due import Look
 from table_writer.steps.vacuum.sweep import VacuumResult
 from table_writer.table.open_table import OpenTable
 
-WORST_FIRST: Final = ("error", "warning", "note", "ok")
 Read = TypeVar("Read")
 
 

@@ -120,7 +120,8 @@ class TableEvent:
     columns, partition_columns
         As the metastore describes them, types in Hive's spelling.
     partitions
-        What has changed, in the order of the partitions.
+        What has changed, in the order of the partitions: :class:`~table_writer.model.partition_facts.PartitionFacts`,
+        of which :meth:`to_dict` has the name, action, rows, files, bytes and location.
     deleted_files, deleted_bytes
         By a vacuum, or with a staged write that was discarded.
     checks

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.doctor.examination import CHECKS, SPARK_CHECKS, WORST_FIRST, examine
+from table_writer.doctor.examination import CHECKS, SPARK_CHECKS, examine
+from table_writer.doctor.findings import WORST_FIRST
 from table_writer.errors import MetastoreError, StorageError
 from table_writer.log.owner import Owner
 from table_writer.reports.health_reports import DoctorReport
