@@ -15,9 +15,9 @@ from table_writer.doctor.findings import error, misplaced_partitions, publishes_
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.stored import Allowance, TooMuchError
-from table_writer.model.entry import EntryPartition, Outcome
+from table_writer.model.entry import Outcome
 from table_writer.model.partition_facts import PartitionNow
-from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.model.table import PartitionValues, shown_name
 from table_writer.reports.health_reports import FAILED, HEALTHS, IN_DOUBT, Finding
 from table_writer.reports.history_facts import small_files_notes, summaries
 from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
@@ -132,33 +132,24 @@ def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[Partitio
     """Describe the partitions of the metastore, and those that it lacks but the log has published."""
     held_rows = look.history.current_contents()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
-    return tuple(
-        _partition(opened, look, values, states.get(values), held_rows.get(values))
-        for values in sorted({*look.partitions, *lacking})
-    )
 
+    def partition_now(values: PartitionValues) -> PartitionNow:
+        partition, placement = look.partitions.get(values), states.get(values)
+        is_ours = placement is Placement.IN_PLACE  # else the log knows nothing of what readers find
+        placed_by = look.history.current_partitions.get(values) if is_ours else None
+        held = held_rows.get(values) if is_ours else None
+        return PartitionNow(
+            name=shown_name(opened.table, values),
+            location=partition.location if partition else None,
+            version=placed_by.version if placed_by else None,
+            age_seconds=placed_by.age_seconds if placed_by else None,
+            rows=held.rows if held else None,
+            files=held.files if held else None,
+            bytes=held.bytes if held else None,
+            state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
+        )
 
-def _partition(
-    opened: OpenTable,
-    look: Look,
-    values: PartitionValues,
-    placement: Placement | None,
-    held_rows: EntryPartition | None,
-) -> PartitionNow:
-    partition: Partition | None = look.partitions.get(values)
-    facts = PartitionNow(
-        name=shown_name(opened.table, values),
-        location=None if partition is None else partition.location,
-        state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
-    )
-    if placement is not Placement.IN_PLACE:
-        return facts
-    placed_by = look.history.current_partitions.get(values)
-    if placed_by is not None:
-        facts = replace(facts, version=placed_by.version, age_seconds=placed_by.age_seconds)
-    if held_rows is not None:
-        facts = replace(facts, rows=held_rows.rows, files=held_rows.files, bytes=held_rows.bytes)
-    return facts
+    return tuple(map(partition_now, sorted({*look.partitions, *lacking})))
 
 
 def _generations(
