@@ -548,7 +548,7 @@ class Maintenance:
             ages = vacuum_ages(opened, older_than, force=force)
             with announcement.watch.step("vacuum"):
                 vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
-            return announcement.finished(vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run))
+            return announcement.finished(vacuum_report(opened, vacuumed, dry_run=dry_run))
 
     def uploads(
         self,
@@ -596,7 +596,7 @@ class Maintenance:
             return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
         vacuumed = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
-        swept = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
+        swept = vacuum_report(opened, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
@@ -848,9 +848,7 @@ class Maintenance:
             opened = self._open(table, announcement)
             announcement.concerns(opened, write_id=write_id)
             vacuumed = StagedWrites(opened).discard(write_id, announcement, dry_run=dry_run)
-            return announcement.finished(
-                discard_report(opened.table, opened.layout, write_id, vacuumed, dry_run=dry_run)
-            )
+            return announcement.finished(discard_report(opened, write_id, vacuumed, dry_run=dry_run))
 
     def _open(self, table: str, announcement: Announcement | None = None) -> OpenTable:
         from table_writer.model.table import TableName

@@ -94,7 +94,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
         vacuumed = vacuum.run(vacuum_ages(opened), dry_run=True)
     except InvalidInputError as refused:
         return vacuum.look, None, refused.message
-    return vacuum.look, vacuum_report(opened.table, opened.layout, vacuumed, dry_run=True), ""
+    return vacuum.look, vacuum_report(opened, vacuumed, dry_run=True), ""
 
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:

@@ -65,7 +65,7 @@ class TableVisit:
             return None
         opened.require_owner()
         vacuumed = Vacuum(opened).run(vacuum_ages(opened, older_than, force=force), dry_run=dry_run)
-        return vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
+        return vacuum_report(opened, vacuumed, dry_run=dry_run)
 
     def recover(self, recover: Recover) -> RecoverReport | None:
         """Recover the table; ``None`` if it is none of this library's."""
@@ -93,7 +93,7 @@ class TableVisit:
         findings = (*publishes_in_doubt(history, opened.table.name), *misplaced_partitions(opened, placements))
         behind = [values for values, where in placements.items() if where is Placement.BEHIND]
         in_doubt = (*vacuumed.in_doubt, *(entry.version for entry in interrupted(history)))
-        report = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=True)
+        report = vacuum_report(opened, vacuumed, dry_run=True)
         return TableStatus(
             table=str(self.chosen.name),
             version=history.newest,

@@ -209,6 +209,12 @@ class RecoverReport(
     Report,
     rows="_outcomes",
     columns=(Column("version", spell=lambda pair: str(pair[0])), State("outcome", spell=lambda pair: pair[1])),
+    lines={
+        "left alone, moved by another tool: {}": "superseded",
+        "vacuum version {} finished": "finished_vacuums",
+        "vacuum version {} has died: run a vacuum": "unfinished_vacuums",
+        "not in the metastore, dropped by another tool: {}": "missing",
+    },
 ):
     """The entries that were in doubt, and how each ended.
 
@@ -259,10 +265,6 @@ class RecoverReport(
         corrected = "to correct" if self.dry_run else "corrected"
         yield from (f"version {version} is lost: the log goes on without it" for version in self.lost)
         yield from (f"{corrected}: {name}" for name in self.put_right)
-        yield from (f"left alone, moved by another tool: {name}" for name in self.superseded)
-        yield from (f"vacuum version {version} finished" for version in self.finished_vacuums)
-        yield from (f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums)
-        yield from (f"not in the metastore, dropped by another tool: {name}" for name in self.missing)
 
 
 class _ReportOfOldRows(Report, rows="partitions", columns=CHANGED_PARTITIONS, keys=KEYS_OF_CHANGES):

@@ -193,7 +193,7 @@ class Steps:
             except InvalidInputError:
                 staged_writes.require_discarded(write_id)
             else:
-                announcement.finished(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
+                announcement.finished(discard_report(opened, write_id, done, dry_run=False))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from table_writer.log.history import History
-from table_writer.model.table import Table
-from table_writer.model.write import TableLayout
 from table_writer.reports.vacuum_reports import (
     AbortedUpload,
     DeletedPath,
@@ -18,21 +16,22 @@ from table_writer.reports.vacuum_reports import (
 from table_writer.steps.vacuum.due import Traces
 from table_writer.steps.vacuum.sweep import VacuumResult
 from table_writer.storage.object_store import UploadInfo
+from table_writer.table.open_table import OpenTable
 
 
-def vacuum_report(table: Table, layout: TableLayout, vacuumed: VacuumResult, *, dry_run: bool) -> VacuumReport:
+def vacuum_report(opened: OpenTable, vacuumed: VacuumResult, *, dry_run: bool) -> VacuumReport:
     """Describe what a vacuum has deleted, or would delete."""
     replaced_paths = (
         DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
         for location in vacuumed.locations
     )
     dead_writes = (
-        DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
+        DeletedPath.of(opened.layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
         for write in vacuumed.dead_writes
     )
     uploads = (*(upload for write in vacuumed.dead_writes for upload in write.uploads), *vacuumed.leftover_uploads)
     return VacuumReport(
-        table=str(table.name),
+        table=str(opened.table.name),
         version=vacuumed.version,
         deleted=(*replaced_paths, *dead_writes),
         aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
@@ -48,17 +47,16 @@ def vacuum_report(table: Table, layout: TableLayout, vacuumed: VacuumResult, *, 
     )
 
 
-def discard_report(
-    table: Table, layout: TableLayout, write_id: str, vacuumed: VacuumResult, *, dry_run: bool
-) -> DiscardReport:
+def discard_report(opened: OpenTable, write_id: str, vacuumed: VacuumResult, *, dry_run: bool) -> DiscardReport:
     """Describe what a discard has deleted, or would delete."""
     return DiscardReport(
-        table=str(table.name),
+        table=str(opened.table.name),
         write_id=write_id,
         version=vacuumed.version,
         aborted=sum(len(write.uploads) for write in vacuumed.dead_writes),
         deleted=tuple(
-            DeletedPath.of(layout.data(write.write_id), write.reason, write.objects) for write in vacuumed.dead_writes
+            DeletedPath.of(opened.layout.data(write.write_id), write.reason, write.objects)
+            for write in vacuumed.dead_writes
         ),
         failures=(
             *vacuumed.failures,
