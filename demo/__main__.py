@@ -13,6 +13,7 @@ import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from demo.reader import Reader, Tally, content_by_month, judge
 from table_writer import TableWriter
-from table_writer.reports.report import Grid, Summary, size, summary_text
+from table_writer.reports.layout import Column, Figure, Grid, Summary, size
 from table_writer.testing.lakehouse import Lakehouse, lakehouse
 from table_writer.testing.processes import LakehouseError
 
@@ -152,21 +153,7 @@ def _compare(ours: Tally, theirs: Tally) -> None:
     )
     rows = tuple((text, "", f"{getattr(ours, name):,}", f"{getattr(theirs, name):,}") for text, name in lines)
     first_error = (f"first fault under Spark's overwrite: {theirs.first_error[:110]}…",) if theirs.first_error else ()
-    _block(
-        summary_text(
-            Summary(
-                headline="",
-                grids=(
-                    Grid(
-                        headings=("", "", "table_writer", "Spark"),
-                        rows=rows,
-                        figures=frozenset({"table_writer", "Spark"}),
-                    ),
-                ),
-                lines=first_error,
-            )
-        )
-    )
+    _block(_table(("", ""), ("table_writer", "Spark"), rows, first_error))
 
 
 def _verdict(ours: Tally, *, failed: bool) -> None:
@@ -190,9 +177,16 @@ def _show_table(lake: Lakehouse) -> None:
         f" round(avg(dep_delay), 1) AS delay FROM {TABLE} GROUP BY month, revision ORDER BY month"
     ).collect()
     rows = tuple((str(r.month), str(r.revision), f"{r.flights:,}", f"{r.cancelled:,}", f"{r.delay} min") for r in found)
-    headings = ("month", "revision", "flights", "cancelled", "mean delay")
-    grid = Grid(headings=headings, rows=rows, figures=frozenset(headings[2:]))
-    _block(summary_text(Summary(headline="", grids=(grid,))))
+    _block(_table(("month", "revision"), ("flights", "cancelled", "mean delay"), rows))
+
+
+def _table(
+    texts: tuple[str, ...], figures: tuple[str, ...], rows: tuple[tuple[str, ...], ...], lines: tuple[str, ...] = ()
+) -> str:
+    """Lay out a table as the reports do, columns of figures last."""
+    kinds = [*((Column, title) for title in texts), *((Figure, title) for title in figures)]
+    columns = [kind(title, spell=itemgetter(number)) for number, (kind, title) in enumerate(kinds)]
+    return Summary(headline="", grids=(Grid(columns, rows),), lines=lines).text()
 
 
 def _show_files(lake: Lakehouse) -> None:

@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from table_writer.log.placements import Placement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
-    from table_writer.reports.many_report import ManyReport, TablesReport
-    from table_writer.reports.page.table_page import TablePage
-    from table_writer.reports.reports import (
+    from table_writer.reports.health_reports import DoctorReport
+    from table_writer.reports.history_reports import (
         ChangesReport,
-        DoctorReport,
         HistoryReport,
         PartitionsReport,
         RecoverReport,
         RestoreReport,
         RollbackReport,
-        UploadsReport,
-        VacuumReport,
         VersionReport,
     )
-    from table_writer.reports.staged_report import DiscardReport, StagedDetail, StagedReport
+    from table_writer.reports.many_reports import ManyReport, TablesReport
+    from table_writer.reports.page.table_page import TablePage
+    from table_writer.reports.staged_report import StagedDetail, StagedReport
+    from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
     from table_writer.reports.write_result import WriteResult
     from table_writer.steps.announcing import Announcement
     from table_writer.steps.publish.entry import RepublishResult
@@ -131,8 +130,8 @@ class Maintenance:
         >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
         ['published']
         """
-        from table_writer.reports.reports import HistoryReport
-        from table_writer.reports.versions import small_files_notes, summaries
+        from table_writer.reports.history_facts import small_files_notes, summaries
+        from table_writer.reports.history_reports import HistoryReport
 
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -154,8 +153,8 @@ class Maintenance:
         version
             Its number in the history. ``InvalidInputError`` if the log does not have it any more.
         """
-        from table_writer.reports.reports import VersionReport
-        from table_writer.reports.versions import partition_details, version_summary
+        from table_writer.reports.history_facts import partition_facts, version_summary
+        from table_writer.reports.history_reports import VersionReport
 
         opened = self._open(table)
         state = opened.log.lister.read()
@@ -169,7 +168,7 @@ class Maintenance:
         return VersionReport(
             table=str(opened.table.name),
             summary=version_summary(record, opened.layout),
-            partitions=partition_details(opened.table, opened.layout, record.switched_partitions, record.entry),
+            partitions=partition_facts(opened.table, opened.layout, record.switched_partitions, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
@@ -200,8 +199,8 @@ class Maintenance:
         [('dt=2024-01-01', 'added', 2)]
         """
         from table_writer.log.changes import changes_between
-        from table_writer.reports.reports import ChangesReport
-        from table_writer.reports.versions import changed_partitions
+        from table_writer.reports.history_facts import changed_partitions
+        from table_writer.reports.history_reports import ChangesReport
 
         opened = self._open(table)
         changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
@@ -237,7 +236,7 @@ class Maintenance:
         >>> page.health, len(page.partitions), page.to_html().startswith("<!doctype html>")
         ('ok', 1, True)
         """
-        from table_writer.reports.page.look import look_at
+        from table_writer.doctor.page import look_at
 
         if limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -264,13 +263,13 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
-        from table_writer.reports.reports import PartitionsReport
-        from table_writer.reports.versions import partition_states
+        from table_writer.reports.history_facts import partitions_now
+        from table_writer.reports.history_reports import PartitionsReport
         from table_writer.table.present import Present
 
         opened = self._open(table)
         present_rows = Present(opened, opened.partition_values(partitions))
-        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, present_rows))
+        return PartitionsReport(table=str(opened.table.name), partitions=partitions_now(opened.table, present_rows))
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Resolve every publish that was left in doubt, and correct what the metastore applied late.
@@ -305,7 +304,7 @@ class Maintenance:
         from table_writer.log.owner import is_of_earlier_table
         from table_writer.log.placements import Placement
         from table_writer.model.table import locations
-        from table_writer.reports.reports import RecoverReport
+        from table_writer.reports.history_reports import RecoverReport
         from table_writer.steps.publish.correction import Correction
         from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
@@ -373,7 +372,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import tables_report
+        from table_writer.reports.many_reports import tables_report
 
         tables = Round(self._services, choose(self._services.metastore, database=database), workers)
         return tables.run("look", lambda services, table: TableVisit(services, table).status(), tables_report)
@@ -421,7 +420,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import many_report
+        from table_writer.reports.many_reports import many_report
         from table_writer.steps.announcing import announced
         from table_writer.steps.vacuum.due import require_safe
 
@@ -467,7 +466,7 @@ class Maintenance:
         """
         from table_writer.many.round import Round, choose
         from table_writer.many.visit import TableVisit
-        from table_writer.reports.many_report import many_report
+        from table_writer.reports.many_reports import many_report
 
         chosen_tables = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
@@ -516,8 +515,8 @@ class Maintenance:
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
         from table_writer.log.versions import require_one_name, version_meant
-        from table_writer.reports.reports import RollbackReport
-        from table_writer.reports.versions import partition_details
+        from table_writer.reports.history_facts import partition_facts
+        from table_writer.reports.history_reports import RollbackReport
         from table_writer.steps.announcing import announced
         from table_writer.steps.publish.rollback import roll_back
 
@@ -532,7 +531,7 @@ class Maintenance:
                 table=str(opened.table.name),
                 to_version=version,
                 version=republished.version,
-                partitions=partition_details(opened.table, opened.layout, republished.partitions),
+                partitions=partition_facts(opened.table, opened.layout, republished.partitions),
                 notes=republished.notes,
                 dry_run=dry_run,
             )
@@ -567,17 +566,17 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        from table_writer.reports.versions import vacuum_report
         from table_writer.steps.announcing import announced
         from table_writer.steps.vacuum.due import vacuum_ages
         from table_writer.steps.vacuum.sweep import Vacuum
+        from table_writer.steps.vacuum_results import vacuum_report
 
         with announced(self._services, "vacuum", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
             ages = vacuum_ages(opened, older_than, force=force)
             with announcement.watch.step("vacuum"):
                 vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
-            return announcement.finished(vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run))
+            return announcement.finished(vacuum_report(opened, vacuumed, dry_run=dry_run))
 
     def uploads(
         self,
@@ -613,10 +612,10 @@ class Maintenance:
             return announcement.finished(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
 
     def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
-        from table_writer.reports.reports import UploadsReport
-        from table_writer.reports.versions import upload_details, vacuum_report
+        from table_writer.reports.vacuum_reports import UploadsReport
         from table_writer.steps.vacuum.due import Ages, look_for_traces
         from table_writer.steps.vacuum.sweep import Vacuum
+        from table_writer.steps.vacuum_results import upload_details, vacuum_report
 
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
@@ -626,7 +625,7 @@ class Maintenance:
             return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
         vacuumed = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
-        swept = vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
+        swept = vacuum_report(opened, vacuumed, dry_run=dry_run)
         return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
@@ -662,8 +661,8 @@ class Maintenance:
         dry_run: bool,
     ) -> RestoreReport:
         from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
-        from table_writer.reports.reports import RestoreReport
-        from table_writer.reports.versions import partition_details
+        from table_writer.reports.history_facts import partition_facts
+        from table_writer.reports.history_reports import RestoreReport
         from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
@@ -683,7 +682,7 @@ class Maintenance:
         report = RestoreReport(
             table=str(opened.table.name),
             version=republished.version,
-            partitions=partition_details(opened.table, opened.layout, republished.partitions),
+            partitions=partition_facts(opened.table, opened.layout, republished.partitions),
             not_there={opened.partition_names([values])[0]: reason for values, reason in republished.not_there.items()},
             present_count=republished.present_count,
             notes=notes,
@@ -733,9 +732,9 @@ class Maintenance:
         >>> {finding.check: finding.status for finding in keeper.doctor("mart.orders").findings}["owner"]
         'ok'
         """
-        from table_writer.doctor import examine
+        from table_writer.doctor.examination import examine
         from table_writer.model.table import TableName
-        from table_writer.reports.reports import DoctorReport
+        from table_writer.reports.health_reports import DoctorReport
 
         opened = self._services.open_table(TableName.parse(table))
         findings = examine(opened, spark_conf, scratch_table=scratch_table)
@@ -888,17 +887,15 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        from table_writer.reports.staged_report import discard_report
         from table_writer.steps.announcing import announced
         from table_writer.steps.staged_writes import StagedWrites
+        from table_writer.steps.vacuum_results import discard_report
 
         with announced(self._services, "discard", table, dry_run=dry_run) as announcement:
             opened = self._open(table, announcement)
             announcement.concerns(opened, write_id=write_id)
             vacuumed = StagedWrites(opened).discard(write_id, announcement, dry_run=dry_run)
-            return announcement.finished(
-                discard_report(opened.table, opened.layout, write_id, vacuumed, dry_run=dry_run)
-            )
+            return announcement.finished(discard_report(opened, write_id, vacuumed, dry_run=dry_run))
 
     def _open(self, table: str, announcement: Announcement | None = None) -> OpenTable:
         from table_writer.model.table import TableName

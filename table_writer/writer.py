@@ -24,8 +24,9 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write_mode import WriteMode
+from table_writer.reports.health_reports import DoctorReport
+from table_writer.reports.history_reports import ChangesReport, RecoverReport
 from table_writer.reports.plan_report import PlanReport
-from table_writer.reports.reports import ChangesReport, DoctorReport, RecoverReport
 from table_writer.reports.staged_report import StagedReport
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import is_connect, open_gateway

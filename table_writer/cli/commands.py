@@ -29,10 +29,11 @@ from table_writer.maintenance import OF_SPARK, Maintenance
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.reports.many_report import TableResult
+    from table_writer.reports.health_reports import DoctorReport
+    from table_writer.reports.history_reports import RecoverReport
+    from table_writer.reports.many_reports import TableResult
     from table_writer.reports.page.table_page import TablePage
     from table_writer.reports.report import Report
-    from table_writer.reports.reports import DoctorReport, RecoverReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def _not_recovered(report: RecoverReport) -> bool:
 
 def exit_code(command: Command, report: Any) -> ExitCode:
     """Return the exit code of a report; of many tables the worst counts."""
-    from table_writer.reports.many_report import ManyReport, TablesReport
+    from table_writer.reports.many_reports import ManyReport, TablesReport
 
     if isinstance(report, TablesReport):
         failed = [exit_code_named(table.error["code"]) for table in report.tables if table.error is not None]
@@ -194,7 +195,7 @@ def exit_code_of_result(command: Command, result: TableResult[Any]) -> ExitCode:
 
 def facts(command: Command, report: Any) -> dict[str, Any]:
     """Return what ``--json`` prints: of many tables each with the exit code that it would have had alone."""
-    from table_writer.reports.many_report import ManyReport
+    from table_writer.reports.many_reports import ManyReport
 
     found: dict[str, Any] = report.to_dict()
     if isinstance(report, ManyReport):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -10,7 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.findings import error, note, ok, warning
+from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, PartitionExistsError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError
@@ -18,7 +18,7 @@ from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import AZURE_SCHEMES, Location
-from table_writer.reports.reports import Finding
+from table_writer.reports.health_reports import Finding
 from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
@@ -80,10 +80,9 @@ AZURE_RULES: Final = note(
 
 def conditional_put(subject: Subject) -> Iterable[Finding]:
     """Let conditional puts race: exactly one must win."""
-    store = subject.opened.store
-    with _own_directory(subject) as directory:
+    with _probe(subject) as probe:
         try:
-            answer = race(Probe(store=store, directory=directory, open_other=lambda: store), "claim")
+            answer = race(probe, "claim")
         except RefutedError as refuted:
             trial = TRIALS["conditional put"]
             yield error(f"{refuted} below {subject.opened.layout.root}: {trial.follows}", trial.advice)
@@ -94,23 +93,23 @@ def conditional_put(subject: Subject) -> Iterable[Finding]:
 def permissions(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
     findings: list[Finding] = []
-    with _own_directory(subject) as directory:
+    with _probe(subject) as probe:
 
         def try_request(what: str, request: Callable[[], Answer]) -> Answer | None:
             try:
                 return request()
             except TableWriterError as failure:
-                trace_note = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
+                trace_note = f" (left behind: {probe.directory})" if what in LEAVES_TRACES else ""
                 findings.append(error(f"cannot {what}: {failure}{trace_note}", _advice(subject, what)))
                 return None
 
-        key = f"{directory}object"
+        directory, key = probe.directory, probe.key("object")
         try_request("put an object", lambda: store.put(key, b"probe"))
         try_request("get an object", lambda: store.get(key))
         try_request("see that an object is not there", lambda: store.get(f"{directory}missing"))
         try_request("list objects", lambda: list(store.list(directory)))
         try_request("delete an object", lambda: store.delete([key]))
-        upload_id = try_request("create an upload", lambda: store.create_upload(key))
+        upload_id = try_request("create an upload", lambda: probe.create_upload(key))
         if upload_id is not None:
             try_request("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
         listed_ids = try_request("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
@@ -123,10 +122,8 @@ def permissions(subject: Subject) -> Iterable[Finding]:
 
 def clock(subject: Subject) -> Iterable[Finding]:
     """Compare the store's clock with this machine's. No age depends on it, but signatures do."""
-    store = subject.opened.store
-    with _own_directory(subject) as directory:
-        store.put(f"{directory}clock", b"tick")
-        skew_seconds = clock_skew_seconds(store, f"{directory}clock")
+    with _probe(subject) as probe:
+        skew_seconds = clock_skew_seconds(probe.store, probe.put("clock", b"tick"))
     if skew_seconds <= MAX_SKEW_SECONDS:
         yield ok("this machine and the store agree on the time")
     else:
@@ -152,18 +149,15 @@ def _advice(subject: Subject, what: str) -> str:
 
 
 @contextmanager
-def _own_directory(subject: Subject) -> Iterator[str]:
+def _probe(subject: Subject) -> Iterator[Probe]:
     """Give a directory below ``_table_writer/`` that nobody else uses, and empty it."""
     store = subject.opened.store
     directory = f"{subject.opened.layout.own.key}probe-{secrets.token_hex(8)}/"
+    probe = Probe(store=store, directory=directory, open_other=lambda: store)
     try:
-        yield directory
+        yield probe
     finally:
-        with contextlib.suppress(TableWriterError):  # the check itself has found what is forbidden here
-            store.delete([found.key for found in store.list(directory)])
-        with contextlib.suppress(TableWriterError):
-            for upload in store.list_uploads(directory):
-                store.abort_upload(upload.key, upload.upload_id)
+        probe.leave()
 
 
 def lifecycle(subject: Subject) -> Iterable[Finding]:
@@ -389,9 +383,9 @@ def characters(subject: Subject) -> Iterable[Finding]:
     if not subject.scratch_table:
         yield ok("all partitions have the values that they are listed by; other values are tried by --scratch-table")
         return
-    with _own_directory(subject) as directory:
-        opened.store.put(f"{directory}object", b"probe")  # without it the metastore would make the directory
-        location = str(opened.layout.root.beside(directory))
+    with _probe(subject) as probe:
+        probe.put("object", b"probe")  # without it the metastore would make the directory
+        location = str(opened.layout.root.beside(probe.directory))
         try:
             opened.metastore.try_values(opened.table, location, [ODD_VALUE])
             yield ok(f"the metastore keeps {ODD_VALUE}")

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.findings import error, note, ok, warning
+from table_writer.doctor.subject import Subject
 from table_writer.errors import counted
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.reports.reports import Finding
+from table_writer.reports.health_reports import Finding
 from table_writer.steps.plan.file_options import is_arrows
 from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
 

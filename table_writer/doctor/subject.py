@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from table_writer.doctor.findings import dry_run_of_vacuum, names_of
 from table_writer.errors import TableWriterError
 from table_writer.log.history import History
-from table_writer.model.table import Partition, PartitionValues, partition_name
-from table_writer.reports.reports import Finding
+from table_writer.model.table import Partition, PartitionValues
+from table_writer.steps.vacuum.due import Look
+from table_writer.steps.vacuum.sweep import VacuumResult
 from table_writer.table.open_table import OpenTable
 
-SHOWN_NAMES = 10
-WORST_FIRST: Final = ("error", "warning", "note", "ok")
 Read = TypeVar("Read")
 
 
@@ -50,17 +50,18 @@ class Subject:
         self.history()
         return self._once("partitions", lambda: self.opened.metastore.get_all_partitions(self.opened.table))
 
+    def vacuumed(self) -> tuple[Look, VacuumResult]:
+        """Return what a vacuum looks at, and what it would do now."""
+        self.partitions()  # a metastore that has not answered is not asked again
+        return self._once("vacuum", lambda: dry_run_of_vacuum(self.opened, force=True))
+
     def forget(self) -> None:
         """Forget log and partitions: somebody may have published between the two reads."""
         for name in ("history", "partitions"):
             self._results.pop(name, None)
 
-    def names(self, values: list[PartitionValues]) -> str:
-        """Spell partitions as Hive does, the first ones of many."""
-        columns = [column.name for column in self.opened.table.partition_columns]
-        names = ", ".join(partition_name(columns, partition_values) for partition_values in values[:SHOWN_NAMES])
-        hidden = len(values) - SHOWN_NAMES
-        return f"{names} and {hidden:,} more" if hidden > 0 else names
+    def names(self, values: Sequence[PartitionValues]) -> str:
+        return names_of(self.opened.table, values)
 
     def _once(self, name: str, read: Callable[[], Read]) -> Read:
         if name not in self._results:
@@ -72,23 +73,3 @@ class Subject:
         if isinstance(result, TableWriterError):
             raise result
         return result  # type: ignore[no-any-return]  # of several types, by name
-
-
-def ok(message: str) -> Finding:
-    """Return a finding that asks for nothing; :func:`~table_writer.doctor.examine` adds the check's name to each."""
-    return Finding(check="", status="ok", message=message)
-
-
-def note(message: str, advice: str = "") -> Finding:
-    """Return a finding that is worth knowing."""
-    return Finding(check="", status="note", message=message, advice=advice)
-
-
-def warning(message: str, advice: str) -> Finding:
-    """Return a finding that should be changed."""
-    return Finding(check="", status="warning", message=message, advice=advice)
-
-
-def error(message: str, advice: str) -> Finding:
-    """Return a finding that breaks writes, loses data, or already has."""
-    return Finding(check="", status="error", message=message, advice=advice)

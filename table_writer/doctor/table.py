@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
-from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.doctor.findings import (
+    Placements,
+    error,
+    misplaced_partitions,
+    note,
+    ok,
+    publishes_in_doubt,
+    readable_entries,
+    warning,
+)
+from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
 from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.placements import Placement
-from table_writer.log.records import SlotRecord
 from table_writer.log.registration import read_registrations
-from table_writer.log.rules import claim_is_over, is_covered
+from table_writer.log.rules import is_covered
+from table_writer.log.state import LeftLocation
 from table_writer.log.stored import small_json
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
-from table_writer.reports.report import size
-from table_writer.reports.reports import Finding
-from table_writer.steps.vacuum.due import Ages, due_locations, in_use, look_for_traces
+from table_writer.reports.health_reports import Finding
+from table_writer.reports.layout import size
+from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import is_named_by_us
+from table_writer.table.present import placements_now
 from table_writer.table.root_markers import SINK, why_marked
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a daily vacuum has run by then
@@ -105,16 +115,7 @@ def readers(subject: Subject) -> Iterable[Finding]:
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
-    dead_records = [record for record in history.records.in_doubt if claim_is_over(record.entry, record.age_seconds)]
-    running_count = len(history.records.in_doubt) - len(dead_records)
-    for record in dead_records:
-        yield warning(
-            f"version {record.entry.version} ({record.entry.mode}, write_id {record.entry.write_id}) has been in doubt"
-            f" for {record.age_seconds / 3600:.1f} h, and its claim is over",
-            f"table-writer recover {subject.name}",
-        )
-    if running_count:
-        yield note(f"entries that are being published right now: {running_count}")
+    yield from publishes_in_doubt(history, subject.opened.table.name)
     count = len(history.records)
     if count > MANY_ENTRIES:
         yield warning(
@@ -177,98 +178,65 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 
 def waiting(subject: Subject) -> Iterable[Finding]:
-    opened, history = subject.opened, subject.history()
-    of_table = opened.hours_property(RETENTION_PROPERTY)
-    table_seconds = None if of_table is None else of_table.total_seconds()
-    usual_seconds = opened.retention.total_seconds()
-    places_in_use = in_use(history, subject.partitions().values())
-    ages = Ages(replaced_seconds=table_seconds, usual_seconds=usual_seconds, dead_write_seconds=usual_seconds)
-    due = due_locations(history, places_in_use, ages).locations
-    longest_seconds = max((usual_seconds, *(location.retention_seconds or 0 for location in due)))
-    late_ages = replace(ages, replaced_seconds=longest_seconds + LATE_SECONDS)
-    late_locations = due_locations(history, places_in_use, late_ages).locations
-    bytes_waiting = size(sum(location.bytes for location in history.state.left.values()))
+    look, vacuumed = subject.vacuumed()
+    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.state.left.values()
+    due = [found.left for found in vacuumed.locations]
+    late_count = sum(left.age_seconds >= ages.of_replaced(left) + LATE_SECONDS for left in due)
     says = (
-        f"waiting: {counted(len(history.state.left), 'location')} with at least {bytes_waiting}, {len(due):,}"
-        f" of them with {size(sum(location.bytes for location in due))} to be deleted now"
+        f"waiting: {counted(len(left_locations), 'location')} with at least {_size_of(left_locations)}, {len(due):,}"
+        f" of them with {_size_of(due)} to be deleted now"
     )
-    if late_locations:
+    if late_count:
         yield warning(
-            f"{says}, {len(late_locations):,} of them for more than two days: no vacuum runs, or it fails",
+            f"{says}, {late_count:,} of them for more than two days: no vacuum runs, or it fails",
             f"schedule this daily: table-writer vacuum {subject.name}",
         )
     else:
         yield ok(says)
 
 
+def _size_of(locations: Iterable[LeftLocation]) -> str:
+    return size(sum(location.bytes for location in locations))
+
+
 def dead_writes(subject: Subject) -> Iterable[Finding]:
-    opened = subject.opened
-    traces = look_for_traces(opened.store, opened.layout)
-    history = opened.log.read_history()  # after the traces, as a vacuum does
-    seconds = opened.retention.total_seconds()
-    places_in_use = in_use(history, subject.partitions().values())
-    writes = traces.dead_writes(opened.store, history, places_in_use, seconds)
-    leftover = traces.leftover_uploads(history, seconds)
-    stale_keys = traces.stale_registrations(history, seconds)
-    foreign_count = sum(traces.write_id_of(found, history) is None for found in traces.elsewhere)
-    uploads = sum(map(len, traces.uploads.values()))
-    registered_keys = {key for write in writes for key in write.registered} | set(stale_keys)
-    live_registrations = [
-        registration for registration in traces.registered.values() if registration.key not in registered_keys
-    ]
-    staged_count = sum(registration.is_staged for registration in live_registrations)
-    if writes or leftover or stale_keys:
+    look, vacuumed = subject.vacuumed()
+    traces, writes = look.traces, vacuumed.dead_writes
+    if writes or vacuumed.leftover_uploads or vacuumed.stale_registrations:
         stored = size(sum(found.size_bytes for write in writes for found in write.objects))
-        aborted = sum(len(write.uploads) for write in writes) + len(leftover)
+        aborted = sum(len(write.uploads) for write in writes) + len(vacuumed.leftover_uploads)
         yield warning(
             f"left by {counted(len(writes), 'dead write')}: files with {stored}; of no use any more:"
-            f" {counted(aborted, 'pending upload')} and {counted(len(stale_keys), 'registration')}",
+            f" {counted(aborted, 'pending upload')} and {counted(len(vacuumed.stale_registrations), 'registration')}",
             f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
-        running_count = len(live_registrations) - staged_count
-        yield ok(
-            f"none; {counted(running_count, 'write')} running, {staged_count:,} staged, {counted(uploads, 'upload')}"
-            " pending"
-        )
+        staged_count = sum(registration.is_staged for registration in traces.registered.values())
+        running_count = len(traces.registered) - staged_count
+        uploads = counted(sum(map(len, traces.uploads.values())), "upload")
+        yield ok(f"none; {counted(running_count, 'write')} running, {staged_count:,} staged, {uploads} pending")
+    foreign_count = sum(traces.write_id_of(found, look.history) is None for found in traces.elsewhere)
     if foreign_count:
         yield note(
-            f"this library leaves {counted(foreign_count, 'pending upload')} of other tools below {opened.layout.root}",
+            f"this library leaves {counted(foreign_count, 'pending upload')} of other tools below"
+            f" {subject.opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
 
 def placement(subject: Subject) -> Iterable[Finding]:
-    by_placement = _values_by_placement(subject)
-    if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
+    if any(where in {Placement.BEHIND, Placement.MOVED} for where in _placements(subject).values()):
         subject.forget()  # somebody may have published while log and partitions were read
-        by_placement = _values_by_placement(subject)
-    behind, moved, missing = (
-        by_placement[placement] for placement in (Placement.BEHIND, Placement.MOVED, Placement.MISSING)
-    )
-    if behind:
-        yield error(
-            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
-            f" applied late or the metastore was set back: {subject.names(behind)}",
-            f"table-writer recover {subject.name}",
-        )
-    if moved:
-        yield note(
-            f"another tool has moved {counted(len(moved), 'partition')}, left alone here: {subject.names(moved)}",
-            "the next overwrite takes them over; rollback refuses them until then",
-        )
-    if missing:
-        yield note(
-            f"the metastore lacks {counted(len(missing), 'published partition')}: {subject.names(missing)}",
-            f"if nobody dropped them on purpose: table-writer restore {subject.name}",
-        )
-    if not (behind or moved or missing):
-        unwritten_count = len(subject.partitions().keys() - subject.history().state.current.keys())
-        placed_count = len(by_placement[Placement.IN_PLACE])
-        yield ok(
-            f"where the log has put them: {counted(placed_count, 'partition')}; never written by this library:"
+    placements = _placements(subject)
+    findings = list(misplaced_partitions(subject.opened, placements))
+    unwritten_count = len(subject.partitions().keys() - placements.keys())
+    in_place_count = sum(where is Placement.IN_PLACE for where in placements.values())
+    yield from findings or [
+        ok(
+            f"where the log has put them: {counted(in_place_count, 'partition')}; never written by this library:"
             f" {unwritten_count:,}"
         )
+    ]
 
 
 def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
@@ -288,23 +256,22 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
         yield ok("the log knows all partitions below this library's directory")
 
 
-def _values_by_placement(subject: Subject) -> dict[Placement, list[PartitionValues]]:
-    history, partitions = subject.history(), subject.partitions()
-    doubtful = {values for record in history.records.publishes_in_doubt for values in record.entry.partition_values}
-    by_placement: dict[Placement, list[PartitionValues]] = {placement: [] for placement in Placement}
-    for values in sorted(history.state.current.keys() - doubtful):
-        location = partitions[values].location if values in partitions else None
-        by_placement[history.placements.of(values, location)].append(values)
-    return by_placement
+def _placements(subject: Subject) -> Placements:
+    history = subject.history()
+    return placements_now(history, history.state.current, subject.partitions())
 
 
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
-    history = subject.history()
+    history, placements = subject.history(), _placements(subject)
+    doubtful_values = {
+        values for record in history.records.publishes_in_doubt for values in record.entry.partition_values
+    }
     own_values = []
-    for values in _values_by_placement(subject)[Placement.IN_PLACE]:
+    for values in sorted(placements.keys() - doubtful_values):
         location = history.state.current[values].partition.new_location
-        if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
+        is_ours = location is not None and history.layout.write_id_of(Location.parse(location)) is not None
+        if is_ours and placements[values] is Placement.IN_PLACE:
             own_values.append(values)
     newest_first = sorted(own_values, key=lambda values: history.state.current[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
@@ -424,16 +391,10 @@ def _of_entries(subject: Subject, state: Listing) -> Iterable[Finding]:
         advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
         yield error(log.lister.lost_message(state.lost), advice)
 
-    def read(version: int) -> SlotRecord | InvalidInputError | None:
-        try:
-            return log.slots.find(version)
-        except InvalidInputError as unreadable:
-            return unreadable
-
-    answers = many(read, sorted(state.versions))
-    for unreadable in (answer for answer in answers if isinstance(answer, InvalidInputError)):
+    records, errors = readable_entries(log, state.versions)
+    for unreadable in errors.values():
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
-    history = History(subject.opened.layout, [answer for answer in answers if isinstance(answer, SlotRecord)])
+    history = History(subject.opened.layout, records)
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
     for record in history.records.publishes_in_doubt:

@@ -10,9 +10,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from table_writer.model.check_result import CheckResult
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import Column
 
 FORMAT: Final = 1  # of to_dict(): keys may be added under one number
+KEYS_OF_PARTITIONS: Final = ("name", "action", "rows", "files", "bytes", "location")
+EventPartition = PartitionFacts
+"""Its public name, in events."""
 EventOperation = Literal["write", "stage", "publish", "discard", "compact", "rollback", "restore", "recover", "vacuum"]
 EventOutcome = Literal[
     "published", "nothing", "repeated", "staged", "discarded", "vacuumed", "abandoned", "failed", "unknown"
@@ -41,31 +45,6 @@ class StepTime:
     def ended_at(self) -> datetime:
         """Return the time of the end, in UTC."""
         return self.started_at + timedelta(seconds=self.seconds)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EventPartition:
-    """One partition that a call has changed.
-
-    Parameters
-    ----------
-    name
-        Hive's name; empty for an unpartitioned table.
-    action
-        ``"added"``, ``"replaced"``, ``"appended"``, ``"compacted"``, ``"dropped"``; ``"emptied"``, of an unpartitioned
-        table, which cannot be dropped; ``"staged"``, where nothing is published yet.
-    rows, files, bytes
-        Of what the call has written, or has put back; ``rows`` is ``None`` where other tools wrote them.
-    location
-        Where readers look now; empty where there is nothing to look at, or nobody has looked.
-    """
-
-    name: str
-    action: str
-    rows: int | None
-    files: int
-    bytes: int
-    location: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +120,8 @@ class TableEvent:
     columns, partition_columns
         As the metastore describes them, types in Hive's spelling.
     partitions
-        What has changed, in the order of the partitions.
+        What has changed, in the order of the partitions: :class:`~table_writer.model.partition_facts.PartitionFacts`,
+        of which :meth:`to_dict` has the name, action, rows, files, bytes and location.
     deleted_files, deleted_bytes
         By a vacuum, or with a staged write that was discarded.
     checks
@@ -187,7 +167,7 @@ class TableEvent:
     location: str = ""
     columns: tuple[Column, ...] = ()
     partition_columns: tuple[Column, ...] = ()
-    partitions: tuple[EventPartition, ...] = ()
+    partitions: tuple[PartitionFacts, ...] = ()
     deleted_files: int = 0
     deleted_bytes: int = 0
     checks: tuple[CheckResult, ...] = ()
@@ -232,6 +212,7 @@ class TableEvent:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: all fields by their names, the sums, and ``format``, which is 1."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        partitions = [{key: facts[key] for key in KEYS_OF_PARTITIONS} for facts in plain["partitions"]]
         sums = {
             "partition_count": len(self.partitions),
             "rows": self.rows,
@@ -239,4 +220,4 @@ class TableEvent:
             "bytes": self.bytes,
             "seconds": self.seconds,
         }
-        return {"format": FORMAT, **plain, **sums}
+        return {"format": FORMAT, **plain, "partitions": partitions, **sums}

@@ -21,7 +21,7 @@ from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, Table
 from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
 from table_writer.reports.listeners import show_progress
-from table_writer.reports.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
+from table_writer.reports.many_reports import NOT_BEGUN, ManyInterruptedError, TableResult
 from table_writer.reports.report import Report
 from table_writer.table.services import Services
 
@@ -213,17 +213,17 @@ def _work(
     try:
         while not stopped.is_set():
             try:
-                one = todo.get_nowait()
+                chosen_table = todo.get_nowait()
             except Empty:
                 break
             result: TableResult[Any] | None
             try:
-                found = visit(services, one)
-                result = None if found is None else TableResult(table=str(one.name), report=found)
+                found = visit(services, chosen_table)
+                result = None if found is None else TableResult(table=str(chosen_table.name), report=found)
             except BaseException as error:  # noqa: BLE001  # it is the table's result; the caller raises Ctrl-C
-                result = TableResult(table=str(one.name), error=error)
+                result = TableResult(table=str(chosen_table.name), error=error)
                 if not isinstance(error, Exception):
                     stopped.set()
-            done.put((str(one.name), result))
+            done.put((str(chosen_table.name), result))
     finally:
         services.metastore.close()

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.placements import Placement
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
-from table_writer.reports.many_report import BEHIND, FAILED, IN_DOUBT, TableStatus, error_facts
-from table_writer.reports.reports import RecoverReport, VacuumReport
-from table_writer.reports.versions import vacuum_report
+from table_writer.reports.health_reports import FAILED, worst_health
+from table_writer.reports.history_reports import RecoverReport
+from table_writer.reports.many_reports import TableStatus, error_facts
+from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum, interrupted
+from table_writer.steps.vacuum_results import vacuum_report
 from table_writer.table.open_table import OpenTable
 from table_writer.table.services import Services, require_table
 
@@ -62,7 +65,7 @@ class TableVisit:
             return None
         opened.require_owner()
         vacuumed = Vacuum(opened).run(vacuum_ages(opened, older_than, force=force), dry_run=dry_run)
-        return vacuum_report(opened.table, opened.layout, vacuumed, dry_run=dry_run)
+        return vacuum_report(opened, vacuumed, dry_run=dry_run)
 
     def recover(self, recover: Recover) -> RecoverReport | None:
         """Recover the table; ``None`` if it is none of this library's."""
@@ -85,24 +88,20 @@ class TableVisit:
 
     def _status(self, opened: OpenTable) -> TableStatus:
         opened.require_owner()
-        vacuum = Vacuum(opened)
-        vacuum_result = vacuum.run(vacuum_ages(opened), dry_run=True)
-        if vacuum.look is None:
-            raise TypeError("a vacuum always looks")
-        history, placements = vacuum.look.history, vacuum.look.placements()
-        behind = opened.partition_names([values for values, where in placements.items() if where is Placement.BEHIND])
-        in_doubt = (*vacuum_result.in_doubt, *(entry.version for entry in interrupted(history)))
-        objects = [item for place in vacuum_result.locations for item in place.objects]
-        objects += [item for write in vacuum_result.dead_writes for item in write.objects]
-        newest = history.records[-1] if history.records else None
+        look, vacuumed = dry_run_of_vacuum(opened)
+        history, placements = look.history, look.placements()
+        findings = (*publishes_in_doubt(history, opened.table.name), *misplaced_partitions(opened, placements))
+        behind = [values for values, where in placements.items() if where is Placement.BEHIND]
+        in_doubt = (*vacuumed.in_doubt, *(entry.version for entry in interrupted(history)))
+        report = vacuum_report(opened, vacuumed, dry_run=True)
         return TableStatus(
             table=str(self.chosen.name),
             version=history.newest,
-            age_seconds=None if newest is None else newest.age_seconds,
+            age_seconds=history.records[-1].age_seconds if history.records else None,
             in_doubt=tuple(sorted(in_doubt)),
-            behind=behind,
-            free_bytes=sum(item.size_bytes for item in objects),
-            health=BEHIND if behind else IN_DOUBT if in_doubt else "ok",
+            behind=opened.partition_names(behind),
+            free_bytes=report.bytes_freed,
+            health=worst_health(findings),
         )
 
 

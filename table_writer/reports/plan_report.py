@@ -4,44 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import ClassVar
 
 from table_writer.errors import counted
-from table_writer.model.table import WHOLE_TABLE, PartitionValues
-from table_writer.reports.report import Columns, ReportOfPartitions, size
-
-PlannedAction = Literal["add", "replace", "append", "empty"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PlannedPartition:
-    """One partition, with what a write would do to it.
-
-    Parameters
-    ----------
-    name, values
-        Hive's name, ``dt=2024-01-01/country=de``, and its values; both empty for an unpartitioned table.
-    action
-        ``"add"``: it does not exist yet. ``"replace"``: readers would see other rows. ``"append"``: old and new rows.
-        ``"empty"``: no rows are left for it, and the metastore would drop it.
-    location
-        Where readers would look after publish; empty for ``"empty"``.
-    rows
-        Of the DataFrame.
-    replaced_location
-        Where readers look now; ``None`` if it does not exist, or stays there as in an append in place.
-    copied_files, copied_bytes
-        Of an append: what the store would copy, server-side, to the new location.
-    """
-
-    name: str
-    values: PartitionValues
-    action: PlannedAction
-    location: str
-    rows: int
-    replaced_location: str | None = None
-    copied_files: int = 0
-    copied_bytes: int = 0
+from table_writer.model.partition_facts import PartitionFacts
+from table_writer.reports.layout import ACTION, NAME, ROWS, Column, Figure, size, size_or_dash
+from table_writer.reports.report import NOTES, ReportOfPartitions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,22 +49,20 @@ class SchemaVerdict:
         return not self.problems
 
 
-PLAN_COLUMNS: Final[Columns] = {
-    "partition": lambda partition: partition.name or WHOLE_TABLE,
-    "": "action",
-    "rows": "rows",
-    "copied files": lambda partition: partition.copied_files or "-",
-    "copied": lambda partition: size(partition.copied_bytes) if partition.copied_files else "-",
-    "new location": lambda partition: partition.location or "(dropped)",
-}
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlanReport(
-    ReportOfPartitions[PlannedPartition],
-    rows="partitions",
-    columns=PLAN_COLUMNS,
+    ReportOfPartitions,
+    columns=(
+        NAME,
+        ACTION,
+        ROWS,
+        Figure("copied files", "copied_files", lambda count: count or "-"),
+        Figure("copied", "copied_bytes", size_or_dash),
+        Column("new location", "location", lambda location: location or "(dropped)"),
+    ),
+    lines=NOTES,
     derived=("ok", "rows", "copied_files", "copied_bytes"),
+    keys={"partitions": "name values action location rows replaced_location copied_files copied_bytes"},
 ):
     """The report on a write that was only planned. Nothing was written; other writers may change the table first.
 
@@ -117,13 +83,13 @@ class PlanReport(
 
     Examples
     --------
-    >>> replaced = PlannedPartition(
+    >>> replaced = PartitionFacts(
     ...     name="dt=2024-01-01",
     ...     values=("2024-01-01",),
     ...     action="replace",
     ...     location="s3a://lake/orders/_table_writer/data/W/dt=2024-01-01/",
     ...     rows=1200,
-    ...     replaced_location="s3a://lake/orders/dt=2024-01-01/",
+    ...     old_location="s3a://lake/orders/dt=2024-01-01/",
     ... )
     >>> report = PlanReport(
     ...     table="mart.orders",
@@ -140,7 +106,7 @@ class PlanReport(
 
     mode: str
     base_version: int
-    partitions: tuple[PlannedPartition, ...] = ()
+    partitions: tuple[PartitionFacts, ...] = ()
     schema: SchemaVerdict = SchemaVerdict()
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -156,7 +122,6 @@ class PlanReport(
         yield from (f"would fill column {column} with nulls" for column in self.schema.filled_columns)
         yield from (f"would fill column {column}, its default" for column in self.schema.default_columns)
         yield from (f"would convert column {column}" for column in self.schema.converted_columns)
-        yield from (f"note: {note}" for note in self.notes)
 
     def _headline(self) -> str:
         partitions_by_verb = {

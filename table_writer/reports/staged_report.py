@@ -1,40 +1,41 @@
-"""The reports on staged writes: all of a table, one in detail, one that was discarded."""
+"""The reports on staged writes: all of a table, and one in detail."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.staged_write import FoundStaged
-from table_writer.model.table import PartitionValues, Table, shown_name
-from table_writer.model.write import TableLayout
-from table_writer.reports.report import (
+from table_writer.model.partition_facts import PartitionFacts
+from table_writer.model.staged_write import FoundStaged, StagedRecord
+from table_writer.model.table import name_in
+from table_writer.reports.checks import CheckResults, check_grids, checks_in_short
+from table_writer.reports.layout import (
+    FILES,
+    NAME,
+    ROWS,
+    SIZE,
+    Column,
     Columns,
+    Figure,
     Grid,
-    Report,
-    columns_of_partitions,
+    State,
     size,
-    size_of,
     tags_line,
     writer_name,
 )
-from table_writer.reports.reports import DELETED, DeletedPath
-from table_writer.reports.write_result import CheckResults, check_grids, checks_in_short
+from table_writer.reports.report import NOTES, Report
 
-if TYPE_CHECKING:
-    from table_writer.steps.vacuum.sweep import VacuumResult
-
-STATISTICS: Final[Columns] = {
-    "column": lambda pair: pair[0],
-    "nulls": lambda pair: pair[1].null_count,
-    "smallest": lambda pair: None if pair[1].low is None else str(pair[1].low),
-    "largest": lambda pair: None if pair[1].high is None else str(pair[1].high),
-}
+STATISTICS: Final[Columns] = (
+    Column("column", spell=lambda pair: pair[0]),
+    Figure("nulls", spell=lambda pair: pair[1].null_count),
+    Column("smallest", spell=lambda pair: None if pair[1].low is None else str(pair[1].low)),
+    Column("largest", spell=lambda pair: None if pair[1].high is None else str(pair[1].high)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,29 +79,18 @@ class StagedSummary:
         return "expired" if self.is_expired else "staged"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StagedPartitionDetail:
-    """One partition of a staged write; ``name`` and ``values`` are empty for an unpartitioned table."""
-
-    name: str
-    values: PartitionValues
-    rows: int
-    files: int
-    bytes: int
-
-
-STAGED_COLUMNS: Final[Columns] = {
-    "write_id": "write_id",
-    "state": "state",
-    "what": "mode",
-    "staged at": "created_at",
-    "expires (UTC)": "expires_at",
-    "who": writer_name,
-    "partitions": "partitions_count",
-    "rows": "rows",
-    "size": size_of,
-    "checks": lambda staged: checks_in_short(staged.checks),
-}
+STAGED_COLUMNS: Final[Columns] = (
+    Column("write_id", "write_id"),
+    State("state", "state"),
+    Column("what", "mode"),
+    Column("staged at", "created_at"),
+    Column("expires (UTC)", "expires_at"),
+    Column("who", spell=writer_name),
+    Column("partitions", "partitions_count"),
+    ROWS,
+    SIZE,
+    Column("checks", "checks", checks_in_short),
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -125,7 +115,13 @@ class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
+class StagedDetail(
+    Report,
+    rows="partitions",
+    columns=(NAME, ROWS, FILES, SIZE),
+    lines=NOTES,
+    keys={"partitions": "name values rows files bytes"},
+):
     """One staged write: its partitions, its checks, and the column statistics from the footers of its files.
 
     Parameters
@@ -141,7 +137,7 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
     """
 
     summary: StagedSummary
-    partitions: tuple[StagedPartitionDetail, ...] = ()
+    partitions: tuple[PartitionFacts, ...] = ()
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -156,7 +152,7 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
         return f": {write.mode} {write.state}, {volume}, {counted(write.partitions_count, 'partition')}"
 
     def _grids(self) -> tuple[Grid, ...]:
-        return (*check_grids(self.checks), Grid.of(STATISTICS, self.statistics.items(), title="columns"))
+        return (*check_grids(self.checks), Grid(STATISTICS, list(self.statistics.items()), "columns"))
 
     def _lines(self) -> Iterator[str]:
         write = self.summary
@@ -166,45 +162,6 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
             yield tags_line(write.tags)
         if write.idempotency_key:
             yield f"idempotency key {write.idempotency_key}"
-        yield from (f"note: {note}" for note in self.notes)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class DiscardReport(Report, rows="deleted", columns=DELETED):
-    """The report on what a discard has deleted, or would delete.
-
-    Parameters
-    ----------
-    write_id
-        Which write.
-    version
-        Of the entry by which it was given up; ``None`` in a dry run.
-    aborted
-        How many of its uploads were still pending.
-    deleted
-        Its files.
-    failures
-        What could not be deleted; vacuum takes it over.
-    """
-
-    write_id: str
-    version: int | None = None
-    aborted: int = 0
-    deleted: tuple[DeletedPath, ...] = ()
-    failures: tuple[str, ...] = ()
-    dry_run: bool = False
-
-    def _headline(self) -> str:
-        files = sum(len(path.keys) for path in self.deleted)
-        freed = size(sum(path.bytes for path in self.deleted))
-        verb = "would be discarded" if self.dry_run else "discarded"
-        uploads = counted(self.aborted, "pending upload")
-        return f": write {self.write_id} {verb}: {counted(files, 'file')} ({freed}), {uploads}"
-
-    def _lines(self) -> Iterator[str]:
-        yield from (f"FAILED: {failure}" for failure in self.failures)
-        if self.version is not None:
-            yield f"given up by version {self.version} of the log"
 
 
 def staged_summary(staged: FoundStaged) -> StagedSummary:
@@ -228,19 +185,31 @@ def staged_summary(staged: FoundStaged) -> StagedSummary:
     )
 
 
-def staged_partitions(staged: FoundStaged) -> tuple[StagedPartitionDetail, ...]:
+def staged_partitions(record: StagedRecord) -> tuple[PartitionFacts, ...]:
     """Describe the partitions of a staged write, in the order of their values."""
-    table = staged.record.plan.table
+    plan = record.plan
     return tuple(
-        StagedPartitionDetail(
-            name=shown_name(table, partition.values) if table.partition_columns else "",
+        PartitionFacts(
+            name=name_in(plan.table, plan.spelled(partition.values)),
             values=partition.values,
+            action="staged",
             rows=partition.rows,
             files=len(partition.keys),
             bytes=partition.bytes,
         )
-        for partition in staged.record.files.partitions
+        for partition in record.files.partitions
     )
+
+
+def event_facts_of_staged(record: StagedRecord) -> dict[str, Any]:
+    """Return the facts of a staged write for the event of its stage, by the names of the event's fields."""
+    checks = tuple(result.without_examples() for result in record.files.checks)
+    return {
+        "outcome": "staged",
+        "write_id": record.plan.write_id,
+        "partitions": staged_partitions(record),
+        "checks": checks,
+    }
 
 
 def staged_detail(staged: FoundStaged, *, notes: Sequence[str] = ()) -> StagedDetail:
@@ -248,27 +217,7 @@ def staged_detail(staged: FoundStaged, *, notes: Sequence[str] = ()) -> StagedDe
     return StagedDetail(
         table=str(staged.record.plan.table.name),
         summary=staged_summary(staged),
-        partitions=staged_partitions(staged),
+        partitions=staged_partitions(staged.record),
         statistics=staged.record.files.statistics,
         notes=(*staged.record.plan.notes, *notes),
-    )
-
-
-def discard_report(
-    table: Table, layout: TableLayout, write_id: str, vacuumed: VacuumResult, *, dry_run: bool
-) -> DiscardReport:
-    """Describe what a discard has deleted, or would delete."""
-    return DiscardReport(
-        table=str(table.name),
-        write_id=write_id,
-        version=vacuumed.version,
-        aborted=sum(len(write.uploads) for write in vacuumed.dead_writes),
-        deleted=tuple(
-            DeletedPath.of(layout.data(write.write_id), write.reason, write.objects) for write in vacuumed.dead_writes
-        ),
-        failures=(
-            *vacuumed.failures,
-            *(f"{path.location} stays for its retention: {path.reason}" for path in vacuumed.kept),
-        ),
-        dry_run=dry_run,
     )

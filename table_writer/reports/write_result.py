@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
-from table_writer.model.table import WHOLE_TABLE, PartitionValues
-from table_writer.reports.report import (
-    Columns,
-    Grid,
-    Report,
-    ReportOfPartitions,
-    Summary,
-    columns_of_partitions,
-    size,
-    summary_html,
-    summary_text,
-)
+from table_writer.model.partition_facts import PartitionFacts
+from table_writer.reports.checks import CheckResults, check_grids
+from table_writer.reports.layout import ACTION, FILES, NAME, ROWS, SIZE, Column, Grid, size, size_or_dash
+from table_writer.reports.report import NOTES, Report, ReportOfPartitions
 
-Action = Literal["added", "replaced", "appended", "emptied"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionResult:
-    """One partition after a publish.
-
-    Parameters
-    ----------
-    name, values
-        Hive's name, ``dt=2024-01-01/country=de``; empty for an unpartitioned table, which is one partition of itself.
-    location
-        Where readers look now; empty when the partition was dropped.
-    action
-        ``"added"``: it did not exist. ``"replaced"``: its rows were replaced. ``"appended"``: it has more rows now.
-        ``"emptied"``: the write replaced it and had no rows for it.
-    rows, bytes, files
-        Written by this write.
-    copied_bytes, copied_files
-        Existing files that an append brought along, inside the store.
-    """
-
-    name: str
-    values: PartitionValues
-    location: str
-    action: Action
-    rows: int
-    bytes: int
-    files: int
-    copied_bytes: int = 0
-    copied_files: int = 0
+PartitionResult = PartitionFacts
+"""Its public name, in results of writes."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WriteResult(
-    ReportOfPartitions[PartitionResult],
-    rows="partitions",
-    columns=columns_of_partitions("action"),
+    ReportOfPartitions,
+    columns=(NAME, ACTION, ROWS, FILES, SIZE),
+    lines=NOTES,
     derived=("rows", "bytes", "files", "copied_files", "copied_bytes"),
+    keys={"partitions": "name values location action rows bytes files copied_bytes copied_files"},
 ):
     """A write that took effect, or that had nothing to do.
 
@@ -86,7 +50,7 @@ class WriteResult(
     mode: str
     write_id: str
     version: int | None
-    partitions: tuple[PartitionResult, ...] = ()
+    partitions: tuple[PartitionFacts, ...] = ()
     repeated: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
     storage_requests: Mapping[str, int] = field(default_factory=dict)
@@ -100,12 +64,21 @@ class WriteResult(
     @property
     def bytes(self) -> int:
         """Return the bytes of the files written."""
-        return sum(partition.bytes for partition in self.partitions)
+        return self._sum("bytes")
 
     @property
     def files(self) -> int:
         """Return the number of files written."""
-        return sum(partition.files for partition in self.partitions)
+        return self._sum("files")
+
+    def event_facts(self) -> dict[str, Any]:
+        """Return the facts for the event: what is emptied is dropped where readers find no location any more."""
+        partitions = (
+            partition if partition.location else replace(partition, action="dropped") for partition in self.partitions
+        )
+        checks = tuple(result.without_examples() for result in self.checks)
+        repeated = {"outcome": "repeated"} if self.repeated else {}
+        return {**super().event_facts(), "partitions": tuple(partitions), "checks": checks, **repeated}
 
     def _headline(self) -> str:
         if self.version is None:
@@ -132,119 +105,23 @@ class WriteResult(
         steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in self.seconds.items())
         yield f"write_id {self.write_id}"
         yield f"{counted(requests, 'storage request')}, {counted(calls, 'metastore call')}; {steps}"
-        yield from (f"note: {note}" for note in self.notes)
-
-
-class CheckResults(tuple[CheckResult, ...]):
-    """The results of checks: a tuple that is shown as a table, in text and in notebooks, failed ones first.
-
-    Examples
-    --------
-    >>> CheckResults([CheckResult(name="unique(id)", severity="error", passed=True, message="none of 2 rows repeats")])
-    1 check passed
-      checks:
-      check       outcome  wrong rows  answered by  found
-      unique(id)  passed            -  spark        none of 2 rows repeats
-    """
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return summary_text(self._summary())
-
-    def _repr_html_(self) -> str:
-        return summary_html(self._summary())
-
-    def _summary(self) -> Summary:
-        return Summary(headline=checks_in_short(self) if self else "no checks", grids=check_grids(self))
-
-
-def verdict(result: CheckResult) -> str:
-    """Say how one check ended; a failed one with its severity."""
-    return "passed" if result.passed else f"failed ({result.severity})"
-
-
-def checks_in_short(results: Sequence[CheckResult]) -> str:
-    """Say in a few words how the checks of a write ended; ``-`` if there were none."""
-    if not results:
-        return "-"
-    failed_results = [result for result in results if not result.passed]
-    if not failed_results:
-        return f"{counted(len(results), 'check')} passed"
-    severities = ", ".join(sorted({result.severity for result in failed_results}))
-    return f"{len(failed_results):,} of {len(results):,} failed ({severities})"
-
-
-CHECKS: Final[Columns] = {
-    "check": "name",
-    "outcome": verdict,
-    "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
-    "answered by": "answered_by",
-    "found": "message",  # last, so that a long message pushes nothing out of sight
-}
-
-
-def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
-    """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
-    # stable: otherwise in the order of the call
-    results_in_order = sorted(results, key=lambda result: (result.passed, not result.stops))
-    checks = Grid.of(CHECKS, results_in_order, title="checks")
-    return (checks, *(_examples(result) for result in results_in_order if result.examples))
-
-
-def _examples(result: CheckResult) -> Grid:
-    columns = tuple(dict.fromkeys(column for row in result.examples for column in row))
-    return Grid(
-        title=f"{'what was said of' if result.failed_rows is None else 'rows that fail'} {result.name}",
-        headings=columns,
-        rows=tuple(tuple(row.get(column, "") for column in columns) for row in result.examples),
-        figures=frozenset(),
-        states=frozenset(),
-    )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactedPartition:
-    """One partition that a compaction has changed, or would change.
-
-    Parameters
-    ----------
-    name, values
-        Hive's name and its values; both empty for an unpartitioned table.
-    rows
-        That were written anew; ``None`` in a dry run.
-    files_before, files_after
-        Of the whole partition; of a dry run the second is an estimate.
-    bytes_before, bytes_after
-        Of the files that were written anew, before and after; ``bytes_after`` is 0 in a dry run.
-    """
-
-    name: str
-    values: PartitionValues
-    rows: int | None
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int = 0
-
-
-COMPACT_COLUMNS: Final[Columns] = {
-    "partition": lambda partition: partition.name or WHOLE_TABLE,
-    "rows": "rows",
-    "files before": "files_before",
-    "files after": "files_after",
-    "size before": lambda partition: size(partition.bytes_before),
-    "size after": lambda partition: size(partition.bytes_after) if partition.bytes_after else "-",
-}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CompactReport(
     Report,
     rows="partitions",
-    columns=COMPACT_COLUMNS,
-    lines={"left alone: {}: {}": "skipped", "note: {}": "notes"},
+    columns=(
+        NAME,
+        ROWS,
+        Column("files before", "files_before"),
+        Column("files after", "files_after"),
+        Column("size before", "bytes_before", size),
+        Column("size after", "bytes_after", size_or_dash),
+    ),
+    lines={"left alone: {}: {}": "skipped", **NOTES},
     derived=("files_before", "files_after"),
+    keys={"partitions": "name values rows files_before files_after bytes_before bytes_after"},
 ):
     """The result of a compaction: the same rows in fewer files.
 
@@ -265,16 +142,14 @@ class CompactReport(
 
     Examples
     --------
-    >>> one = CompactedPartition(
-    ...     name="dt=1", values=("1",), rows=9, files_before=40, files_after=1, bytes_before=9000, bytes_after=4000
-    ... )
-    >>> CompactReport(table="mart.orders", version=8, write_id="W", partitions=(one,)).to_text().splitlines()[0]
+    >>> compacted = PartitionFacts(name="dt=1", rows=9, files_before=40, files=1, bytes_before=9000, bytes=4000)
+    >>> CompactReport(table="mart.orders", version=8, write_id="W", partitions=(compacted,)).to_text().splitlines()[0]
     'mart.orders: version 8 has 1 partition in 1 file instead of 40, the same 9 rows'
     """
 
     version: int | None
     write_id: str = ""
-    partitions: tuple[CompactedPartition, ...] = ()
+    partitions: tuple[PartitionFacts, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     checksum: str = ""
     notes: tuple[str, ...] = ()
@@ -286,12 +161,12 @@ class CompactReport(
     @property
     def files_before(self) -> int:
         """Return the number of files that the partitions had before."""
-        return sum(partition.files_before for partition in self.partitions)
+        return sum(partition.files_before or 0 for partition in self.partitions)
 
     @property
     def files_after(self) -> int:
         """Return the number of files that the partitions have afterwards."""
-        return sum(partition.files_after for partition in self.partitions)
+        return sum(partition.files for partition in self.partitions)
 
     def _headline(self) -> str:
         if not self.partitions:

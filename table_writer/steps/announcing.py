@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
-from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
+from table_writer.events.event import EventError, EventOperation, Source, TableEvent
 from table_writer.events.listeners import EventListener, MakeEvent, collect_resolutions, tell
 from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.process import this_process
-from table_writer.model.staged_write import StagedRecord
-from table_writer.model.table import WHOLE_TABLE, name_in
 from table_writer.model.write import WritePlan
 from table_writer.progress import Stopwatch
-from table_writer.reports.reports import PartitionDetail, RestoreReport, RollbackReport, UploadsReport, VacuumReport
-from table_writer.reports.staged_report import DiscardReport
-from table_writer.reports.write_result import CompactReport, WriteResult
+from table_writer.reports.report import Report
 from table_writer.table.open_table import OpenTable
 from table_writer.table.services import Services
 
@@ -55,7 +51,7 @@ class Announcement:
         self._facts |= facts
 
     def finished(self, report: Answer, **facts: Any) -> Answer:
-        """Take what the call returns, with more facts, and return it."""
+        """Take what the call returns, with the facts that its report does not know, and return it."""
         self._report = report
         self._facts |= facts
         return report
@@ -64,7 +60,8 @@ class Announcement:
         """Return the event of a call that has returned; ``None`` if there is nothing to tell."""
         if self._report is None:
             return None
-        return self._event(**(self._known_facts() | _facts(self._report) | {"sources": self._read_sources()}))
+        report_facts = self._report.event_facts() if isinstance(self._report, Report) else {}
+        return self._event(**(self._known_facts() | report_facts | {"sources": self._read_sources()}))
 
     def failure_event(self, error: BaseException) -> TableEvent | None:
         """Return the event of a call that has raised; one that was finished before that has succeeded."""
@@ -85,7 +82,8 @@ class Announcement:
             "sources": self._read_sources() if isinstance(error, Exception) else None,
         }
         if isinstance(error, CheckFailedError):
-            facts["checks"] = _without_examples(result for result in error.results if isinstance(result, CheckResult))
+            results = (result for result in error.results if isinstance(result, CheckResult))
+            facts["checks"] = tuple(result.without_examples() for result in results)
         return self._event(**(known_facts | {name: text for name, text in names.items() if text} | facts))
 
     def _known_facts(self) -> dict[str, Any]:
@@ -156,145 +154,3 @@ def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> No
             continue
         if event is not None:
             tell(listeners, event)
-
-
-def _without_examples(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """Return the results of checks without rows of the data."""
-    return tuple(result.without_examples() for result in results)
-
-
-def _facts(report: object) -> dict[str, Any]:
-    """Return the facts of a call's report, by the names of the event's fields."""
-    return next(facts(report) for kind, facts in FACTS.items() if isinstance(report, kind))
-
-
-def _of_write(result: WriteResult) -> dict[str, Any]:
-    outcome = "repeated" if result.repeated else "nothing" if result.version is None else "published"
-    partitions = (
-        EventPartition(
-            name=partition.name,
-            action=partition.action if partition.location else "dropped",
-            rows=partition.rows,
-            files=partition.files,
-            bytes=partition.bytes,
-            location=partition.location,
-        )
-        for partition in result.partitions
-    )
-    return {
-        "outcome": outcome,
-        "mode": result.mode,
-        "version": result.version,
-        "write_id": result.write_id,
-        "partitions": tuple(partitions),
-        "checks": _without_examples(result.checks),
-        "notes": result.notes,
-    }
-
-
-def _of_compaction(report: CompactReport) -> dict[str, Any]:
-    partitions = (
-        EventPartition(
-            name=partition.name,
-            action="compacted",
-            rows=partition.rows,
-            files=partition.files_after,
-            bytes=partition.bytes_after,
-        )
-        for partition in report.partitions
-    )
-    return {
-        "outcome": "nothing" if report.version is None else "published",
-        "version": report.version,
-        "write_id": report.write_id,
-        "partitions": tuple(partitions),
-        "notes": report.notes,
-    }
-
-
-def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
-    is_published = report.version is not None
-    return {
-        "outcome": "published" if is_published else "nothing",
-        "version": report.version,
-        "partitions": tuple(map(_event_partition, report.partitions)) if is_published else (),
-        "notes": report.notes,
-    }
-
-
-def _event_partition(partition: PartitionDetail) -> EventPartition:
-    return EventPartition(
-        name="" if partition.name == WHOLE_TABLE else partition.name,
-        action=partition.change,
-        rows=partition.rows,
-        files=partition.files,
-        bytes=partition.bytes,
-        location=partition.new_location or "",
-    )
-
-
-def _of_rollback(report: RollbackReport) -> dict[str, Any]:
-    return {"of_version": report.to_version, **_of_put_back(report)}
-
-
-def _of_restore(report: RestoreReport) -> dict[str, Any]:
-    missing_notes = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
-    facts = _of_put_back(report)
-    return {**facts, "notes": (*facts["notes"], *missing_notes)}
-
-
-def _of_vacuum(report: VacuumReport | UploadsReport) -> dict[str, Any]:
-    other_deletions = (
-        (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
-    )
-    has_done = any((report.deleted, report.aborted, *other_deletions))
-    return {
-        "outcome": "vacuumed" if has_done else "nothing",
-        "version": report.version if isinstance(report, VacuumReport) else None,
-        "deleted_files": sum(len(path.keys) for path in report.deleted),
-        "deleted_bytes": sum(path.bytes for path in report.deleted),
-        "notes": report.failures,
-    }
-
-
-def _of_discard(report: DiscardReport) -> dict[str, Any]:
-    return {
-        "outcome": "discarded",
-        "version": report.version,
-        "write_id": report.write_id,
-        "deleted_files": sum(len(path.keys) for path in report.deleted),
-        "deleted_bytes": sum(path.bytes for path in report.deleted),
-        "notes": report.failures,
-    }
-
-
-def _of_stage(record: StagedRecord) -> dict[str, Any]:
-    files, table = record.files, record.plan.table
-    partitions = (
-        EventPartition(
-            name=name_in(table, files.plan.spelled(partition.values)),
-            action="staged",
-            rows=partition.rows,
-            files=len(partition.keys),
-            bytes=partition.bytes,
-        )
-        for partition in files.partitions
-    )
-    return {
-        "outcome": "staged",
-        "write_id": record.plan.write_id,
-        "partitions": tuple(partitions),
-        "checks": _without_examples(files.checks),
-    }
-
-
-FACTS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
-    WriteResult: _of_write,
-    CompactReport: _of_compaction,
-    StagedRecord: _of_stage,
-    DiscardReport: _of_discard,
-    RollbackReport: _of_rollback,
-    RestoreReport: _of_restore,
-    VacuumReport: _of_vacuum,
-    UploadsReport: _of_vacuum,
-}

@@ -17,10 +17,11 @@ from table_writer.config import CompactOptions, Distribution, WriteOptions
 from table_writer.errors import CheckFailedError, counted
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, PastPartition, name_in, shown_name
 from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.progress import Stopwatch
-from table_writer.reports.write_result import CompactedPartition, CompactReport, PartitionResult, WriteResult
+from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.file_options import engine_of
@@ -194,16 +195,17 @@ class Compaction:
             metastore_calls=watch.metastore_calls(),
         )
 
-    def _partition(self, small: SmallFiles, result: PartitionResult | None) -> CompactedPartition:
+    def _partition(self, small: SmallFiles, result: PartitionFacts | None) -> PartitionFacts:
         staying_count = small.file_count - len(small.files)
-        return CompactedPartition(
+        return PartitionFacts(
             name=name_in(self._opened.table, small.partition.values),
             values=small.partition.values,
+            action="compacted",
             rows=result.rows if result else None,
             files_before=small.file_count,
-            files_after=result.files + result.copied_files if result else staying_count + small.group_count,
+            files=result.files + result.copied_files if result else staying_count + small.group_count,
             bytes_before=small.bytes,
-            bytes_after=result.bytes if result else 0,
+            bytes=result.bytes if result else 0,
         )
 
 

@@ -17,11 +17,12 @@ from table_writer.errors import InvalidInputError, SchemaMismatchError, counted,
 from table_writer.log.rules import Standing, standing
 from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.model.write_mode import WriteMode
-from table_writer.reports.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
-from table_writer.reports.report import size
+from table_writer.reports.layout import size
+from table_writer.reports.plan_report import PlanReport, SchemaVerdict
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
@@ -164,7 +165,7 @@ class Preview:
         counts: Mapping[PartitionValues, int],
         partitions_now: Mapping[PartitionValues, Partition],
         carried_sizes: Mapping[PartitionValues, Sequence[int]],
-    ) -> tuple[PlannedPartition, ...]:
+    ) -> tuple[PartitionFacts, ...]:
         data = self._opened.layout.data(new_write_id())
         planned = []
         for values in sorted({*counts, *partitions_now}):
@@ -176,7 +177,7 @@ class Preview:
             is_in_place = partition_now is not None and self._is_in_place(partition_now)
             copied_sizes = () if is_in_place else carried_sizes.get(values, ())
             planned.append(
-                PlannedPartition(
+                PartitionFacts(
                     name=name,
                     values=values,
                     action=self._action(rows, partition_now),
@@ -184,7 +185,7 @@ class Preview:
                     if rows
                     else "",
                     rows=rows,
-                    replaced_location=partition_now.location if partition_now and not is_in_place else None,
+                    old_location=partition_now.location if partition_now and not is_in_place else None,
                     copied_files=len(copied_sizes),
                     copied_bytes=sum(copied_sizes),
                 )
@@ -196,7 +197,7 @@ class Preview:
         is_append = self._mode.facts.keeps_rows and self._options.carry == "in_place"
         return is_append and not self._opened.layout.is_placeholder(Location.parse(partition.location))
 
-    def _action(self, rows: int, partition: Partition | None) -> PlannedAction:
+    def _action(self, rows: int, partition: Partition | None) -> str:
         if not rows:
             return "empty"
         if partition is None:
@@ -234,7 +235,7 @@ class Preview:
             if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 
-    def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
+    def _problems(self, planned: tuple[PartitionFacts, ...]) -> Iterator[str]:
         existing_names = [partition.name for partition in planned if partition.replaced_location is not None]
         if self._mode.facts.only_creates and existing_names:
             yield f"{counted(len(existing_names), 'partition')} already there: {few(existing_names, most=3)}"

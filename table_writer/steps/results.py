@@ -13,12 +13,13 @@ from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.metastore.settings import GLUE_BATCH
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import are_small_files, name_in
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
-from table_writer.reports.report import size
-from table_writer.reports.write_result import Action, PartitionResult, WriteResult
+from table_writer.reports.layout import size
+from table_writer.reports.write_result import WriteResult
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.steps.publish.publisher import PublishResult
 from table_writer.table.open_table import OpenTable
@@ -101,15 +102,15 @@ def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
     return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
 
 
-def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[PartitionResult, ...]:
+def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[PartitionFacts, ...]:
     plan = files.plan
     written_partitions = {plan.spelled(partition.values): partition for partition in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
-    def partition_result(partition: EntryPartition) -> PartitionResult:
+    def partition_facts(partition: EntryPartition) -> PartitionFacts:
         own = written_partitions.get(partition.values, nothing)
         carried = published.carried.get(partition.values, CarriedFiles())
-        return PartitionResult(
+        return PartitionFacts(
             name=name_in(plan.table, partition.values),
             values=partition.values,
             location=partition.new_location or "",
@@ -121,7 +122,7 @@ def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[Partitio
             copied_files=carried.files,
         )
 
-    return tuple(map(partition_result, sorted(published.entry.partitions, key=lambda partition: partition.values)))
+    return tuple(map(partition_facts, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
 def mark_success(opened: OpenTable, files: WrittenFiles, published: PublishResult) -> tuple[str, ...]:
@@ -136,7 +137,7 @@ def mark_success(opened: OpenTable, files: WrittenFiles, published: PublishResul
     return ()
 
 
-def _action(partition: EntryPartition, mode: WriteMode) -> Action:
+def _action(partition: EntryPartition, mode: WriteMode) -> str:
     if not partition.files:
         return "emptied"
     if partition.old_location is None:

@@ -22,9 +22,10 @@ from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
+from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress
-from table_writer.reports.staged_report import discard_report
-from table_writer.reports.write_result import CheckResults, CompactReport, WriteResult
+from table_writer.reports.staged_report import event_facts_of_staged
+from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
@@ -50,6 +51,7 @@ from table_writer.steps.running_write import MadeTable, RunningWrite, readers_un
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
 from table_writer.steps.staged_writes import BySpark, StagedWrites
 from table_writer.steps.upload.job import refuse_existing, run_upload, write_by_spark
+from table_writer.steps.vacuum_results import discard_report
 from table_writer.table.open_table import OpenTable, RepeatedError
 
 
@@ -129,7 +131,7 @@ class Steps:
                     writer=opened.identity,
                 )
                 write.stage(record)
-            return opened, announcement.finished(record)
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
         """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
@@ -192,7 +194,7 @@ class Steps:
             except InvalidInputError:
                 staged_writes.require_discarded(write_id)
             else:
-                announcement.finished(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
+                announcement.finished(discard_report(opened, write_id, done, dry_run=False))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4: check exactly the files that would be published; :func:`require_passed` raises for failures."""

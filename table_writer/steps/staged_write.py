@@ -15,11 +15,13 @@ from table_writer.checked import checked
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import name_in
 from table_writer.progress import Stopwatch
-from table_writer.reports.staged_report import StagedDetail, StagedPartitionDetail, staged_detail, staged_partitions
-from table_writer.reports.write_result import CheckResults, WriteResult
+from table_writer.reports.checks import CheckResults
+from table_writer.reports.staged_report import StagedDetail, staged_detail, staged_partitions
+from table_writer.reports.write_result import WriteResult
 from table_writer.steps.run import Steps
 from table_writer.steps.session_services import staged_frame
 from table_writer.steps.staged_writes import StagedWrites
@@ -117,9 +119,9 @@ class StagedWrite:
         return self._record.files.row_count
 
     @property
-    def partitions(self) -> tuple[StagedPartitionDetail, ...]:
+    def partitions(self) -> tuple[PartitionFacts, ...]:
         """Return the partitions with rows, files and bytes, in the order of their values."""
-        return staged_partitions(self._staged)
+        return staged_partitions(self._record)
 
     @property
     def files(self) -> tuple[StagedFile, ...]:

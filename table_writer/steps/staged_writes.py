@@ -24,7 +24,8 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.write import WrittenFiles, written_ids
-from table_writer.reports.write_result import CheckResults, WriteResult
+from table_writer.reports.checks import CheckResults
+from table_writer.reports.write_result import WriteResult
 from table_writer.steps.announcing import Announcement, facts_of_plan
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish.append import CopyFiles, require_as_staged

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.reports.reports import DoctorReport, Finding
+from table_writer.reports.health_reports import DoctorReport, Finding
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import ROOT, DeathError, Fault, World
 

@@ -25,7 +25,7 @@ from table_writer.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from table_writer.reports.reports import HistoryReport
+from table_writer.reports.history_reports import HistoryReport
 from tests.cli.shell import TABLE, Shell, Terminal
 from tests.publish.world import Fault, World
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from table_writer.config import SessionSettings
-from table_writer.doctor import examine
-from table_writer.reports.reports import Finding
+from table_writer.doctor.examination import examine
+from table_writer.reports.health_reports import Finding
 from table_writer.table.open_table import OpenTable
 from tests.publish.world import World
 

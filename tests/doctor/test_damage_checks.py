@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from table_writer.doctor import examine
+from table_writer.doctor.examination import examine
 from tests.maintenance.damage import Damage, every_damage, state
 
 EXAMINED: Final = ("rolled_back", "staged", "vacuumed", "overwrites")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.doctor import examine
+from table_writer.doctor.examination import examine
 from table_writer.errors import MetastoreError
 from table_writer.model.table import Partition
 from tests.doctor.conftest import of_check, status_of, with_hadoop

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.doctor import examine
+from table_writer.doctor.examination import examine
 from table_writer.doctor.servers import (
     ACTIONS,
     AZURE_PERMISSIONS,

@@ -21,7 +21,7 @@ from table_writer.events import EventListener, JsonListener, TableEvent, listene
 from table_writer.events.listeners import listeners_named
 from table_writer.metastore.protocol import Metastore
 from table_writer.model import process
-from table_writer.reports.staged_report import DiscardReport
+from table_writer.reports.vacuum_reports import DiscardReport
 from table_writer.steps.announcing import announced
 from table_writer.steps.batches import TravellingBatchWriter
 from tests.publish.world import TABLE, World

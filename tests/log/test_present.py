@@ -9,8 +9,8 @@ import pytest
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log import table_log
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.write_mode import WriteMode
-from table_writer.reports.reports import PartitionState
 from tests.publish.world import DIED, REFUSED, TABLE, DeathError, Fault, World, written
 
 T = str(TABLE)
@@ -24,7 +24,7 @@ def world() -> World:
     return world
 
 
-def seen(world: World, name: str = "dt=d1") -> PartitionState:
+def seen(world: World, name: str = "dt=d1") -> PartitionNow:
     (one,) = world.keeper.partitions(T, [name]).partitions
     return one
 

@@ -21,8 +21,8 @@ from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.progress import Progress
-from table_writer.reports.many_report import ManyInterruptedError, ManyReport
-from table_writer.reports.reports import VacuumReport
+from table_writer.reports.many_reports import ManyInterruptedError, ManyReport
+from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.storage.local import LocalStore
 from table_writer.storage.settings import S3Settings, StoreSettings
 from table_writer.table.services import Services

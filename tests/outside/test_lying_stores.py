@@ -24,7 +24,7 @@ from table_writer.cli.main import main
 from table_writer.doctor.store import examine_store
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.reports.reports import DoctorReport
+from table_writer.reports.health_reports import DoctorReport
 from table_writer.storage import open_store, proof, s3
 from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import UnorderedListingError

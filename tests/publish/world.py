@@ -39,7 +39,8 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.model.write_mode import WriteMode
-from table_writer.reports.reports import RecoverReport, VacuumReport
+from table_writer.reports.history_reports import RecoverReport
+from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.publish.publisher import Publisher, PublishResult
@@ -176,7 +177,7 @@ class TableWorld:
         return WritePlan(
             write_id=new_write_id(),
             mode=mode,
-            scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
+            scope=scope or (every_partition if mode.facts.replaces_table else no_partition),
             key=Key(key, stream),
             in_place=in_place,
             table=self.table,

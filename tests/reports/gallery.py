@@ -9,32 +9,28 @@ from typing import Any, Final
 
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.reports.plan_report import PlannedPartition, PlanReport, SchemaVerdict
-from table_writer.reports.reports import (
-    AbortedUpload,
-    DeletedPath,
-    DoctorReport,
-    Finding,
+from table_writer.model.partition_facts import PartitionFacts
+from table_writer.reports.health_reports import DoctorReport, Finding
+from table_writer.reports.history_reports import (
     HistoryReport,
-    KeptPath,
-    PartitionDetail,
     RecoverReport,
     RestoreReport,
     RollbackReport,
-    UploadDetail,
-    UploadsReport,
-    VacuumReport,
     VersionReport,
     VersionSummary,
 )
-from table_writer.reports.staged_report import (
+from table_writer.reports.plan_report import PlanReport, SchemaVerdict
+from table_writer.reports.staged_report import StagedDetail, StagedReport, StagedSummary
+from table_writer.reports.vacuum_reports import (
+    AbortedUpload,
+    DeletedPath,
     DiscardReport,
-    StagedDetail,
-    StagedPartitionDetail,
-    StagedReport,
-    StagedSummary,
+    KeptPath,
+    UploadDetail,
+    UploadsReport,
+    VacuumReport,
 )
-from table_writer.reports.write_result import PartitionResult, WriteResult
+from table_writer.reports.write_result import WriteResult
 
 __all__ = ["HOSTILE_NAMES", "Gallery", "hostile", "pictured", "usual"]
 
@@ -82,7 +78,7 @@ def pictured() -> Gallery:
     versions = tuple(
         replace(
             one,
-            user="airflow",
+            writer={**one.writer, "user": "airflow"},
             tags={},
             table_bytes=2**28 * (30 + 3 * one.version),
             checks=_stored(checks[:1] if one.version < 7 else checks[::2]),
@@ -131,10 +127,10 @@ def _gallery(table: str, names: tuple[str, ...], word: str) -> Gallery:
 def _plan(table: str, names: tuple[str, ...], word: str) -> PlanReport:
     actions = ("add", "replace", "append", "empty")
     partitions = tuple(
-        PlannedPartition(
+        PartitionFacts(
             name=name,
             values=(name,),
-            action=action,  # type: ignore[arg-type]
+            action=action,
             location="" if action == "empty" else f"{DATA}{name}/",
             rows=1_204_311,
             copied_files=40 if action == "append" else 0,
@@ -155,14 +151,8 @@ def _plan(table: str, names: tuple[str, ...], word: str) -> PlanReport:
 def _result(table: str, names: tuple[str, ...], word: str, checks: tuple[CheckResult, ...]) -> WriteResult:
     actions = ("added", "replaced", "appended", "emptied")
     partitions = tuple(
-        PartitionResult(
-            name=name,
-            values=(name,),
-            location=f"{DATA}{name}/",
-            action=action,
-            rows=1_204_311,
-            bytes=2**28,
-            files=12,  # type: ignore[arg-type]
+        PartitionFacts(
+            name=name, values=(name,), location=f"{DATA}{name}/", action=action, rows=1_204_311, bytes=2**28, files=12
         )
         for name, action in zip(names, actions, strict=True)
     )
@@ -219,13 +209,9 @@ def _version(version: int, word: str) -> VersionSummary:
         state=("published", "published", "in doubt", "abandoned")[version % 4],
         created_at=AT + timedelta(days=version),
         write_id="20260504T103005Z-9c1e5f7a2b3d4e6f",
-        user=word,
-        host="worker-3",
-        application_id="app-20260504-0007",
+        writer={"user": word, "host": "worker-3", "application_id": "app-20260504-0007"},
         settles=None,
-        added_count=3,
-        replaced_count=version,
-        dropped_count=version % 2,
+        changes={"added": 3, "replaced": version, "dropped": version % 2},
         rows=1_000_000 + 313_131 * version if version > 1 else None,
         files=12,
         bytes=2**28 * version,
@@ -242,16 +228,15 @@ def _history(table: str, word: str, checks: tuple[CheckResult, ...]) -> HistoryR
     )
 
 
-def _details(names: tuple[str, ...]) -> tuple[PartitionDetail, ...]:
+def _details(names: tuple[str, ...]) -> tuple[PartitionFacts, ...]:
     return tuple(
-        PartitionDetail(
+        PartitionFacts(
             name=name,
-            change=change,
+            action=change,
             rows=rows,
             files=4,
             bytes=2**20,
-            old_location=None,
-            new_location=None if change == "dropped" else f"{DATA}{name}/",
+            location="" if change == "dropped" else f"{DATA}{name}/",
         )
         for name, change, rows in zip(names, ("added", "replaced", "dropped"), (4, None, 0), strict=False)
     )
@@ -297,7 +282,7 @@ def _staged_detail(table: str, names: tuple[str, ...], word: str, checks: tuple[
         table=table,
         summary=_staged(word, checks),
         partitions=tuple(
-            StagedPartitionDetail(name=name, values=(name,), rows=1_204_311, files=12, bytes=2**28) for name in names
+            PartitionFacts(name=name, values=(name,), rows=1_204_311, files=12, bytes=2**28) for name in names
         ),
         statistics={
             word: ColumnStatistics(null_count=3, low=word, high=word),

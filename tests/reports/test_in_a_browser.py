@@ -41,7 +41,7 @@ for (const section of document.querySelectorAll('section')) {
     tables: [...report.querySelectorAll('table')].map(table =>
       [...table.rows].map(row => [...row.cells].map(cell => cell.textContent))),
     contrast: Math.min(...words.map(contrast)),
-    signs: [...report.querySelectorAll('.tw-state')].map(one =>
+    signs: [...report.querySelectorAll('.tw-chip')].map(one =>
       [one.textContent, getComputedStyle(one, '::before').content[1] ?? '']),
     aligned: [...report.querySelectorAll('th,td')].map(one => [one.textContent, getComputedStyle(one).textAlign]),
     sticksOut: report.scrollWidth - report.clientWidth,

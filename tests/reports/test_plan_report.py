@@ -7,31 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.reports.plan_report import PlannedPartition, PlanReport, SchemaVerdict
+from table_writer.model.partition_facts import PartitionFacts
+from table_writer.reports.plan_report import PlanReport, SchemaVerdict
 
 ROOT = "s3a://lake/orders/"
 MARKUP = "<script>alert('x')</script>&\"><img src=x onerror=1>"
-ADDED = PlannedPartition(name="dt=d1", values=("d1",), action="add", location=f"{ROOT}n/dt=d1/", rows=1000)
-REPLACED = PlannedPartition(
-    name="dt=d2",
-    values=("d2",),
-    action="replace",
-    location=f"{ROOT}n/dt=d2/",
-    rows=2,
-    replaced_location=f"{ROOT}dt=d2/",
+ADDED = PartitionFacts(name="dt=d1", values=("d1",), action="add", location=f"{ROOT}n/dt=d1/", rows=1000)
+REPLACED = PartitionFacts(
+    name="dt=d2", values=("d2",), action="replace", location=f"{ROOT}n/dt=d2/", rows=2, old_location=f"{ROOT}dt=d2/"
 )
-APPENDED = PlannedPartition(
+APPENDED = PartitionFacts(
     name="dt=d3",
     values=("d3",),
     action="append",
     location=f"{ROOT}n/dt=d3/",
     rows=30,
-    replaced_location=f"{ROOT}dt=d3/",
+    old_location=f"{ROOT}dt=d3/",
     copied_files=4,
     copied_bytes=5 * 1024**2,
 )
-EMPTIED = PlannedPartition(
-    name="dt=d4", values=("d4",), action="empty", location="", rows=0, replaced_location=f"{ROOT}dt=d4/"
+EMPTIED = PartitionFacts(
+    name="dt=d4", values=("d4",), action="empty", location="", rows=0, old_location=f"{ROOT}dt=d4/"
 )
 REPORT = PlanReport(
     table="mart.orders",

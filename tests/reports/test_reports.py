@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from table_writer.model.check_result import CheckResult
-from table_writer.reports.report import Columns, Grid, Summary, size, summary_html, tone
-from table_writer.reports.reports import HistoryReport
-from table_writer.reports.staged_report import DiscardReport, StagedDetail, StagedReport
-from table_writer.reports.write_result import CheckResults, checks_in_short, verdict
+from table_writer.reports.checks import CheckResults, checks_in_short, verdict
+from table_writer.reports.history_reports import HistoryReport, VersionSummary
+from table_writer.reports.html import summary_html, tone
+from table_writer.reports.layout import Column, Grid, Summary, size
+from table_writer.reports.staged_report import StagedDetail, StagedReport
+from table_writer.reports.vacuum_reports import DiscardReport
 
 from .gallery import usual
 
@@ -21,6 +23,10 @@ SHOWN = usual()
 PASSED = CheckResult(name="a", severity="error", passed=True, message="fine")
 WARNED = CheckResult(name="b", severity="warn", passed=False, message="hm")
 FAILED = CheckResult(name="c", severity="error", passed=False, message="no")
+
+
+def written_by(version: VersionSummary, writer: dict[str, str]) -> VersionSummary:
+    return replace(version, writer=writer)
 
 
 def lines(shown: Any) -> list[str]:
@@ -116,20 +122,21 @@ def test_what_was_discarded_is_counted_and_failures_come_first() -> None:
 
 def test_one_long_cell_does_not_push_the_other_rows_apart() -> None:
     versions = SHOWN["history"].versions
-    shown = repr(HistoryReport(table="t", versions=(versions[0], replace(versions[1], user="x" * 500))))
+    shown = repr(HistoryReport(table="t", versions=(versions[0], written_by(versions[1], {"user": "x" * 500}))))
     assert len(shown.splitlines()[2]) < 250
 
 
 def test_wide_characters_are_aligned_by_the_columns_they_take() -> None:
     versions = SHOWN["history"].versions[1:3]
-    told = HistoryReport(table="t", versions=(replace(versions[0], user="日本語"), replace(versions[1], user="abcdef")))
+    writers = [{"user": "日本語"}, {"user": "abcdef"}]
+    told = HistoryReport(table="t", versions=tuple(map(written_by, versions, writers)))
     first, second = repr(told).splitlines()[2:4]
     assert first.index("+3") + 3 == second.index("+3")
 
 
 def test_cells_are_spelled_for_people() -> None:
-    columns: Columns = {"value": "real", "twice": lambda number: 2 * number}
-    assert Grid.of(columns, [1, 1200]).rows == (("1", "2"), ("1,200", "2,400"))
+    columns = (Column("value", "real"), Column("twice", spell=lambda number: 2 * number))
+    assert Grid(columns, [1, 1200]).rows == (("1", "2"), ("1,200", "2,400"))
     assert [size(512), size(1536), size(3 * 1024**3)] == ["512 B", "1.5 KiB", "3.0 GiB"]
 
 

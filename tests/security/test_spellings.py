@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.reports.reports import VacuumReport
+from table_writer.reports.vacuum_reports import VacuumReport
 from tests.publish.world import TABLE, TableWorld
 from tests.security.attacked import NOW, Attacked, T, bodies, local_world
 

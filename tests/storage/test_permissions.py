@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import boto3
 import pytest
 
-from table_writer.doctor import examine
+from table_writer.doctor.examination import examine
 from table_writer.errors import StorageError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.storage.hadoop import S3Overrides, settings_for

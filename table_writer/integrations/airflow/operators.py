@@ -19,8 +19,8 @@ from table_writer.integrations.airflow.connection import (
     shortened_facts,
 )
 from table_writer.maintenance import Maintenance
+from table_writer.reports.history_reports import RollbackReport
 from table_writer.reports.report import Report
-from table_writer.reports.reports import RollbackReport
 from table_writer.table.present import PUBLISHED
 
 SETTINGS: Final = ("conn_id", "settings")

@@ -18,8 +18,8 @@ from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_n
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, parsed_value
 from table_writer.maintenance import Maintenance
+from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import WHOLE_TABLE
-from table_writer.reports.reports import PartitionState
 from table_writer.table.present import PUBLISHED
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class WantedRows:
         partitions = report.to_dict()["partitions"]
         return {"table": report.table, "version": max(versions, default=None), "partitions": partitions}
 
-    def _after(self, keeper: Maintenance, partitions: Sequence[PartitionState]) -> int | None:
+    def _after(self, keeper: Maintenance, partitions: Sequence[PartitionNow]) -> int | None:
         """Return the version that rows must be newer than; ``None`` while the write to wait for is not published."""
         if not self.write_id or all(partition.write_id == self.write_id for partition in partitions):
             return self.after_version
@@ -102,7 +102,7 @@ class WantedRows:
             own += [version.version] if version.state == PUBLISHED and self.write_id == first.write_id else []
         return own
 
-    def _reasons_to_wait(self, partition: PartitionState, after: int | None) -> Iterator[str]:
+    def _reasons_to_wait(self, partition: PartitionNow, after: int | None) -> Iterator[str]:
         """Say why a partition does not have the rows that are waited for; nothing if it has."""
         if partition.state != PUBLISHED:
             yield f"is {partition.state}: {partition.note}"

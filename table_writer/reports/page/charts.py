@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import counted
-from table_writer.reports.report import html_text, size
+from table_writer.reports.html import html_text
+from table_writer.reports.layout import size
 
 WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
 TICKS: Final = 10  # version numbers below the generations, at most; half of them on a narrow screen
-MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
-    "added": "added",
-    "replaced": "replaced",
-    "appended": "appended",
-    "compacted": "compacted",
-    "dropped": "dropped",
-    "in doubt": "doubt",
+MARKS: Final = {  # of what happened to a partition: each has a shape of its own, colour is never the only difference
+    "added": '<circle cx="0" cy="0" r="5"/>',
+    "replaced": '<rect x="-4.5" y="-4.5" width="9" height="9" rx="1.5"/>',
+    "appended": '<path d="M-5,4L0,-6L5,4Z"/>',
+    "compacted": '<path d="M0,-6L6,0L0,6L-6,0Z"/>',
+    "dropped": '<path class="tw-cross" d="M-4,-4L4,4M-4,4L4,-4"/>',
+    "in doubt": '<circle class="tw-open" cx="0" cy="0" r="4.5"/>',
 }
 
 
@@ -172,25 +173,13 @@ def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: 
     for number, (version, change) in enumerate(changes):
         earlier_version = f", after version {changes[number - 1][0]}" if number else ""
         title = f"<title>version {version}: {html_text(change)}{earlier_version}</title>"
-        kind = MARKS.get(change, "replaced")
-        mark = f'<g class="tw-mark tw-{kind}">{title}{_mark(change, 0, 0)}</g>'
+        mark = _mark(change if change in MARKS else "replaced", title)
         shapes.append(f'<svg aria-hidden="true" x="{at[version]:.2f}%" y="{y}" overflow="visible">{mark}</svg>')
     return "".join(shapes)
 
 
-def _mark(change: str, x: int, y: int) -> str:
-    """Draw the mark of a change: each has a shape of its own, so that colour is never the only difference."""
-    if change == "added":
-        return f'<circle cx="{x}" cy="{y}" r="5"/>'
-    if change == "appended":
-        return f'<path d="M{x - 5},{y + 4}L{x},{y - 6}L{x + 5},{y + 4}Z"/>'
-    if change == "compacted":
-        return f'<path d="M{x},{y - 6}L{x + 6},{y}L{x},{y + 6}L{x - 6},{y}Z"/>'
-    if change == "dropped":
-        return f'<path class="tw-cross" d="M{x - 4},{y - 4}L{x + 4},{y + 4}M{x - 4},{y + 4}L{x + 4},{y - 4}"/>'
-    if change == "in doubt":
-        return f'<circle class="tw-open" cx="{x}" cy="{y}" r="4.5"/>'
-    return f'<rect x="{x - 4.5}" y="{y - 4.5}" width="9" height="9" rx="1.5"/>'
+def _mark(change: str, title: str = "") -> str:
+    return f'<g class="tw-mark tw-{change.removeprefix("in ")}">{title}{MARKS[change]}</g>'
 
 
 def legend(kinds: Mapping[str, str]) -> str:
@@ -207,9 +196,8 @@ def legend_of_marks(changes: Iterable[str]) -> str:
     """Draw the legend of the marks that are shown."""
     shown_changes = set(changes)
     keys = (
-        f'<li><svg aria-hidden="true" width="14" height="14"><g class="tw-mark tw-{kind}">{_mark(change, 7, 7)}</g>'
-        f"</svg>{change}</li>"
-        for change, kind in MARKS.items()
+        f'<li><svg aria-hidden="true" width="14" height="14" viewBox="-7 -7 14 14">{_mark(change)}</svg>{change}</li>'
+        for change in MARKS
         if change in shown_changes
     )
     return f'<ul class="tw-legend">{"".join(keys)}</ul>'

@@ -5,64 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from table_writer.errors import counted
-from table_writer.reports.many_report import OK
-from table_writer.reports.report import NOTES, Report, size
-from table_writer.reports.reports import HISTORY_COLUMNS, VacuumReport, VersionSummary
-
-DERIVED: Final = ("partition_count", "rows", "files", "bytes", "healthy")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
-    """One problem of a table.
-
-    Parameters
-    ----------
-    health
-        What it makes of the table: ``"failed"``, ``"behind"`` or ``"in doubt"``; ``"ok"`` of what is only worth
-        knowing.
-    message
-        What was found.
-    advice
-        The next thing to do; empty if there is nothing.
-    """
-
-    health: str
-    message: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionNow:
-    """One partition as readers find it.
-
-    Parameters
-    ----------
-    name, location
-        Hive's name, and where the metastore points; the location is ``None`` if the metastore does not have it.
-    version, age_seconds
-        Which version has put it there, and since when that is on record; ``None`` where another tool has.
-    rows, files, bytes
-        By the log; ``None`` where it does not know.
-    has_small_files
-        Whether its files cost readers more to open than to read.
-    state
-        ``"in place"``, ``"behind"``, ``"in doubt"`` (a publish in doubt may have moved it), ``"missing"``, ``"moved"``
-        (by another tool), or ``"not in the log"``.
-    """
-
-    name: str
-    location: str | None
-    version: int | None
-    age_seconds: float | None
-    rows: int | None
-    files: int | None
-    bytes: int | None
-    has_small_files: bool
-    state: str
+from table_writer.model.partition_facts import PartitionNow
+from table_writer.reports.checks import verdict
+from table_writer.reports.health_reports import OK, Finding, worst_health
+from table_writer.reports.history_reports import HISTORY_COLUMNS, VersionSummary
+from table_writer.reports.layout import size
+from table_writer.reports.report import NOTES, Report
+from table_writer.reports.vacuum_reports import VacuumReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +70,17 @@ class AtWork:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
+class TableFacts(
+    Report,
+    rows="versions",
+    columns=HISTORY_COLUMNS,
+    lines=NOTES,
+    derived=("health", "checks", "partition_count", "rows", "files", "bytes", "healthy"),
+    keys={
+        "troubles": "health message advice",
+        "partitions": "name location version age_seconds rows files bytes has_small_files state",
+    },
+):
     """The facts that one look at a table shows.
 
     Parameters
@@ -130,13 +91,13 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
         The table's root.
     version, age_seconds
         The newest version, and how long ago it was claimed; 0 and ``None`` if nothing was ever written.
-    health
-        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would be refused): the
-        worst of the ``troubles``.
     troubles
-        What is damaged, behind, in doubt, and what other tools have done; the worst first.
+        What the doctor finds damaged, behind, in doubt, and what other tools have done; the worst first. ``health`` is
+        the worst of them: ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would
+        be refused).
     versions
-        The newest ones, newest first, as in the history; ``older_count`` are in the log and were not read.
+        The newest ones, newest first, as in the history; ``older_count`` are in the log and were not read. ``checks``
+        are the runs of each check over them.
     partitions
         All, by name, with those that are missing. Their sums are ``rows``, ``files`` and ``bytes``, as far as the log
         knows; ``partition_count`` are in the metastore.
@@ -147,8 +108,6 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
         What readers have left, by age.
     vacuum
         What a vacuum would do now; ``None`` if it would be refused.
-    checks
-        Of all these versions.
     at_work
         Writes that are running or staged.
 
@@ -163,8 +122,7 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
     location: str
     version: int = 0
     age_seconds: float | None = None
-    health: str = OK
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[Finding, ...] = ()
     versions: tuple[VersionSummary, ...] = ()
     older_count: int = 0
     partitions: tuple[PartitionNow, ...] = ()
@@ -173,10 +131,30 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
     changed_count: int = 0
     left: tuple[LeftByAge, ...] = ()
     vacuum: VacuumReport | None = None
-    checks: tuple[CheckRuns, ...] = ()
     at_work: tuple[AtWork, ...] = ()
     notes: tuple[str, ...] = ()
     damaged: Mapping[int, str] = field(default_factory=dict)  # versions whose entries cannot be read, and why
+
+    @property
+    def health(self) -> str:
+        """Return the worst that was found."""
+        return worst_health(self.troubles)
+
+    @property
+    def checks(self) -> tuple[CheckRuns, ...]:
+        """Return the runs of each check; those that failed last time first."""
+        outcomes: dict[str, list[tuple[int, str]]] = {}
+        messages: dict[str, str] = {}
+        for version in reversed(self.versions):
+            for check in version.checks:
+                outcomes.setdefault(check.name, []).append((version.version, verdict(check)))
+                messages[check.name] = check.message
+        all_runs = (
+            CheckRuns(name=name, message=messages[name], outcomes=tuple(runs)) for name, runs in outcomes.items()
+        )
+        return tuple(
+            sorted(all_runs, key=lambda check: (check.outcomes[-1][1] == "passed", -check.failed_count, check.name))
+        )
 
     @property
     def healthy(self) -> bool:
@@ -218,4 +196,3 @@ class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, 
             yield f"{sign}{trouble.message}{f': {trouble.advice}' if trouble.advice else ''}"
         if self.older_count:
             yield f"{counted(self.older_count, 'older version')} not read"
-        yield from super()._lines()

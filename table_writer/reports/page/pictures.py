@@ -8,10 +8,11 @@ from itertools import accumulate, pairwise
 from typing import Final
 
 from table_writer.errors import counted
+from table_writer.reports.history_reports import LIVE, VersionSummary
+from table_writer.reports.html import html_text
+from table_writer.reports.layout import size
 from table_writer.reports.page import charts
 from table_writer.reports.page.facts import TableFacts
-from table_writer.reports.report import html_text, size
-from table_writer.reports.reports import LIVE, VersionSummary
 
 MOST_BARS: Final = 80
 MIB: Final = 1024 * 1024

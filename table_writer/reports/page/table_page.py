@@ -10,73 +10,38 @@ import base64
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from table_writer.errors import InvalidInputError, counted
-from table_writer.reports.many_report import OK
-from table_writer.reports.page import charts
-from table_writer.reports.page.facts import DERIVED, CheckRuns, TableFacts
-from table_writer.reports.page.pictures import pictures
-from table_writer.reports.report import (
-    IGNORED_BY_MATH,
-    LONG,
-    NOTES,
-    USUAL_FIGURES,
-    USUAL_STATES,
+from table_writer.reports.health_reports import IN_DOUBT, OK, Finding
+from table_writer.reports.history_reports import HISTORY_COLUMNS
+from table_writer.reports.html import IGNORED_BY_MATH, Picture, html_text, resource, table_html
+from table_writer.reports.layout import (
+    FILES,
+    ROWS,
+    SIZE,
+    Column,
     Columns,
+    Figure,
     Grid,
-    html_text,
+    State,
     size,
+    size_or_dash,
     tags_line,
-    tone,
+    writer_name,
 )
-from table_writer.reports.reports import DELETED, HISTORY_COLUMNS
+from table_writer.reports.page import charts
+from table_writer.reports.page.facts import TableFacts
+from table_writer.reports.page.pictures import pictures
+from table_writer.reports.vacuum_reports import DELETED
 from table_writer.version import __version__
 
 MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
 MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
 AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that need a look
-Keys = Mapping[str, Callable[[Any], float | None]]
-"""By heading: what a column is sorted by, where it shows figures."""
-
-VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda version: tags_line(version.tags)}
-VERSION_KEYS: Final[Keys] = {
-    "version": lambda version: version.version,
-    "rows": lambda version: version.rows,
-    "size": lambda version: version.bytes,
-    "table size": lambda version: version.table_bytes,
-}
-PARTITIONS: Final[Columns] = {
-    "partition": "name",
-    "state": "state",
-    "version": lambda partition: None if partition.version is None else str(partition.version),
-    "changed": lambda partition: None if partition.age_seconds is None else f"{ago(partition.age_seconds)} ago",
-    "rows": "rows",
-    "files": "files",
-    "size": lambda partition: None if partition.bytes is None else size(partition.bytes),
-    "a file": lambda partition: size(partition.bytes / partition.files) if partition.files else "-",
-}
-PARTITION_KEYS: Final[Keys] = {
-    "version": lambda partition: partition.version,
-    "changed": lambda partition: None if partition.age_seconds is None else -partition.age_seconds,
-    "rows": lambda partition: partition.rows,
-    "files": lambda partition: partition.files,
-    "size": lambda partition: partition.bytes,
-    "a file": lambda partition: partition.bytes / partition.files if partition.files else None,
-}
-DELETED_KEYS: Final[Keys] = {"objects": lambda path: len(path.keys), "size": lambda path: path.bytes}
-AT_WORK: Final[Columns] = {
-    "write_id": "write_id",
-    "state": "state",
-    "last sign": lambda write: f"{ago(write.age_seconds)} ago",
-    "who": lambda write: f"{write.user}@{write.host}",
-}
 
 
 def ago(seconds: float) -> str:
@@ -92,9 +57,35 @@ def ago(seconds: float) -> str:
     return counted(int(seconds // unit), noun)
 
 
+VERSIONS: Final[Columns] = (*HISTORY_COLUMNS, Column("tags", "tags", tags_line))
+PARTITIONS: Final[Columns] = (
+    Column("partition", "name"),
+    State("state", "state"),
+    Column("version", "version", str),
+    Column("changed", "age_seconds", lambda seconds: f"{ago(seconds)} ago"),
+    ROWS,
+    FILES,
+    SIZE,
+    Column("a file", "bytes_per_file", size_or_dash),
+)
+CHECKS: Final[Columns] = (
+    Column("check", "name"),
+    State("last", spell=lambda check: check.outcomes[-1][1]),
+    Picture("runs", spell=lambda check: charts.strip(check.outcomes[-MOST_RUNS:])),
+    Figure("failed", spell=lambda check: f"{check.failed_count:,} of {len(check.outcomes):,}"),
+    Column("found last", "message"),
+)
+AT_WORK: Final[Columns] = (
+    Column("write_id", "write_id"),
+    State("state", "state"),
+    Column("last sign", spell=lambda write: f"{ago(write.age_seconds)} ago"),
+    Column("who", spell=writer_name),
+)
+
+
 def _document(page: TableFacts) -> str:
     """Return the whole page, in ASCII, which no server and no terminal can misread."""
-    style, script = _resource("page.css"), _resource("page.js")
+    style, script = resource("page/page.css"), resource("page/page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
         " form-action 'none'"
@@ -115,13 +106,8 @@ def _document(page: TableFacts) -> str:
 
 def _fragment(page: TableFacts) -> str:
     """Return figures, troubles and pictures for a notebook, without tables and without a script."""
-    style = _resource("page.css")
+    style = resource("page/page.css")
     return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{pictures(page)}</div>'
-
-
-@cache
-def _resource(name: str) -> str:
-    return files("table_writer.reports.page").joinpath(name).read_text(encoding="ascii")
 
 
 def _digest(text: str) -> str:
@@ -181,12 +167,7 @@ def short_count(count: int) -> str:
 
 
 def _troubles(page: TableFacts) -> str:
-    def line(trouble: Any) -> str:
-        advice = f" <code>{html_text(trouble.advice)}</code>" if trouble.advice else ""
-        kind = "note" if trouble.health == OK else "doubt" if trouble.health == "in doubt" else "bad"
-        return f'<li class="tw-{kind}">{html_text(trouble.message)}{advice}</li>'
-
-    items = [line(trouble) for trouble in page.troubles[:MOST_TROUBLES]]
+    items = [*map(_trouble, page.troubles[:MOST_TROUBLES])]
     items += [f'<li class="tw-note">{html_text(note)}</li>' for note in page.notes]
     hidden_count = len(page.troubles) - MOST_TROUBLES
     items += [f'<li class="tw-note">&hellip; and {hidden_count:,} more</li>'] if hidden_count > 0 else []
@@ -195,96 +176,50 @@ def _troubles(page: TableFacts) -> str:
     return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(items)}</ul></section>'
 
 
+def _trouble(finding: Finding) -> str:
+    kind = {OK: "note", IN_DOUBT: "doubt"}.get(finding.health, "bad")
+    advice = html_text(finding.advice)
+    shown_advice = f" <code>{advice}</code>" if advice.startswith("table-writer ") else f"; {advice}" if advice else ""
+    return f'<li class="tw-{kind}">{html_text(finding.message)}{shown_advice}</li>'
+
+
 def _tables(page: TableFacts) -> str:
-    versions = page.versions[:MOST_VERSIONS]
     partitions = sorted(
         page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
     )
-    columns = VERSIONS if any(version.tags for version in versions) else HISTORY_COLUMNS
+    columns = VERSIONS if any(version.tags for version in page.versions[:MOST_VERSIONS]) else HISTORY_COLUMNS
     deleted_paths = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
     kept_count = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
     is_amiss = any(partition.state in AMISS for partition in partitions)
     order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
+    deletion_order = f"largest first; {kept_count} would stay"
     sections = (
-        _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
-        + _table(columns, versions, VERSION_KEYS),
-        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, order)
-        + _table(PARTITIONS, partitions[:MOST_PARTITIONS], PARTITION_KEYS),
+        _section("versions", Grid(columns, page.versions, "Versions", MOST_VERSIONS), f"newest first{older}"),
+        _section("partitions", Grid(PARTITIONS, partitions, "Partitions", MOST_PARTITIONS), order),
         _section(
-            "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
-        )
-        + _check_table(page.checks[:MOST_CHECKS]),
-        _section(
-            "vacuum",
-            "What a vacuum would delete",
-            deleted_paths,
-            MOST_LOCATIONS,
-            f"largest first; {kept_count} would stay",
-        )
-        + _table(DELETED, deleted_paths[:MOST_LOCATIONS], DELETED_KEYS),
-        _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
-        + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
+            "checks",
+            Grid(CHECKS, page.checks, "Checks", MOST_CHECKS),
+            "those that fail first; a bar is a run, the newest right",
+        ),
+        _section("vacuum", Grid(DELETED, deleted_paths, "What a vacuum would delete", MOST_LOCATIONS), deletion_order),
+        _section("work", Grid(AT_WORK, page.at_work, "At work", MOST_LOCATIONS), "writes that are running, or staged"),
     )
-    items = (page.versions, partitions, page.checks, deleted_paths, page.at_work)
-    filled_sections = (f"{section}</div></section>" for section, rows in zip(sections, items, strict=True) if rows)
-    return f'<div id="tables" tabindex="-1">{"".join(filled_sections)}</div>'
+    return f'<div id="tables" tabindex="-1">{"".join(sections)}</div>'
 
 
-def _section(name: str, title: str, items: Sequence[object], most_items: int, order: str) -> str:
-    count = f"All {len(items):,}" if len(items) <= most_items else f"{most_items:,} of {len(items):,}"
+def _section(name: str, grid: Grid, order: str) -> str:
+    """Return a table under its title, nothing if it has no rows."""
+    if not grid.items:
+        return ""
+    total, shown_count = len(grid.items), len(grid.shown_items)
+    count = f"All {total:,}" if shown_count == total else f"{shown_count:,} of {total:,}"
     return (
-        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
+        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{grid.title}</h2>'
         f"<p>{html_text(f'{count}, {order}')}</p>"
         f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
+        f"{table_html(grid, is_sorted=True)}</div></section>"
     )
-
-
-def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
-    """Return a table with the cells of the text report; figures carry the number that they are sorted by."""
-    grid = Grid.of(columns, items)
-    figures = {heading for heading in grid.headings if heading in keys or heading in USUAL_FIGURES}
-    rows = (
-        "".join(
-            _cell(
-                _cell_html(cell, heading in USUAL_STATES),
-                heading in figures,
-                keys[heading](item) if heading in keys else None,
-            )
-            for heading, cell in zip(grid.headings, row, strict=True)
-        )
-        for row, item in zip(grid.rows, items, strict=True)
-    )
-    return _table_html(grid.headings, figures, rows)
-
-
-def _check_table(checks: Sequence[CheckRuns]) -> str:
-    rows = (
-        _cell(_cell_html(check.name))
-        + _cell(_cell_html(check.outcomes[-1][1], is_state=True))
-        + _cell(charts.strip(check.outcomes[-MOST_RUNS:]))
-        + _cell(f"{check.failed_count:,} of {len(check.outcomes):,}", True, check.failed_count)
-        + _cell(_cell_html(check.message))
-        for check in checks
-    )
-    return _table_html(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
-
-
-def _table_html(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
-    kinds = ((heading, " class=tw-figure" if heading in figures else "") for heading in headings)
-    head = "".join(f"<th scope=col{kind}>{html_text(heading)}</th>" for heading, kind in kinds)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _cell(content: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
-    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{content}</td>"
-
-
-def _cell_html(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
-    if is_state and text:
-        return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
-    return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
 
 
 def _foot(page: TableFacts) -> str:
@@ -313,7 +248,7 @@ def _replace(target: Path, text: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
+class TablePage(TableFacts):
     """The facts of one look at a table, with pictures in notebooks, and as a page for a browser.
 
     The facts are those of :class:`~table_writer.reports.page.facts.TableFacts`.

@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError
-from table_writer.events.event import EventPartition, TableEvent
+from table_writer.events.event import TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
 from table_writer.log.changes import change_of
@@ -20,6 +20,7 @@ from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, same_place
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import require_dropped, require_superseded
@@ -465,17 +466,12 @@ class Recovery:
     def _event(
         self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
     ) -> TableEvent:
-        kept = (partition for partition in by.partitions if partition.values not in superseded)
         partitions = (
-            EventPartition(
-                name=name_in(self._opened.table, partition.values),
-                action=change_of(partition, self._layout, original),
-                rows=partition.rows,
-                files=partition.files,
-                bytes=partition.bytes,
-                location=partition.new_location or "",
+            PartitionFacts.of_entry(
+                name_in(self._opened.table, partition.values), change_of(partition, self._layout, original), partition
             )
-            for partition in kept
+            for partition in by.partitions
+            if partition.values not in superseded
         )
         return TableEvent(
             operation="recover",

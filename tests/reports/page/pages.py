@@ -11,11 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from table_writer.doctor.page import DAYS
 from table_writer.model.check_result import CheckResult
-from table_writer.reports.page.facts import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, Trouble
-from table_writer.reports.page.look import DAYS
+from table_writer.model.partition_facts import PartitionNow
+from table_writer.reports.health_reports import Finding
+from table_writer.reports.history_reports import VersionSummary
+from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
 from table_writer.reports.page.table_page import TablePage
-from table_writer.reports.reports import DeletedPath, KeptPath, VacuumReport, VersionSummary
+from table_writer.reports.vacuum_reports import DeletedPath, KeptPath, VacuumReport
 from tests.reports.gallery import HOSTILE_NAMES
 
 __all__ = ["WIDTHS", "empty_page", "hostile_page", "huge_page", "pictured_page", "usual_page"]
@@ -35,16 +38,15 @@ def usual_page(table: str = "mart.orders", word: str = "", days: int = 45) -> Ta
         location=f"{ROOT}{word}",
         version=versions[0].version,
         age_seconds=8_000.0,
-        health="in doubt",
         troubles=(
-            Trouble(
+            Finding(
+                check="",
+                status="note",
                 health="in doubt",
                 message=f"version {versions[0].version} is in doubt: the write of {word or 'airflow'} is at work",
                 advice=f"table-writer recover {table}",
             ),
-            Trouble(
-                health="ok", message=f"not in the metastore, dropped by another tool: 1 partition ({word or _day(3)})"
-            ),
+            Finding(check="", status="note", message=f"the metastore lacks 1 published partition: {word or _day(3)}"),
         ),
         versions=versions,
         partitions=tuple(_partition(number, versions, word) for number in range(days)),
@@ -55,7 +57,6 @@ def usual_page(table: str = "mart.orders", word: str = "", days: int = 45) -> Ta
         vacuum=VacuumReport(
             table=table, deleted=tuple(_deleted(number, word) for number in range(9)), kept=_kept(word)
         ),
-        checks=_checks(versions, word),
         at_work=(
             AtWork(
                 write_id="20260504T103005-9c1e5f7a2b3d4e6f",
@@ -116,16 +117,20 @@ def _versions(days: int, word: str) -> tuple[VersionSummary, ...]:
                 state="in doubt" if number == min(days, 1_000) - 1 else "abandoned" if number == 20 else "published",
                 created_at=NOW - timedelta(days=min(days, 1_000) - number, hours=number % 5),
                 write_id=f"202605{number:04}-9c1e5f7a2b3d4e6f",
-                user=word or ("airflow" if number % 7 else "ana"),
-                host="worker-3",
-                application_id="app-20260504-0007",
+                writer={
+                    "user": word or ("airflow" if number % 7 else "ana"),
+                    "host": "worker-3",
+                    "application_id": "app-20260504-0007",
+                },
                 settles=None,
-                added_count=int(mode in {"create_partitions", "overwrite_partitions"}),
-                replaced_count=2 * (mode == "overwrite_partitions"),
-                appended_count=int(mode == "append"),
-                compacted_count=5 * (mode == "compact"),
-                dropped_count=int(number == 30),
-                rolled_back_count=int(number % 7 == 4),
+                changes={
+                    "added": int(mode in {"create_partitions", "overwrite_partitions"}),
+                    "replaced": 2 * (mode == "overwrite_partitions"),
+                    "appended": int(mode == "append"),
+                    "compacted": 5 * (mode == "compact"),
+                    "dropped": int(number == 30),
+                    "rolled back": int(number % 7 == 4),
+                },
                 rows=written // 90,
                 files=written // (24 * MIB),
                 bytes=written,
@@ -153,21 +158,7 @@ def _results(number: int, word: str) -> tuple[CheckResult, ...]:
         CheckResult(
             name=name, severity=severity, passed=number % every != 0, message=f"{number} rows of 4,817,244 {word}"
         )
-        for name, severity, every in (("not_null(order_id)", "error", 900), ("in_range(amount, min=0)", "warn", 6))
-    )
-
-
-def _checks(versions: Sequence[VersionSummary], word: str) -> tuple[CheckRuns, ...]:
-    runs = [(f"in_range(amount) {word}", 6), ("not_null(order_id)", 900), (f"unique(order_id) {word}", 901)]
-    return tuple(
-        CheckRuns(
-            name=name,
-            message=f"3 of 4,817,244 rows are outside {word}",
-            outcomes=tuple(
-                (one.version, "passed" if one.version % every else "failed (warn)") for one in reversed(versions)
-            ),
-        )
-        for name, every in runs
+        for name, severity, every in (("not_null(order_id)", "error", 900), (f"in_range(amount) {word}", "warn", 6))
     )
 
 
@@ -183,7 +174,6 @@ def _partition(number: int, versions: Sequence[VersionSummary], word: str) -> Pa
         rows=written // 90 if known else None,
         files=(900 if small else 3 + number % 7) if known else None,
         bytes=written if known else None,
-        has_small_files=small and known,
         state="in place" if known else "not in the log",
     )
 

@@ -100,7 +100,7 @@ def test_partitions_that_a_late_call_has_put_back_are_behind(world: World) -> No
     world.pointed_by_another_tool("d1", older)
     page = looked(world)
     health, words = health_and_words(page)
-    assert (health, "readers see older rows of 1 partition (dt=d1)" in words) == ("behind", True)
+    assert (health, "readers see older rows than were published in 1 partition" in words) == ("behind", True)
     assert {one.name: one.state for one in page.partitions} == {"dt=d1": "behind", "dt=d2": "in place"}
 
 
@@ -133,8 +133,8 @@ def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -
     page = looked(world)
     health, words = health_and_words(page)
     assert health == "ok"
-    assert "dropped by another tool: 1 partition (dt=d2)" in words
-    assert "moved by another tool: 1 partition (dt=d1)" in words
+    assert "the metastore lacks 1 published partition: dt=d2" in words
+    assert "another tool has moved 1 partition, left alone here: dt=d1" in words
     assert {one.name: (one.state, one.rows) for one in page.partitions} == {
         "dt=d1": ("moved", None),
         "dt=d2": ("missing", None),

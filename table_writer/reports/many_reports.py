@@ -1,4 +1,4 @@
-"""The reports on many tables: the state of each table, and what a call has done to each."""
+"""The reports on many tables: how each of them is, and what a call has done to each."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from table_writer.errors import TableWriterError, counted, few, printable
-from table_writer.reports.report import REPORT_FORMAT, Columns, Report, size
+from table_writer.reports.health_reports import FAILED, HEALTHS, OK
+from table_writer.reports.layout import Column, Figure, State, size
+from table_writer.reports.report import REPORT_FORMAT, Report
 
 OneReport = TypeVar("OneReport", bound=Any)
-OK: Final = "ok"
-IN_DOUBT: Final = "in doubt"
-BEHIND: Final = "behind"
-FAILED: Final = "failed"
 FIELDS_OF_IDLE_TABLES: Final = frozenset(
     {"table", "dry_run", "kept", "missing"}
 )  # a report on an idle table has them, too
-INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 NOT_BEGUN: Final = "interrupted before its turn"
+OUTCOMES: Final = (FAILED, "done", "nothing to do")
+INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
@@ -74,18 +73,19 @@ def _versions(status: TableStatus) -> str:
     return few(status.in_doubt, most=3) or ("?" if status.health == FAILED else "-")
 
 
-TABLES_COLUMNS: Final[Columns] = {
-    "table": "table",
-    "health": "health",
-    "version": lambda status: None if status.version is None else str(status.version),
-    "age": _age,
-    "in doubt": _versions,
-    "vacuum frees": lambda status: None if status.free_bytes is None else size(status.free_bytes),
-}
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
+class TablesReport(
+    Report,
+    rows="_worst_first",
+    columns=(
+        Column("table", "table"),
+        State("health", "health"),
+        Column("version", "version", str),
+        Figure("age", spell=_age),
+        Column("in doubt", spell=_versions),
+        Figure("vacuum frees", "free_bytes", size),
+    ),
+):
     """The tables that this library has written, by name. The shown table begins with those that need a look.
 
     Parameters
@@ -106,25 +106,19 @@ class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
 
     @property
     def _worst_first(self) -> list[TableStatus]:
-        return sorted(self.tables, key=lambda status: (FAILED, BEHIND, IN_DOUBT, OK).index(status.health))
+        return sorted(self.tables, key=lambda status: HEALTHS.index(status.health))
 
     def _headline(self) -> str:
-        healths = [status.health for status in self.tables]
-        counts = ", ".join(
-            f"{healths.count(health)} {health}" for health in (FAILED, BEHIND, IN_DOUBT, OK) if health in healths
-        )
         free = size(sum(status.free_bytes or 0 for status in self.tables))
-        tables = counted(len(self.tables), "table")
-        return f": {tables}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
+        return f": {_counted_tables([status.health for status in self.tables], HEALTHS)}; a vacuum would free {free}"
 
     def _lines(self) -> Iterator[str]:
         for status in self._worst_first:
             if status.error is not None:
-                yield f"FAILED: {_message_with_table(status.table, status.error['message'])}"
+                yield f"FAILED: {_with_table(status.table, status.error['message'])}"
             elif status.health != OK:
                 yield f"{status.table}: `table-writer recover {status.table}` resolves what is {status.health}"
-        if self.others_count:
-            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
+        yield from _passed_over(self.others_count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +150,13 @@ def _result_text(result: TableResult[Any]) -> str:
     return "-" if result.outcome == "nothing to do" else str(headline)
 
 
-RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _result_text}
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT_COLUMNS):
+class ManyReport(
+    Report,
+    Generic[OneReport],
+    rows="_worst_first",
+    columns=(Column("table", "table"), State("outcome", "outcome"), Column("what", spell=_result_text)),
+):
     """The report of a call on many tables. A table that failed has kept no other from its turn.
 
     Parameters
@@ -181,7 +177,7 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
 
     @property
     def _worst_first(self) -> list[TableResult[OneReport]]:
-        return sorted(self.results, key=lambda result: (FAILED, "done", "nothing to do").index(result.outcome))
+        return sorted(self.results, key=lambda result: OUTCOMES.index(result.outcome))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
@@ -201,21 +197,18 @@ class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT
         }
 
     def _headline(self) -> str:
-        outcomes = [result.outcome for result in self.results]
-        counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(sorted(outcomes)))
-        return f": {counted(len(self.results), 'table')}{f' ({counts})' if counts else ''}"
+        return f": {_counted_tables([result.outcome for result in self.results], sorted(OUTCOMES))}"
 
     def _lines(self) -> Iterator[str]:
         for result in self._worst_first:
             if result.error is not None:
-                yield f"FAILED: {_message_with_table(result.table, error_facts(result.error)['message'])}"
+                yield f"FAILED: {_with_table(result.table, error_facts(result.error)['message'])}"
             elif result.report is not None:
-                for line in result.report._lines():  # noqa: SLF001  # a report, too
+                for line in result.report._summary().lines:  # noqa: SLF001  # a report, too
                     failure = line.removeprefix("FAILED: ")
                     if not line.startswith("kept "):
                         yield f"{'' if failure == line else 'FAILED: '}{result.table}: {failure}"
-        if self.others_count:
-            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
+        yield from _passed_over(self.others_count)
 
 
 def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:
@@ -243,6 +236,18 @@ class ManyInterruptedError(KeyboardInterrupt):
         self.report = report
 
 
-def _message_with_table(table: str, message: str) -> str:
+def _counted_tables(words: Sequence[str], order: Sequence[str]) -> str:
+    """Count tables, and how many of them each word is said of."""
+    counts = ", ".join(f"{words.count(word)} {word}" for word in order if word in words)
+    return f"{counted(len(words), 'table')}{f' ({counts})' if counts else ''}"
+
+
+def _passed_over(others_count: int) -> tuple[str, ...]:
+    """Return the line that counts the tables that were passed over; none if there are none."""
+    line = f"passed over: {counted(others_count, 'table')} that this library has not written"
+    return (line,) if others_count else ()
+
+
+def _with_table(table: str, message: str) -> str:
     """Return a message that names its table."""
     return message if table in message else f"{table}: {printable(message)}"

@@ -1,4 +1,4 @@
-"""Turn entries, partitions and uploads of a log into facts of reports. Pure functions."""
+"""The facts that reports show of entries and partitions of a log. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,12 @@ from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
+from table_writer.model.partition_facts import CHANGES, PartitionFacts, PartitionNow
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
 from table_writer.model.write import TableLayout
-from table_writer.reports.reports import (
-    AbortedUpload,
-    ChangedPartition,
-    DeletedPath,
-    KeptPath,
-    PartitionDetail,
-    PartitionState,
-    UploadDetail,
-    VacuumReport,
-    VersionSummary,
-)
+from table_writer.reports.history_reports import TAKEN_BACK, VersionSummary
 
 if TYPE_CHECKING:
-    from table_writer.steps.vacuum.due import Traces
-    from table_writer.steps.vacuum.sweep import VacuumResult
-    from table_writer.storage.object_store import UploadInfo
     from table_writer.table.present import PresentRows
 
 SHOWN_PARTITIONS: Final = 5
@@ -47,9 +35,11 @@ def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]
 def version_summary(
     record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
 ) -> VersionSummary:
+    """Return one version in one line."""
     entry, partitions = record.entry, record.switched_partitions
     rows = [partition.rows for partition in partitions]
     changes = [change_of(partition, layout, entry) for partition in partitions]
+    taken_back = {} if rolled_back_count is None else {TAKEN_BACK: rolled_back_count}
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
@@ -57,16 +47,9 @@ def version_summary(
         state=record.outcome.value if record.outcome else "in doubt",
         created_at=entry.created_at,
         write_id=entry.write_id,
-        user=entry.writer.get("user", "?"),
-        host=entry.writer.get("host", "?"),
-        application_id=entry.writer.get("application_id", ""),
+        writer=entry.writer,
         settles=entry.recovers,
-        added_count=changes.count("added"),
-        replaced_count=changes.count("replaced"),
-        appended_count=changes.count("appended"),
-        compacted_count=changes.count("compacted"),
-        dropped_count=changes.count("dropped"),
-        rolled_back_count=rolled_back_count,
+        changes={change: changes.count(change) for change in CHANGES} | taken_back,
         rows=None if None in rows else sum(row for row in rows if row is not None),
         files=sum(partition.files for partition in partitions),
         bytes=sum(partition.bytes for partition in partitions),
@@ -161,96 +144,34 @@ def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     return (hint,) if partitions else ()
 
 
-def partition_details(
+def partition_facts(
     table: Table, layout: TableLayout, partitions: Sequence[EntryPartition], entry: LogEntry | None = None
-) -> tuple[PartitionDetail, ...]:
+) -> tuple[PartitionFacts, ...]:
     """Return the facts of the partitions of an entry, or of an entry that was not claimed."""
     return tuple(
-        PartitionDetail(
-            name=shown_name(table, partition.values),
-            change=change_of(partition, layout, entry),
-            rows=partition.rows,
-            files=partition.files,
-            bytes=partition.bytes,
-            old_location=partition.old_location,
-            new_location=partition.new_location,
-        )
+        PartitionFacts.of_entry(shown_name(table, partition.values), change_of(partition, layout, entry), partition)
         for partition in partitions
     )
 
 
-def upload_details(
-    uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
-) -> tuple[UploadDetail, ...]:
-    """Return each pending upload with the write, if any, that it belongs to."""
+def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[PartitionFacts, ...]:
+    """Return the facts of the partitions that differ between two versions."""
     return tuple(
-        UploadDetail(
-            key=upload.key,
-            upload_id=upload.upload_id,
-            write_id=traces.write_id_of(upload, history),
-            owner=_owner(upload, traces, history, older_than_seconds),
-            age_seconds=traces.age_seconds(upload),
-        )
-        for upload in uploads
-    )
-
-
-def vacuum_report(table: Table, layout: TableLayout, vacuumed: VacuumResult, *, dry_run: bool) -> VacuumReport:
-    replaced_paths = (
-        DeletedPath.of(location.left.location, f"replaced by version {location.left.left_by}", location.objects)
-        for location in vacuumed.locations
-    )
-    dead_writes = (
-        DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
-        for write in vacuumed.dead_writes
-    )
-    uploads = (*(upload for write in vacuumed.dead_writes for upload in write.uploads), *vacuumed.leftover_uploads)
-    return VacuumReport(
-        table=str(table.name),
-        version=vacuumed.version,
-        deleted=(*replaced_paths, *dead_writes),
-        aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
-        removed_registrations=(
-            *(key for write in vacuumed.dead_writes for key in write.registered),
-            *vacuumed.stale_registrations,
-        ),
-        trimmed_versions=vacuumed.trimmed,
-        kept=tuple(KeptPath(location=str(path.location), reason=path.reason) for path in vacuumed.kept),
-        in_doubt=vacuumed.in_doubt,
-        failures=vacuumed.failures,
-        dry_run=dry_run,
-    )
-
-
-def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seconds: float) -> str:
-    write_id = traces.write_id_of(upload, history)
-    if write_id is None:
-        return "another tool"
-    if write_id in history.records.ids_in_doubt:
-        return "in doubt"
-    registration = traces.registered.get(write_id)
-    if registration is not None:
-        return "dead" if registration.is_dead(older_than_seconds) else "running"
-    if write_id in history.claimed_ids:
-        return "settled"
-    return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
-
-
-def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[ChangedPartition, ...]:
-    return tuple(
-        ChangedPartition(
+        PartitionFacts(
             name=shown_name(table, partition.values),
-            change=partition.change,
+            values=partition.values,
+            action=partition.change,
+            rows=0 if partition.after is None else partition.after.rows,
             rows_before=0 if partition.before is None else partition.before.rows,
-            rows_after=0 if partition.after is None else partition.after.rows,
         )
         for partition in changed
     )
 
 
-def partition_states(table: Table, present_rows: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
+def partitions_now(table: Table, present_rows: Iterable[PresentRows]) -> tuple[PartitionNow, ...]:
+    """Return the facts of partitions as readers find them."""
     return tuple(
-        PartitionState(
+        PartitionNow(
             name=shown_name(table, partition.values),
             state=partition.state,
             version=partition.wrote.version if partition.wrote else None,

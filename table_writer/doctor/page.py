@@ -6,32 +6,32 @@ An entry that cannot be read is named on the page, which is made from the others
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from table_writer.errors import InvalidInputError, counted, few
+from table_writer.doctor.findings import error, misplaced_partitions, publishes_in_doubt, readable_entries
+from table_writer.errors import InvalidInputError
+from table_writer.log.changes import change_of
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
-from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance, TooMuchError
-from table_writer.model.entry import EntryPartition, Outcome
-from table_writer.model.table import Partition, PartitionValues, are_small_files, shown_name
-from table_writer.reports.many_report import BEHIND, FAILED, IN_DOUBT, OK
-from table_writer.reports.page.facts import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, Trouble
+from table_writer.model.entry import Outcome
+from table_writer.model.partition_facts import PartitionNow
+from table_writer.model.table import PartitionValues, shown_name
+from table_writer.reports.health_reports import FAILED, HEALTHS, IN_DOUBT, Finding
+from table_writer.reports.history_facts import small_files_notes, summaries
+from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
 from table_writer.reports.page.table_page import TablePage
-from table_writer.reports.reports import VacuumReport, VersionSummary
-from table_writer.reports.versions import partition_details, small_files_notes, summaries, vacuum_report
-from table_writer.reports.write_result import verdict
+from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
-from table_writer.steps.vacuum.sweep import Vacuum, interrupted
-from table_writer.storage.object_store import many
+from table_writer.steps.vacuum.sweep import Vacuum
+from table_writer.steps.vacuum_results import vacuum_report
 from table_writer.table.open_table import OpenTable
 from table_writer.table.present import placements_now
 
-WORST_FIRST: Final = (FAILED, BEHIND, IN_DOUBT, OK)
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40
 DAYS: Final = (0, 1, 3, 7, 30)  # bounds of the groups by age
@@ -64,9 +64,8 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
     states = placements_now(look.history, {*look.history.state.current, *look.partitions}, look.partitions)
     troubles = sorted(
-        _troubles(opened, look, states, entries, refusal), key=lambda trouble: WORST_FIRST.index(trouble.health)
+        _troubles(opened, look, states, entries, refusal), key=lambda trouble: HEALTHS.index(trouble.health)
     )
-    versions = summaries(history, is_whole=entries.is_whole)
     generation_versions, generations, changed_count = _generations(opened, entries.records)
     newest = entries.records[-1] if entries.records else None
     return TablePage(
@@ -75,9 +74,8 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         location=str(opened.layout.root),
         version=entries.newest,
         age_seconds=newest.age_seconds if newest and newest.entry.version == entries.newest else None,
-        health=troubles[0].health if troubles else OK,
         troubles=tuple(troubles),
-        versions=versions,
+        versions=summaries(history, is_whole=entries.is_whole),
         older_count=entries.older_count,
         partitions=_partitions(opened, look, states),
         generation_versions=generation_versions,
@@ -85,7 +83,6 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         changed_count=changed_count,
         left=tuple(_left_by_age(look.history, vacuum)),
         vacuum=vacuum,
-        checks=_checks(versions),
         at_work=tuple(_at_work(look)),
         notes=small_files_notes(look.history, opened.table),
         damaged=entries.damaged,
@@ -99,31 +96,21 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
         vacuumed = vacuum.run(vacuum_ages(opened), dry_run=True)
     except InvalidInputError as refused:
         return vacuum.look, None, refused.message
-    return vacuum.look, vacuum_report(opened.table, opened.layout, vacuumed, dry_run=True), ""
+    return vacuum.look, vacuum_report(opened, vacuumed, dry_run=True), ""
 
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
     """Read the newest entries, up to the version of the look, newest first while memory lasts."""
     state = opened.log.lister.read(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
-    allowance = Allowance(opened.config.log_memory_bytes)
-
-    def find(version: int) -> SlotRecord | InvalidInputError | None:
-        try:
-            return opened.log.slots.find(version, allowance)
-        except InvalidInputError as error:
-            return error
-
     read_versions = versions[:limit]
-    answers = dict(zip(read_versions, many(find, read_versions), strict=True))
-    errors = {version: answer for version, answer in answers.items() if isinstance(answer, InvalidInputError)}
+    records, errors = readable_entries(opened.log, read_versions, Allowance(opened.config.log_memory_bytes))
     damaged = {
         version: error.message for version, error in errors.items() if not isinstance(error.__cause__, TooMuchError)
     }
     older_count = len(versions) - len(read_versions) + len(errors) - len(damaged)
-    records = [answer for answer in answers.values() if isinstance(answer, SlotRecord)]
     return _NewestEntries(
-        records=tuple(reversed(records)),
+        records=tuple(records),
         damaged=damaged,
         lost=state.lost | state.given_up,
         newest=state.newest if newest is None else newest,
@@ -134,71 +121,37 @@ def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | N
 
 def _troubles(
     opened: OpenTable, look: Look, states: States, entries: _NewestEntries, refusal: str
-) -> Iterator[Trouble]:
-    name, history = opened.table.name, look.history
-    recover = f"table-writer recover {name}"
+) -> Iterator[Finding]:
     for version, reason in sorted(entries.damaged.items()):
-        yield Trouble(health=FAILED, message=f"version {version} cannot be read: {reason}")
+        yield replace(error(f"version {version} cannot be read: {reason}"), health=FAILED)
     if refusal and refusal not in entries.damaged.values():
-        yield Trouble(health=FAILED, message=f"a vacuum would be refused: {refusal}")
-    for record in history.records.publishes_in_doubt:
-        entry, waits = record.entry, not claim_is_over(record.entry, record.age_seconds)
-        writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
-        state = "is at work, or has died" if waits else "has died, or its answer was lost"
-        yield Trouble(
-            health=IN_DOUBT,
-            message=f"version {entry.version} is in doubt: the {entry.operation.value} of {writer} {state}",
-            advice=recover,
-        )
-    for entry in interrupted(history):
-        yield Trouble(health=IN_DOUBT, message=f"the vacuum of version {entry.version} has died", advice=recover)
-    placements = (Placement.BEHIND, Placement.MISSING, Placement.MOVED)
-    behind, missing, moved = (_counted_names(opened, states, placement) for placement in placements)
-    if behind:
-        yield Trouble(health=BEHIND, message=f"readers see older rows of {behind}", advice=recover)
-    if missing:
-        yield Trouble(health=OK, message=f"not in the metastore, dropped by another tool: {missing}")
-    if moved and not (entries.lost or entries.damaged):
-        yield Trouble(health=OK, message=f"moved by another tool: {moved}")
-    elif moved:
-        yield Trouble(health=OK, message=f"where the entries that are gone, or another tool, have put them: {moved}")
-
-
-def _counted_names(opened: OpenTable, states: States, placement: Placement) -> str:
-    """Count the partitions with this placement and name the first ones; empty if there are none."""
-    matching = sorted(values for values, state in states.items() if state is placement)
-    names = few(shown_name(opened.table, values) for values in matching)
-    return f"{counted(len(matching), 'partition')} ({names})" if matching else ""
+        yield replace(error(f"a vacuum would be refused: {refusal}"), health=FAILED)
+    yield from publishes_in_doubt(look.history, opened.table.name)
+    yield from misplaced_partitions(opened, states, whole_log=not (entries.lost or entries.damaged))
 
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe the partitions of the metastore, and those that it lacks but the log has published."""
     held_rows = look.history.state.current_contents()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
-    return tuple(
-        _partition(opened, look, values, states.get(values), held_rows.get(values))
-        for values in sorted({*look.partitions, *lacking})
-    )
 
+    def partition_now(values: PartitionValues) -> PartitionNow:
+        partition, placement = look.partitions.get(values), states.get(values)
+        is_ours = placement is Placement.IN_PLACE  # else the log knows nothing of what readers find
+        placed_by = look.history.state.current.get(values) if is_ours else None
+        held = held_rows.get(values) if is_ours else None
+        return PartitionNow(
+            name=shown_name(opened.table, values),
+            location=partition.location if partition else None,
+            version=placed_by.version if placed_by else None,
+            age_seconds=placed_by.age_seconds if placed_by else None,
+            rows=held.rows if held else None,
+            files=held.files if held else None,
+            bytes=held.bytes if held else None,
+            state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
+        )
 
-def _partition(
-    opened: OpenTable, look: Look, values: PartitionValues, placement: Placement | None, rows: EntryPartition | None
-) -> PartitionNow:
-    partition: Partition | None = look.partitions.get(values)
-    is_ours = placement is Placement.IN_PLACE
-    placed_by = look.history.state.current.get(values) if is_ours else None
-    known_rows = rows if is_ours else None
-    return PartitionNow(
-        name=shown_name(opened.table, values),
-        location=None if partition is None else partition.location,
-        version=None if placed_by is None else placed_by.version,
-        age_seconds=None if placed_by is None else placed_by.age_seconds,
-        rows=None if known_rows is None else known_rows.rows,
-        files=None if known_rows is None else known_rows.files,
-        bytes=None if known_rows is None else known_rows.bytes,
-        has_small_files=known_rows is not None and are_small_files(known_rows.files, known_rows.bytes),
-        state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
-    )
+    return tuple(map(partition_now, sorted({*look.partitions, *lacking})))
 
 
 def _generations(
@@ -222,9 +175,9 @@ def _generations(
             for partition in entry.partitions
             if partition.values in changes and partition.values not in record.superseded
         ]
-        details = partition_details(opened.table, opened.layout, partitions, entry)
-        for partition, detail in zip(partitions, details, strict=True):
-            changes[partition.values].append((entry.version, detail.change if record.outcome else IN_DOUBT))
+        for partition in partitions:
+            change = change_of(partition, opened.layout, entry) if record.outcome else IN_DOUBT
+            changes[partition.values].append((entry.version, change))
     generations = (
         Generations(name=shown_name(opened.table, values), changes=tuple(did)) for values, did in changes.items()
     )
@@ -247,22 +200,6 @@ def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[Left
             bytes=sum(location.bytes for location in locations),
             due_bytes=sum(location.bytes for location in locations if str(location.location) in due_locations),
         )
-
-
-def _checks(versions: Iterable[VersionSummary]) -> tuple[CheckRuns, ...]:
-    """Return the runs of each check; those that failed last time first."""
-    outcomes: dict[str, list[tuple[int, str]]] = {}
-    messages: dict[str, str] = {}
-    for version in sorted(versions, key=lambda summary: summary.version):
-        for check in version.checks:
-            outcomes.setdefault(check.name, []).append((version.version, verdict(check)))
-            messages[check.name] = check.message
-    runs_of_checks = (
-        CheckRuns(name=name, message=messages[name], outcomes=tuple(runs)) for name, runs in outcomes.items()
-    )
-    return tuple(
-        sorted(runs_of_checks, key=lambda check: (check.outcomes[-1][1] == "passed", -check.failed_count, check.name))
-    )
 
 
 def _at_work(look: Look) -> Iterator[AtWork]:

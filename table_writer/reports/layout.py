@@ -1,0 +1,175 @@
+"""What every report is laid out with: columns, tables and summaries, and their text. :mod:`.html` draws the same."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from table_writer.errors import printable
+from table_writer.model.table import WHOLE_TABLE
+
+SHOWN_ROWS: Final = 12
+SHOWN_LINES: Final = 12  # below the tables
+MAX_PADDED_WIDTH: Final = 80  # a longer cell moves only its own row to the right
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: its title, the fact that it shows, and how people read that fact.
+
+    Parameters
+    ----------
+    title
+        Stands above it.
+    key
+        The attribute of a row, by which it is named in plain values, too; empty where ``spell`` takes the whole row.
+    spell
+        Spells the fact; ``None`` is not known, and shown as ``?``.
+    """
+
+    title: str
+    key: str = ""
+    spell: Callable[[Any], object] = lambda fact: fact
+
+    def fact(self, row: object) -> Any:
+        """Return the fact of a row that the column shows."""
+        return getattr(row, self.key) if self.key else row
+
+    def cell(self, row: object) -> str:
+        """Spell the fact of a row for people: a number with commas, a time to the second."""
+        fact = self.fact(row)
+        shown = None if fact is None else self.spell(fact)
+        if shown is None:
+            return "?"
+        if isinstance(shown, datetime):
+            return f"{shown:%Y-%m-%d %H:%M:%S}"
+        return f"{shown:,}" if isinstance(shown, int) else str(shown)
+
+    def number(self, row: object) -> float | None:
+        """Return the fact of a row if it is a number."""
+        fact = self.fact(row)
+        return fact if isinstance(fact, int | float) else None
+
+
+class Figure(Column):
+    """A column of figures, which are aligned at the right."""
+
+
+class State(Column):
+    """A column of words that say how something ended, or stands; HTML gives them a colour."""
+
+
+Columns = Sequence[Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table: its columns, and the items that are its rows. Plain text throughout, escaped where it is rendered."""
+
+    columns: Columns
+    items: Sequence[Any]
+    title: str = ""  # shown above the table
+    shown_count: int = SHOWN_ROWS  # a line below counts the other rows
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """Return what stands above the columns."""
+        return tuple(column.title for column in self.columns)
+
+    @property
+    def shown_items(self) -> Sequence[Any]:
+        """Return the items that are shown: the first ones."""
+        return self.items[: self.shown_count]
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Return the cells of the items that are shown."""
+        return tuple(tuple(column.cell(item) for column in self.columns) for item in self.shown_items)
+
+    @property
+    def hidden_rows_line(self) -> tuple[str, ...]:
+        """Return a line that counts the rows that are not shown; empty if all are."""
+        hidden = len(self.items) - len(self.shown_items)
+        return (f"… and {hidden:,} more",) if hidden else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """The headline, tables and lines of a report; plain text throughout, escaped where it is rendered."""
+
+    headline: str  # the result in one line
+    subject: str = ""  # the table's name, with which the headline begins
+    grids: tuple[Grid, ...] = ()  # those without rows are not shown
+    lines: tuple[str, ...] = ()  # below all tables
+
+    @property
+    def tables(self) -> tuple[Grid, ...]:
+        """Return the tables that have rows."""
+        return tuple(grid for grid in self.grids if grid.items)
+
+    def with_all_rows(self) -> Summary:
+        """Return the same summary with all rows of its tables."""
+        return replace(self, grids=tuple(replace(grid, shown_count=len(grid.items)) for grid in self.grids))
+
+    def shortened(self) -> Summary:
+        """Return it with its first lines: a vacuum of a large table names thousands of locations."""
+        hidden = len(self.lines) - SHOWN_LINES
+        more = (f"… and {hidden:,} more lines",) if hidden > 0 else ()
+        return replace(self, lines=(*self.lines[:SHOWN_LINES], *more))
+
+    def text(self) -> str:
+        """Render it as aligned lines; control characters are shown escaped."""
+        tables = (line for grid in self.tables for line in _grid_lines(grid))
+        lines = (*tables, *map(printable, self.lines))
+        return "\n".join([printable(self.headline), *(f"  {line}" for line in lines)])
+
+
+def _grid_lines(grid: Grid) -> list[str]:
+    table = [tuple(map(printable, row)) for row in (grid.titles, *grid.rows)]
+    widths = [min(max(map(_width, cells)), MAX_PADDED_WIDTH) for cells in zip(*table, strict=True)]
+    right_sides = [isinstance(column, Figure) for column in grid.columns]
+    aligned = ("  ".join(map(_padded, row, widths, right_sides)).rstrip() for row in table)
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.hidden_rows_line]
+
+
+def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
+    blanks = " " * (width - _width(cell))
+    return blanks + cell if is_right else cell + blanks
+
+
+def _width(text: str) -> int:
+    """Count the columns of a terminal: two for an East Asian character or an emoji, none for a combining accent."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def size(count: float) -> str:
+    """Spell a number of bytes for people."""
+    exponent = max((step for step in range(5) if count >= 1024**step), default=0)
+    return f"{count:.0f} B" if exponent == 0 else f"{count / 1024**exponent:.1f} {'KMGT'[exponent - 1]}iB"
+
+
+def size_or_dash(count: float) -> str:
+    """Spell a number of bytes for people, and none as ``-``."""
+    return size(count) if count else "-"
+
+
+def writer_name(row: Any) -> str:
+    """Return the user and the host of a writer."""
+    return f"{row.user}@{row.host}"
+
+
+def tags_line(tags: Mapping[str, str]) -> str:
+    """Return all tags in one line."""
+    return ", ".join(f"{name}={value}" for name, value in tags.items())
+
+
+NAME: Final = Column("partition", "name", lambda name: name or WHOLE_TABLE)
+ACTION: Final = State("", "action")
+ROWS: Final = Figure("rows", "rows")
+FILES: Final = Figure("files", "files")
+SIZE: Final = Figure("size", "bytes", size)
