@@ -58,7 +58,7 @@ class LongLog:
     def __post_init__(self) -> None:
         self.world = ScaleWorld(files=2, partitions=2, latency_seconds=self.latency_seconds)
         opened = self.world.services
-        self.log_id = min(opened.log.read_state().ids)
+        self.log_id = min(opened.log.lister.read().ids)
         data, at = opened.layout.all_data, datetime.now(UTC)
         live: dict[int, str] = {}
         replaced: list[tuple[str, int]] = []
@@ -156,7 +156,7 @@ class Measured:
         world, keeper, table = self._log.world, self._log.world.keeper, str(TABLE)
         keeper.vacuum(table)  # reads everything, once
         with self._measured("plan"):
-            self._log.opened().log.read_state()
+            self._log.opened().log.lister.read()
         with self._measured("publish"):
             self._write(self._log.opened())
         with self._measured("recover, nothing in doubt"):

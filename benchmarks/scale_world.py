@@ -21,7 +21,8 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, new_write_id
+from table_writer.model.write import WritePlan, WrittenFiles, new_write_id
+from table_writer.model.write_mode import WriteMode
 from table_writer.spark.executors import jobs
 from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, key_of
@@ -151,7 +152,7 @@ class ScaleWorld:
         return Maintenance(services=self.all_services)
 
     def plan(self) -> WritePlan:
-        state = self.services.log.read_state()
+        state = self.services.log.lister.read()
         return WritePlan(
             write_id=new_write_id(),
             mode=WriteMode.OVERWRITE_PARTITIONS,

@@ -14,7 +14,7 @@ from numpydoc.docscrape import NumpyDocString
 
 from table_writer import CompactOptions, NewTable, WriteOptions
 from table_writer.config import CompactKeywords, NewTableKeywords, WriteKeywords
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
     WriteKeywords: WriteOptions,

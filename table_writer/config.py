@@ -18,7 +18,7 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage.hadoop import S3Overrides
 
@@ -354,13 +354,13 @@ class WriteOptions:
 
     def require_fit(self, mode: WriteMode) -> None:
         """Refuse options that have no effect in a mode: the caller expects something else."""
-        if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
+        if self.where and not mode.facts.takes_predicate:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
-        if self.carry != "copy" and mode is not WriteMode.APPEND:
+        if self.carry != "copy" and not mode.facts.keeps_rows:
             raise InvalidInputError(
                 f"carry={self.carry!r} belongs to append; {mode.value} keeps no rows of a partition"
             )
-        whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
+        whole = mode.facts.replaces_table or self.where != ""
         if self.if_empty == "replace" and not whole:
             raise InvalidInputError(
                 f"if_empty='replace' needs something to replace: overwrite_table, or overwrite_partitions with where;"

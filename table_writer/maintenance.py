@@ -17,7 +17,7 @@ from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
-    from table_writer.log.history import Placement
+    from table_writer.log.placements import Placement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
     from table_writer.reports.health_reports import DoctorReport
@@ -117,10 +117,13 @@ class Maintenance:
         self._services.metastore.close()
 
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
-        """List the versions of a table, or the ``limit`` newest, newest first: who, when, what, rows, bytes, state.
+        """List the versions of a table, newest first: who, when, what, rows, bytes, state.
 
-        The size of the table after each version takes the whole log to tell: it is ``None`` where a ``limit`` has left
-        older versions unread.
+        Parameters
+        ----------
+        limit
+            Only so many of the newest. The size of the table after each version takes the whole log to tell: it is
+            ``None`` where older versions are left unread.
 
         Examples
         --------
@@ -133,7 +136,7 @@ class Maintenance:
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
-        state = opened.log.read_newest(limit) if limit else opened.log.read_state(listed_after=0)
+        state = opened.log.lister.read_newest(limit) if limit else opened.log.lister.read(listed_after=0)
         newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
         history = opened.log.read_history(replace(state, versions=newest_versions))
         return HistoryReport(
@@ -143,13 +146,19 @@ class Maintenance:
         )
 
     def show(self, table: str, version: int) -> VersionReport:
-        """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
+        """Show one version, partition by partition, with the checks of its write, its tags, and who wrote it.
+
+        Parameters
+        ----------
+        version
+            Its number in the history. ``InvalidInputError`` if the log does not have it any more.
+        """
         from table_writer.reports.history_facts import partition_facts, version_summary
         from table_writer.reports.history_reports import VersionReport
 
         opened = self._open(table)
-        state = opened.log.read_state()
-        record = opened.log.find(version) if version > 0 else None
+        state = opened.log.lister.read()
+        record = opened.log.slots.find(version) if version > 0 else None
         if record is None:
             raise InvalidInputError(
                 f"the log of {opened.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
@@ -168,8 +177,10 @@ class Maintenance:
 
         Parameters
         ----------
-        from_version, to_version
-            Their numbers in the history, the older one first; 0 is the state before the first.
+        from_version
+            The number of the older version; 0 is the state before the first one.
+        to_version
+            The number of the newer version.
 
         Returns
         -------
@@ -187,9 +198,9 @@ class Maintenance:
         >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
         [('dt=2024-01-01', 'added', 2)]
         """
+        from table_writer.log.changes import changes_between
         from table_writer.reports.history_facts import changed_partitions
         from table_writer.reports.history_reports import ChangesReport
-        from table_writer.table.past import changes_between
 
         opened = self._open(table)
         changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
@@ -201,16 +212,17 @@ class Maintenance:
         )
 
     def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
-        """Look at a table once, and return its versions, partitions, sizes, checks and problems as a page.
+        """Look at a table once: versions, partitions, sizes, checks and problems, as a page.
 
         Reads only: log and metastore, and what a dry run of :meth:`vacuum` lists. Entries that cannot be read are named
-        and do not keep it from saying what the others say. It shows itself in notebooks, with pictures; ``save`` makes
-        it one HTML file.
+        and do not keep it from saying what the others say.
+
+        The page shows itself in notebooks, with pictures; ``save`` makes it one HTML file.
 
         Parameters
         ----------
         limit
-            So many of the newest versions are read; all, where the log is damaged. The size of the table after each
+            How many of the newest versions are read; all, where the log is damaged. The size of the table after each
             version takes the whole log to tell: it is ``None`` where older ones are left out.
 
         Raises
@@ -231,13 +243,15 @@ class Maintenance:
         return look_at(self._open(table), limit)
 
     def partitions(self, table: str, partitions: Collection[str] | None = None) -> PartitionsReport:
-        """Say which version wrote the rows that readers find in partitions now; the name alone says nothing of rows.
+        """Say which version wrote the rows that readers find in partitions now.
+
+        Of a partition that another tool has written or moved, the log knows no version.
 
         Parameters
         ----------
         partitions
-            Names such as ``"dt=2024-01-01"``, also of partitions that do not exist yet; by default all. An
-            unpartitioned table is one partition of itself, without a name.
+            Names such as ``"dt=2024-01-01"``, also of partitions that are not there yet. Default: all. An unpartitioned
+            table is one partition of itself, without a name.
 
         Raises
         ------
@@ -287,23 +301,23 @@ class Maintenance:
             return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
 
     def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
-        from table_writer.log.history import Placement
         from table_writer.log.owner import is_of_earlier_table
+        from table_writer.log.placements import Placement
+        from table_writer.model.table import locations
         from table_writer.reports.history_reports import RecoverReport
         from table_writer.steps.publish.correction import Correction
-        from table_writer.steps.publish.switch import locations
         from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses the files of a table with another name
-        lost_versions = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        lost_versions = opened.log.lister.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # only now: a table created again adopts no log with lost entries
         history = opened.log.read_recent(allow_lost=bool(lost_versions))
-        in_doubt = [record.entry.version for record in history.publishes_in_doubt]
+        in_doubt = [record.entry.version for record in history.records.publishes_in_doubt]
         if dry_run:
-            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.known_values))
+            partitions_now = opened.metastore.get_partitions(opened.table, sorted(history.placements.known_values))
             locations_now = locations(partitions_now)
             explained = opened.log.explained_history(history, locations_now, allow_lost=bool(lost_versions))
-            placements = explained.placements(locations_now)
+            placements = explained.placements.of_all(locations_now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
@@ -315,7 +329,7 @@ class Maintenance:
             )
         resolution = Correction(opened).resolve_all(opened.table)
         finished_vacuums = Vacuum(opened).finish()
-        outcomes = {version: opened.log.outcome(version) for version in in_doubt}
+        outcomes = {version: opened.log.slots.outcome(version) for version in in_doubt}
         recoveries = (*resolution.resolved, *resolution.corrected)
         moved_values = resolution.taken.union(*(recovery.superseded for recovery in recoveries))
         return RecoverReport(
@@ -332,7 +346,7 @@ class Maintenance:
         )
 
     def tables(self, database: str | Collection[str] | None = None, *, workers: int = WORKERS) -> TablesReport:
-        """Say how all tables are that this library has written: version, age, what is in doubt, what a vacuum frees.
+        """List the tables that this library has written: version, age, what is in doubt, what a vacuum frees.
 
         Reads only. Tables that this library has not written are passed over and counted. A table that cannot be looked
         at is ``"failed"``, with the error, and keeps no other from being looked at.
@@ -340,7 +354,7 @@ class Maintenance:
         Parameters
         ----------
         database
-            A database, or several; by default all.
+            Only tables of this database, or of several. Default: all.
         workers
             How many tables are looked at at once, each over a connection to the metastore of its own.
 
@@ -383,8 +397,8 @@ class Maintenance:
         tables
             Their names, each ``database.table``; spelled differently they are the same.
         database
-            Instead of them: all tables of a database, or of several, that this library has written. Without both: all
-            tables of all databases that it has written.
+            Instead of tables: all those of a database that this library has written. Without both: all tables of all
+            databases that it has written.
         older_than, dry_run, force
             As of :meth:`vacuum`.
         workers
@@ -432,9 +446,18 @@ class Maintenance:
         dry_run: bool = False,
         workers: int = WORKERS,
     ) -> ManyReport[RecoverReport]:
-        """Recover many tables, each as :meth:`recover` does; parameters, errors and costs as of :meth:`vacuum_many`.
+        """Recover many tables, each as :meth:`recover` does; errors and costs as of :meth:`vacuum_many`.
 
         A loss is accepted for one table at a time, by :meth:`recover`.
+
+        Parameters
+        ----------
+        tables
+            As of :meth:`vacuum_many`.
+        database
+            Instead of tables: all those of a database that this library has written.
+        workers
+            How many tables are recovered at once, each over a connection to the metastore of its own.
 
         Examples
         --------
@@ -467,18 +490,22 @@ class Maintenance:
     ) -> RollbackReport:
         """Put partitions back to an earlier version, in one metastore call, as a new version.
 
-        All their files must still be there: replaced data stays for the retention. Partitions that did not exist then
+        Readers see all of the old rows or all of the new ones. All their files must still be there, and no other tool
+        may have moved a partition: else it is refused, and nothing changes. Partitions that did not exist then
         are emptied in the same call and dropped afterwards. What a rollback replaces stays for the retention too, so a
         rollback can be rolled back.
 
         Parameters
         ----------
-        version, write_id, as_of
-            One of them: the version readers shall see again, the write that published it, or a time with a zone, which
-            means the newest version of that time or before, and in whole seconds, as the history shows them, the end
-            of its second. Version 0 is the state before the first one.
+        version
+            The version that readers shall see again; 0 is the state before the first one.
+        write_id
+            The write that published that version, instead of its number.
+        as_of
+            The newest version of this time or before, instead of both. The time has a zone; in whole seconds, as the
+            history shows them, it means the end of its second.
         partitions
-            Names such as ``"dt=2024-01-01"``; by default all that changed since.
+            Names such as ``"dt=2024-01-01"``. Default: all that changed since.
 
         Raises
         ------
@@ -487,11 +514,11 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
+        from table_writer.log.versions import require_one_name, version_meant
         from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RollbackReport
         from table_writer.steps.announcing import announced
         from table_writer.steps.publish.rollback import roll_back
-        from table_writer.table.past import require_one_name, version_meant
 
         require_one_name(version, as_of, write_id)
         with announced(self._services, "rollback", table, dry_run=dry_run) as announcement:
@@ -523,8 +550,9 @@ class Maintenance:
         Parameters
         ----------
         older_than
-            Age since the data was replaced, and since a dead writer's last sign of life. Default: the table property
-            ``table_writer.retention`` (hours); without it what each write has scheduled, three days by default.
+            Age since the data was replaced, and since a dead writer's last sign of life. Default: the table's own
+            retention, three days without one. That is the table property ``table_writer.retention`` (hours), and
+            without it what each write has scheduled.
         force
             Allow an age under 24 hours, or under the table's own retention: running queries may fail then.
 
@@ -561,13 +589,14 @@ class Maintenance:
     ) -> UploadsReport:
         """List pending uploads below the table's root with their owners; abort those of dead writes if asked.
 
+        Uploads of running writes and of other tools are never touched.
+
         Parameters
         ----------
         abort
-            Give dead writes up: their uploads are aborted, their files and registrations deleted. Uploads of running
-            writes and of other tools are never touched.
+            Give dead writes up: their uploads are aborted, their files and registrations deleted.
         older_than
-            Since a dead writer's last sign of life.
+            Age since a dead writer's last sign of life.
         force
             Allow an age under 24 hours.
         """
@@ -603,7 +632,9 @@ class Maintenance:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
 
         For a metastore whose database was lost: create the table again at its location, then restore. Partitions that
-        the metastore has stay as they are; a partition whose files are not all there is named and left out. Writes to a
+        the metastore has stay as they are; a partition whose files are not all there is named and left out.
+
+        Writes to a
         table that was created again are refused until no partition is missing: they would take it for dropped. What
         this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards. The files of an earlier
         table of the same name are adopted.
@@ -611,7 +642,7 @@ class Maintenance:
         Parameters
         ----------
         partitions
-            Names such as ``"dt=2024-01-01"``; by default all.
+            Names such as ``"dt=2024-01-01"``. Default: all.
         """
         from table_writer.model.table import TableName
         from table_writer.steps.announcing import announced
@@ -684,7 +715,9 @@ class Maintenance:
     def doctor(
         self, table: str, *, spark_conf: Mapping[str, str] | None = None, scratch_table: bool = False
     ) -> DoctorReport:
-        """Examine metastore, store, bucket, table and settings, and say what to change. Nothing that it makes stays.
+        """Look for what makes writing a table slow, unsafe or expensive, and say what to change.
+
+        Examined are metastore, store, bucket, table and settings. Nothing that it makes stays.
 
         Parameters
         ----------
@@ -793,12 +826,19 @@ class Maintenance:
     def publish(self, table: str, write_id: str, *, dry_run: bool = False) -> WriteResult | StagedDetail:
         """Make readers see a staged write: all its partitions in one metastore call.
 
+        What was published already is left as it is: a job that runs again may publish again. Refused if a check of
+        severity ``"error"`` has failed, or its files are not as they were staged.
+
+        Parameters
+        ----------
+        write_id
+            As :meth:`staged` lists it.
+
         Returns
         -------
         WriteResult
-            As of every write; ``repeated`` if it was published already, by whatever process, or its idempotency key:
-            a job that runs again may call this again. A dry run that finds nothing in the way returns what
-            :meth:`staged_write` returns.
+            As of every write; ``repeated`` if it was published already, by whatever process, or its idempotency key.
+            A dry run that finds nothing in the way returns what :meth:`staged_write` returns.
 
         Raises
         ------
@@ -832,6 +872,13 @@ class Maintenance:
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
         """Delete a staged write, so that nobody can publish it any more.
+
+        A write that was published is left alone.
+
+        Parameters
+        ----------
+        write_id
+            As :meth:`staged` lists it.
 
         Raises
         ------

@@ -23,7 +23,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.health_reports import DoctorReport
 from table_writer.reports.history_reports import ChangesReport, RecoverReport
 from table_writer.reports.plan_report import PlanReport

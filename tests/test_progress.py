@@ -253,7 +253,7 @@ def test_where_nobody_has_configured_logging_the_lines_go_to_standard_error(
     monkeypatch.setattr(logging.getLogger("table_writer"), "hasHandlers", lambda: False)
     LogListener()(now())
     assert (stream.getvalue() if stream else "") == shown
-    assert caplog.records == []
+    assert not caplog.records
 
 
 def test_names_in_a_line_hide_nothing() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.checked import nearest
@@ -16,18 +17,15 @@ from table_writer.cli.arguments import (
     Options,
     Parser,
     UsageError,
-    age,
     exit_code_named,
     exit_code_of,
-    moment,
     switch,
-    version_number,
 )
+from table_writer.cli.calls import Call, option_of
 from table_writer.cli.configuration import read_spark_conf
-from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
+from table_writer.cli.manual import MANUALS, OVERVIEW, PURPOSE, epilog, filled_text
 from table_writer.errors import MissingExtraError, needs_extra, printable
 from table_writer.maintenance import OF_SPARK, Maintenance
-from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
@@ -84,22 +82,57 @@ class Takes(Enum):
     DATABASES = "all tables, or those of a database"
 
 
+TABLE_WORDS: Final[Mapping[Takes, Mapping[str, Any]]] = {
+    Takes.ONE: {"help": "database.table"},
+    Takes.ONE_OR_STORE: {"nargs": "?", "default": "", "help": "database.table"},
+    Takes.SEVERAL: {"nargs": "*", "help": "database.table; several, or none with --all"},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command, named and explained as on the command line."""
+    """One command: what the call of ``Maintenance`` that has its name does not say.
+
+    The signature of the call makes the options, its docstring their help; ``options`` are those that differ.
+    """
 
     name: str
     former_name: str = ""  # which does the same, and is shown nowhere
-    help: str
-    options: Options = field(default_factory=dict)  # those that only this command has
-    exclusive_options: Options = field(default_factory=dict)  # exactly one of these must be given
-    run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage]
-    needs_attention: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     takes: Takes = Takes.ONE
-    run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
+    options: Options = field(default_factory=dict)
+    exclusive: tuple[str, ...] = ()  # exactly one of these parameters must be given
+    former_options: Mapping[str, str] = field(default_factory=dict)  # shown nowhere: the parameters that they mean
+    run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage] | None = None  # where it is more than a call
     # where it takes a store, and no metastore
     run_store: Callable[[TableWriterConfig, Namespace], Report] | None = None
-    asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
+    needs_attention: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
+    asks: Callable[[Namespace], bool] | None = None  # a person at a terminal is asked about these arguments
+
+    @cached_property
+    def call(self) -> Call:
+        return Call(self.name)
+
+    @cached_property
+    def many(self) -> Call | None:
+        """Return the call for several tables, where there is one."""
+        return Call(f"{self.name}_many") if self.takes is Takes.SEVERAL else None
+
+    @cached_property
+    def all_options(self) -> Options:
+        """Return the options, and the words without dashes, that this command takes and not every one."""
+        options = dict(self.options)
+        for call in (self.call, self.many) if self.many else (self.call,):
+            for name, keywords in call.options().items():
+                options.setdefault(name, keywords)
+        return {**options, "--yes": switch("ask no question at a terminal")} if self.asks else options
+
+    def run_call(self, keeper: Maintenance, arguments: Namespace) -> Report | Adopted | SavedPage:
+        """Make the call, which for several tables is another one than for one table."""
+        if self.run is not None:
+            return self.run(keeper, arguments)
+        call = self.many if self.many is not None and not arguments.table else self.call
+        report: Report = call.make(keeper, arguments)
+        return report
 
 
 def _staged_report(keeper: Maintenance, arguments: Namespace) -> Report:
@@ -171,214 +204,43 @@ def facts(command: Command, report: Any) -> dict[str, Any]:
     return found
 
 
-YES: Final[Options] = {"--yes": switch("ask no question at a terminal")}
-CHANGES: Final[Options] = {"--dry-run": switch("check everything and change nothing"), **YES}
-ONE_STAGED: Final[Options] = {"write_id": {"metavar": "WRITE_ID", "help": "as `staged` lists it"}, **CHANGES}
-PARTITIONS: Final[Options] = {
-    "--partition": {
-        "action": "append",
-        "metavar": "NAME",
-        "help": "such as dt=2024-01-01; can be repeated (default: all)",
-    },
-    **CHANGES,
-}
-
-WORKERS_OPTION: Final[Options] = {
-    "--workers": {
-        "type": int,
-        "metavar": "N",
-        "default": WORKERS,
-        "help": "of many tables, so many at once (default: %(default)s)",
-    }
-}
-DATABASE: Final[Options] = {
-    "--database": {
-        "action": "append",
-        "metavar": "DB",
-        "help": "all its tables that this library has written; can be repeated",
-    }
-}
-MANY: Final[Options] = {**DATABASE, **WORKERS_OPTION}
-
 COMMANDS: Final = (
-    Command(
-        name="tables",
-        help="List the tables that this library has written: version, age, what is in doubt, what a vacuum frees.",
-        takes=Takes.DATABASES,
-        options=MANY,
-        run=lambda keeper, given: keeper.tables(given.database, workers=given.workers),
-    ),
+    Command(name="tables", takes=Takes.DATABASES),
     Command(
         name="report",
-        help="Look at a table once: versions, sizes, checks, what is in doubt; with --html as a page with pictures.",
-        options={
-            "--html": {"metavar": "FILE", "help": "write it as one page with pictures; - is stdout"},
-            "--limit": {
-                "type": int,
-                "metavar": "N",
-                "default": NEWEST_VERSIONS,
-                "help": "read so many of the newest versions (default: %(default)s)",
-            },
-        },
+        options={"--html": {"metavar": "FILE", "help": "write it as one page with pictures; - is stdout"}},
         run=_report,
         needs_attention=lambda report: not report.healthy,
     ),
+    Command(name="history"),
+    Command(name="show"),
+    Command(name="partitions"),
+    Command(name="changes", former_name="diff"),
     Command(
-        name="history",
-        help="List the versions of a table, newest first.",
-        options={"--limit": {"type": int, "metavar": "N", "help": "only so many of the newest"}},
-        run=lambda keeper, given: keeper.history(given.table, limit=given.limit),
-    ),
-    Command(
-        name="show",
-        help="Show one version, partition by partition.",
-        options={"version": {"type": version_number, "metavar": "VERSION", "help": "its number in the history"}},
-        run=lambda keeper, given: keeper.show(given.table, given.version),
-    ),
-    Command(
-        name="partitions",
-        help="Say which version wrote the rows that readers find in partitions now.",
-        options={"--partition": {**PARTITIONS["--partition"], "help": "also one that is not there yet (default: all)"}},
-        run=lambda keeper, given: keeper.partitions(given.table, given.partition),
-    ),
-    Command(
-        name="changes",
-        former_name="diff",
-        help="List the partitions that two versions differ in, with rows before and after.",
-        options={
-            "from_version": {"type": version_number, "metavar": "FROM", "help": "0: before the first version"},
-            "to_version": {"type": version_number, "metavar": "TO", "help": "a newer version"},
-        },
-        run=lambda keeper, given: keeper.changes(given.table, given.from_version, given.to_version),
-    ),
-    Command(
-        name="recover",
-        help="Resolve every publish that was left in doubt, and correct what the metastore applied late.",
-        takes=Takes.SEVERAL,
-        options={
-            "--accept-loss": switch("of one table: go on without entries of the log that are lost for good"),
-            **MANY,
-            **CHANGES,
-        },
-        run=lambda keeper, given: keeper.recover(given.table, dry_run=given.dry_run, accept_loss=given.accept_loss),
-        run_many=lambda keeper, given: keeper.recover_many(
-            given.tables, database=given.database, dry_run=given.dry_run, workers=given.workers
-        ),
-        needs_attention=_not_recovered,
-        asks=lambda given: bool(given.accept_loss),
+        name="recover", takes=Takes.SEVERAL, needs_attention=_not_recovered, asks=lambda given: bool(given.accept_loss)
     ),
     Command(
         name="rollback",
-        help="Put partitions back to an earlier version, in one metastore call, as a new version.",
-        exclusive_options={
-            "--version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
-            "--to-version": {"type": version_number, "dest": "version", "help": SUPPRESS},
-            "--write-id": {"metavar": "ID", "help": "the version that this write published"},
-            "--to-write-id": {"dest": "write_id", "help": SUPPRESS},
-            "--as-of": {
-                "type": moment,
-                "metavar": "TIME",
-                "help": "the newest version of this time or before, as the history shows it: UTC without an offset",
-            },
-        },
-        options=PARTITIONS,
-        run=lambda keeper, given: keeper.rollback(
-            given.table,
-            version=given.version,
-            write_id=given.write_id,
-            as_of=given.as_of,
-            partitions=given.partition,
-            dry_run=given.dry_run,
-        ),
+        exclusive=("version", "write_id", "as_of"),
+        former_options={"--to-version": "version", "--to-write-id": "write_id"},
         asks=lambda _: True,
     ),
     Command(
-        name="vacuum",
-        help="Delete what readers have left for longer than the retention, and what dead writes have left behind.",
-        options={
-            "--older-than": {
-                "type": age,
-                "metavar": "AGE",
-                "help": "such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
-            },
-            "--force": switch("allow an age at which running queries may fail"),
-            **MANY,
-            **CHANGES,
-        },
-        takes=Takes.SEVERAL,
-        run=lambda keeper, given: keeper.vacuum(
-            given.table, older_than=given.older_than, dry_run=given.dry_run, force=given.force
-        ),
-        run_many=lambda keeper, given: keeper.vacuum_many(
-            given.tables,
-            database=given.database,
-            older_than=given.older_than,
-            dry_run=given.dry_run,
-            force=given.force,
-            workers=given.workers,
-        ),
-        needs_attention=lambda report: bool(report.failures),
-        asks=lambda _: True,
+        name="vacuum", takes=Takes.SEVERAL, needs_attention=lambda report: bool(report.failures), asks=lambda _: True
     ),
-    Command(
-        name="uploads",
-        help="List pending uploads below the table's root, with whose they are; with --abort give up dead writes.",
-        options={
-            "--abort": switch("give dead writes up: their uploads and files are deleted"),
-            "--older-than": {
-                "type": age,
-                "metavar": "AGE",
-                "default": SAFE_AGE,
-                "help": "since a dead writer's last sign (default: 24h)",
-            },
-            "--force": switch("allow an age under 24h"),
-            **CHANGES,
-        },
-        run=lambda keeper, given: keeper.uploads(
-            given.table, abort=given.abort, older_than=given.older_than, dry_run=given.dry_run, force=given.force
-        ),
-        needs_attention=lambda report: bool(report.failures),
-        asks=lambda given: bool(given.abort),
-    ),
+    Command(name="uploads", needs_attention=lambda report: bool(report.failures), asks=lambda given: bool(given.abort)),
     Command(
         name="staged",
-        help="List the writes that are staged, or show one of them.",
         options={"write_id": {"nargs": "?", "metavar": "WRITE_ID", "help": "show this one, partition by partition"}},
         run=_staged_report,
     ),
-    Command(
-        name="publish",
-        help="Make readers see a staged write: all its partitions in one metastore call.",
-        options=ONE_STAGED,
-        run=lambda keeper, given: keeper.publish(given.table, given.write_id, dry_run=given.dry_run),
-        asks=lambda _: True,
-    ),
-    Command(
-        name="discard",
-        help="Delete a staged write, so that nobody can publish it any more.",
-        options=ONE_STAGED,
-        run=lambda keeper, given: keeper.discard(given.table, given.write_id, dry_run=given.dry_run),
-        needs_attention=lambda report: bool(report.failures),
-        asks=lambda _: True,
-    ),
-    Command(
-        name="restore",
-        help="Add the partitions that the log knows and the metastore does not, in one metastore call.",
-        options=PARTITIONS,
-        run=lambda keeper, given: keeper.restore(given.table, partitions=given.partition, dry_run=given.dry_run),
-        needs_attention=lambda report: bool(report.not_there),
-        asks=lambda _: True,
-    ),
-    Command(
-        name="adopt",
-        help="Declare that the files below a table's root are this table's, after it was renamed or created again.",
-        options={"--accept-loss": switch("partitions that the metastore does not have were dropped on purpose"), **YES},
-        run=_adopt,
-        asks=lambda given: bool(given.accept_loss),
-    ),
+    Command(name="publish", asks=lambda _: True),
+    Command(name="discard", needs_attention=lambda report: bool(report.failures), asks=lambda _: True),
+    Command(name="restore", needs_attention=lambda report: bool(report.not_there), asks=lambda _: True),
+    Command(name="adopt", run=_adopt, asks=lambda given: bool(given.accept_loss)),
     Command(
         name="doctor",
-        help="Look for what makes writing a table slow, unsafe or expensive, or try a store, and say what to change.",
+        takes=Takes.ONE_OR_STORE,
         options={
             "--store": {
                 "metavar": "LOCATION",
@@ -386,15 +248,10 @@ COMMANDS: Final = (
                 " write; needs no metastore",
             },
             "--spark-conf": {"metavar": "FILE", "help": "a spark-defaults.conf whose settings are looked at, too"},
-            "--scratch-table": {
-                "action": "store_true",
-                "help": "try which characters the metastore keeps, in a table that is made for that and dropped again",
-            },
         },
         run=_doctor,
         run_store=_examine_store,
         needs_attention=lambda report: not report.healthy,
-        takes=Takes.ONE_OR_STORE,
     ),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
@@ -479,7 +336,7 @@ class _PrintCompletion(Action):
             parser.error(missing.message)
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
         for name, command_parser in _parsers(parser).items():
-            command_parser.description = BY_NAME[name].help  # of which shells show the first line
+            command_parser.description = BY_NAME[name].call.summary  # of which shells show the first line
             for action in (action for action in command_parser._actions if action.metavar in kinds):  # noqa: SLF001
                 action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
         print(shtab.complete(parser, shell=shell))  # noqa: T201
@@ -493,7 +350,7 @@ def _parsers(parser: ArgumentParser) -> dict[str, ArgumentParser]:
 
 def build_parser() -> Parser:
     like: dict[str, Any] = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
-    parser = Parser(prog=PROGRAM, description=description("", OVERVIEW), epilog=epilog(OVERVIEW), **like)
+    parser = Parser(prog=PROGRAM, description=filled_text(PURPOSE), epilog=epilog(OVERVIEW), **like)
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version of this program and exit")
     parser.add_argument(
         "--print-completion",
@@ -507,29 +364,34 @@ def build_parser() -> Parser:
     for title, options in SHARED.items():
         _add(shared.add_argument_group(title), options)
     for command in COMMANDS:
-        manual = MANUALS[command.name]
-        text: dict[str, Any] = {"description": description(command.help, manual), "epilog": epilog(manual)}
+        manual, call = MANUALS[command.name], command.call
         own = Parser(prog=f"{PROGRAM} {command.name}", add_help=False)
         _add_own(own, command)
         own.add_argument("shared", nargs="*", metavar="OPTION")  # those of every command, in a word
-        usage = own.format_usage().removeprefix("usage: ").rstrip()
-        one = chosen.add_parser(command.name, help=command.help, parents=[shared], usage=usage, **text, **like)
+        one = chosen.add_parser(
+            command.name,
+            help=call.summary,
+            description=filled_text(" ".join(filter(None, (call.summary, call.promises, manual.note)))),
+            epilog=epilog(manual),
+            usage=own.format_usage().removeprefix("usage: ").rstrip(),
+            parents=[shared],
+            **like,
+        )
         _add_own(one, command)
     return parser
 
 
 def _add_own(parser: Parser, command: Command) -> None:
     """Add what only this command takes."""
-    if command.takes is Takes.ONE:
-        _add(parser, {"table": {"metavar": "TABLE", "help": "database.table"}})
-    elif command.takes is Takes.ONE_OR_STORE:
-        _add(parser, {"table": {"nargs": "?", "default": "", "metavar": "TABLE", "help": "database.table"}})
-    elif command.takes is Takes.SEVERAL:
-        several = "database.table; several, or none with --all"
-        _add(parser, {"table": {"nargs": "*", "metavar": "TABLE", "help": several}})
-    if command.exclusive_options:
-        _add(parser.add_mutually_exclusive_group(required=True), command.exclusive_options)
-    _add(parser, command.options)
+    if command.takes in TABLE_WORDS:
+        _add(parser, {"table": {"metavar": "TABLE", **TABLE_WORDS[command.takes]}})
+    options = dict(command.all_options)
+    if command.exclusive:
+        group = parser.add_mutually_exclusive_group(required=True)
+        _add(group, {option_of(name): options.pop(option_of(name)) for name in command.exclusive})
+        for former, name in command.former_options.items():
+            group.add_argument(former, **{**command.all_options[option_of(name)], "help": SUPPRESS})
+    _add(parser, options)
 
 
 def _add(parser: _ActionsContainer, options: Options) -> None:

@@ -73,16 +73,16 @@ def _run(
         output.report(facts(command, found), found.to_text(all_rows=True))
         return exit_code(command, found)
     keeper = make_maintenance(uri, config=config)
-    if command.asks(arguments) and _is_asked(arguments):
-        preview = command.help  # where there is no dry run to show
+    if command.asks is not None and command.asks(arguments) and _is_asked(arguments):
+        preview = command.call.summary  # where there is no dry run to show
         if "dry_run" in arguments:
-            would_be = _call(command, arguments)(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
+            would_be = command.run_call(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
             preview = would_be.to_text(all_rows=arguments.all_rows)
         if not output.ask(preview):
             raise _DeclinedError("nothing was changed")
     interrupted = None
     try:
-        report = _call(command, arguments)(keeper, arguments)
+        report: Any = command.run_call(keeper, arguments)
     except KeyboardInterrupt as stopped:
         if not hasattr(stopped, "report"):  # of a call on many tables, which have been done in part
             raise
@@ -90,11 +90,6 @@ def _run(
         output.say(f"{PROGRAM}: {stopped}")
     output.report(facts(command, report), report.to_text(all_rows=arguments.all_rows))
     return interrupted or exit_code(command, report)
-
-
-def _call(command: Command, arguments: Namespace) -> Callable[[Maintenance, Namespace], Any]:
-    """Return the call of a command, which for many tables is another one than for one table."""
-    return command.run if command.run_many is None or arguments.table else command.run_many
 
 
 def _is_asked(arguments: Namespace) -> bool:

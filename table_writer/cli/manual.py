@@ -23,13 +23,13 @@ DOCUMENTATION: Final = "https://github.com/table-writer/table_writer/blob/main/d
 class Manual:
     """The page of one command.
 
-    ``promises`` stands above the options, ``examples`` are lines without the program's name and what each does,
-    ``see_also`` are other commands.
+    ``examples`` are lines without the program's name and what each does, ``see_also`` are other commands, ``note`` is
+    what only the command line has; the rest is the docstring of the call.
     """
 
-    promises: str
     examples: Mapping[str, str]
-    see_also: tuple[str, ...]
+    see_also: tuple[str, ...] = ()
+    note: str = ""
 
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -46,8 +46,6 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 
 MANUALS: Final[Mapping[str, Manual]] = {
     "tables": Manual(
-        promises="Reads only. Tables that this library has not written are passed over and counted. One that cannot be"
-        " looked at keeps no other from being looked at.",
         examples={
             "tables": "all tables of all databases",
             "tables --database mart --json": "those of one database, for a script",
@@ -55,48 +53,45 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("report", "vacuum", "recover"),
     ),
     "report": Manual(
-        promises="Reads only. One look at a table: versions, partitions, sizes, checks, what is in doubt, what a vacuum"
-        " would free. With --html it is one page with pictures that needs nothing else, to open, send or print.",
         examples={
             "report mart.orders --html orders.html": "a page with pictures",
             "report mart.orders --html - | ssh web 'cat > orders.html'": "the same on stdout",
             "report mart.orders --limit 50": "in the terminal, with the 50 newest versions",
         },
+        note="With --html it is one page with pictures that needs nothing else, to open, send or print.",
         see_also=("history", "tables", "vacuum"),
     ),
     "history": Manual(
-        promises="Reads only. Partitions are counted as added (+), replaced (~), appended to (>), compacted (=) or"
-        " dropped (-).",
         examples={
             "history mart.orders": "all versions",
             "history mart.orders --limit 5 --json": "the newest five, for a script",
         },
+        note="Reads only. Partitions are counted as added (+), replaced (~), appended to (>), compacted (=) or"
+        " dropped (-).",
         see_also=("show", "changes", "report"),
     ),
     "show": Manual(
-        promises="Reads only. With the checks of its write, its tags, and who wrote it.",
         examples={"show mart.orders 42": "version 42", "show mart.orders 42 --all": "with all of its partitions"},
+        note="Reads only.",
         see_also=("history", "changes"),
     ),
     "partitions": Manual(
-        promises="Reads only. Of a partition that another tool has written or moved, the log knows no version.",
         examples={
             "partitions mart.orders": "all partitions",
             "partitions mart.orders --partition dt=2024-01-01 --json": "one of them, for a script",
         },
+        note="Reads only.",
         see_also=("history", "show"),
     ),
     "changes": Manual(
-        promises="Reads only, and by the log alone: no file is opened. What a rollback has put back has not changed.",
         examples={
             "changes mart.orders 41 42": "what version 42 has changed",
             "changes mart.orders 0 42": "all that has changed since the beginning",
         },
+        note="Reads only.",
         see_also=("show", "rollback"),
     ),
     "recover": Manual(
-        promises="Safe at any time, and running it again changes nothing. It waits for a publish whose claim is not"
-        " over. Partitions that another tool has moved are left alone and named.",
         examples={
             "recover mart.orders --dry-run": "what is in doubt",
             "recover mart.orders": "resolve it",
@@ -105,8 +100,6 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("history", "doctor"),
     ),
     "rollback": Manual(
-        promises="Readers see all of the old rows or all of the new ones. Refused, changing nothing, if a file is gone"
-        " or another tool has moved a partition. A rollback can itself be rolled back.",
         examples={
             "rollback mart.orders --version 41 --dry-run": "what would be put back",
             "rollback mart.orders --version 41": "do it, after a question",
@@ -115,9 +108,6 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("history", "changes", "restore"),
     ),
     "vacuum": Manual(
-        promises="What readers look at, or may look at, stays, however old. Interrupted and run again, it ends the"
-        " same. An age under 24 hours, or under the table's own retention, needs --force: running queries may fail"
-        " then.",
         examples={
             "vacuum mart.orders --dry-run": "what would be deleted, and what stays, and why",
             "vacuum --all --yes": "all tables, from a schedule",
@@ -126,7 +116,6 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("report", "uploads", "tables"),
     ),
     "uploads": Manual(
-        promises="Uploads of running writes and of other tools are never touched.",
         examples={
             "uploads mart.orders": "list them",
             "uploads mart.orders --abort --older-than 48h": "give writes up that died two days ago",
@@ -134,16 +123,14 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("vacuum",),
     ),
     "staged": Manual(
-        promises="Reads only. Of one write: its partitions, its checks, and what is known of its columns.",
         examples={
             "staged mart.orders": "list them, newest first",
             "staged mart.orders 20240102T030405-62ea350e97a31ae4": "show one",
         },
+        note="Reads only. With WRITE_ID it shows that one: its partitions, its checks, what is known of its columns.",
         see_also=("publish", "discard"),
     ),
     "publish": Manual(
-        promises="What was published already is left as it is, and the command succeeds: a job may run it again."
-        " Refused if a check of severity error has failed, or its files are not as they were staged.",
         examples={
             "publish mart.orders 20240102T030405-62ea350e97a31ae4 --dry-run": "whether anything is in the way",
             "publish mart.orders 20240102T030405-62ea350e97a31ae4": "do it, after a question",
@@ -151,26 +138,18 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("staged", "discard", "rollback"),
     ),
     "discard": Manual(
-        promises="A write that was published is left alone.",
         examples={"discard mart.orders 20240102T030405-62ea350e97a31ae4": "delete it, after a question"},
         see_also=("staged", "publish"),
     ),
     "restore": Manual(
-        promises="For a metastore whose database was lost. Partitions that the metastore has stay as they are; one"
-        " whose files are not all there is named and left out.",
         examples={
             "restore mart.orders --dry-run": "what would be added",
             "restore mart.orders --partition dt=2024-01-30": "one partition",
         },
         see_also=("adopt", "recover"),
     ),
-    "adopt": Manual(
-        promises="Log and data stay as they are. Needed only where a write says so.",
-        examples={"adopt mart.orders": "after ALTER TABLE ... RENAME"},
-        see_also=("restore", "doctor"),
-    ),
+    "adopt": Manual(examples={"adopt mart.orders": "after ALTER TABLE ... RENAME"}, see_also=("restore", "doctor")),
     "doctor": Manual(
-        promises="Changes nothing that stays.",
         examples={
             "doctor mart.orders": "metastore, store, bucket, table",
             "doctor --store s3a://bucket/prefix": "a store before its first write: one line for each thing it must do",
@@ -179,17 +158,18 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("recover", "report"),
     ),
 }
+PURPOSE: Final = (
+    "Looks after tables that table_writer writes: without Spark, safe while writers are at work. It reads the metastore"
+    " and the storage with the settings of Hadoop, and asks at a terminal before it changes anything."
+)
 OVERVIEW: Final = Manual(
-    promises="Looks after tables that table_writer writes: without Spark, safe while writers are at work. It reads the"
-    " metastore and the storage with the settings of Hadoop, and asks at a terminal before it changes anything.",
     examples={
         "tables": "how all tables are",
         "history mart.orders": "who published what, when",
         "report mart.orders --html orders.html": "the same as a page with pictures",
         "vacuum --all --yes": "daily: delete what is past its retention",
         "rollback mart.orders --version 41": "put readers back to version 41",
-    },
-    see_also=(),
+    }
 )
 
 
@@ -208,9 +188,9 @@ def epilog(manual: Manual) -> str:
     return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in parts)
 
 
-def description(help_line: str, manual: Manual) -> str:
-    """Return the text above the options."""
-    return fill(f"{help_line} {manual.promises}".strip(), COLUMNS - 2)
+def filled_text(text: str) -> str:
+    """Return text above the options."""
+    return fill(text, COLUMNS - 2)
 
 
 def _indented_text(text: str) -> str:

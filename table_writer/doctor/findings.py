@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
@@ -61,7 +63,7 @@ def dry_run_of_vacuum(opened: OpenTable, *, force: bool = False) -> tuple[Look, 
 
 def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
     """Name each publish in doubt, and each vacuum whose process has died; a publish may be at work."""
-    for record in history.in_doubt:
+    for record in history.records.in_doubt:
         entry, is_over = record.entry, claim_is_over(record.entry, record.age_seconds)
         writer = f"{entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
         doubt = f"version {entry.version} is in doubt: the {entry.operation.value} of {writer}"
@@ -116,7 +118,7 @@ def readable_entries(
 
     def read(version: int) -> SlotRecord | InvalidInputError | None:
         try:
-            return log.find(version, allowance)
+            return log.slots.find(version, allowance)
         except InvalidInputError as unreadable:
             return unreadable
 

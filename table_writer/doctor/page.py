@@ -13,7 +13,10 @@ from typing import Final, TypeAlias
 
 from table_writer.doctor.findings import error, misplaced_partitions, publishes_in_doubt, readable_entries
 from table_writer.errors import InvalidInputError
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.changes import change_of
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.stored import Allowance, TooMuchError
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_facts import PartitionNow
@@ -27,7 +30,6 @@ from table_writer.steps.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.steps.vacuum_results import vacuum_report
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import change_of
 from table_writer.table.present import placements_now
 
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
@@ -60,7 +62,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.current_partitions, *look.partitions}, look.partitions)
+    states = placements_now(look.history, {*look.history.state.current, *look.partitions}, look.partitions)
     troubles = sorted(
         _troubles(opened, look, states, entries, refusal), key=lambda trouble: HEALTHS.index(trouble.health)
     )
@@ -99,7 +101,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
 
 def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _NewestEntries:
     """Read the newest entries, up to the version of the look, newest first while memory lasts."""
-    state = opened.log.read_state(listed_after=0, allow_lost=True)
+    state = opened.log.lister.read(listed_after=0, allow_lost=True)
     versions = sorted((version for version in state.versions if newest is None or version <= newest), reverse=True)
     read_versions = versions[:limit]
     records, errors = readable_entries(opened.log, read_versions, Allowance(opened.config.log_memory_bytes))
@@ -130,13 +132,13 @@ def _troubles(
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe the partitions of the metastore, and those that it lacks but the log has published."""
-    held_rows = look.history.current_contents()
+    held_rows = look.history.state.current_contents()
     lacking = (values for values, placement in states.items() if placement is not Placement.IN_PLACE)
 
     def partition_now(values: PartitionValues) -> PartitionNow:
         partition, placement = look.partitions.get(values), states.get(values)
         is_ours = placement is Placement.IN_PLACE  # else the log knows nothing of what readers find
-        placed_by = look.history.current_partitions.get(values) if is_ours else None
+        placed_by = look.history.state.current.get(values) if is_ours else None
         held = held_rows.get(values) if is_ours else None
         return PartitionNow(
             name=shown_name(opened.table, values),
@@ -188,7 +190,7 @@ def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[Left
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
         locations = [
             location
-            for location in history.left_locations.values()
+            for location in history.state.left.values()
             if youngest <= location.age_seconds / DAY_SECONDS < oldest
         ]
         yield LeftByAge(

@@ -17,13 +17,14 @@ from table_writer.doctor.findings import (
 )
 from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
-from table_writer.log.fold import LeftLocation
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
+from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
 from table_writer.log.owner import Owner, require_in_place
+from table_writer.log.placements import Placement
 from table_writer.log.registration import read_registrations
-from table_writer.log.rules import agree, is_covered
+from table_writer.log.rules import is_covered
+from table_writer.log.state import LeftLocation
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
@@ -121,16 +122,16 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
             f"the log holds {count:,} entries, which every maintenance call reads",
             f"table-writer vacuum {subject.name} trims it; to keep less, set table_writer.history_retention (hours)",
         )
-    elif not history.in_doubt:
+    elif not history.records.in_doubt:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
 def checkpoint(subject: Subject) -> Iterable[Finding]:
     """Compare the checkpoint with the log: one that is far behind costs every plan time."""
     opened = subject.opened
-    planned_state = opened.log.read_state()
+    planned_state = opened.log.lister.read()
     # read after the checkpoint, which may have been renewed since
-    listed_state = opened.log.read_state(listed_after=0)
+    listed_state = opened.log.lister.read(listed_after=0)
     if (
         planned_state.checkpoint - planned_state.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
         or len(planned_state.in_doubt) > CHECKPOINT_EVERY_VERSIONS
@@ -178,7 +179,7 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 def waiting(subject: Subject) -> Iterable[Finding]:
     look, vacuumed = subject.vacuumed()
-    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.left_locations.values()
+    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.state.left.values()
     due = [found.left for found in vacuumed.locations]
     late_count = sum(left.age_seconds >= ages.of_replaced(left) + LATE_SECONDS for left in due)
     says = (
@@ -257,20 +258,22 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
 
 def _placements(subject: Subject) -> Placements:
     history = subject.history()
-    return placements_now(history, history.current_partitions, subject.partitions())
+    return placements_now(history, history.state.current, subject.partitions())
 
 
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
     history, placements = subject.history(), _placements(subject)
-    doubtful_values = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
+    doubtful_values = {
+        values for record in history.records.publishes_in_doubt for values in record.entry.partition_values
+    }
     own_values = []
     for values in sorted(placements.keys() - doubtful_values):
-        location = history.current_partitions[values].partition.new_location
+        location = history.state.current[values].partition.new_location
         is_ours = location is not None and history.layout.write_id_of(Location.parse(location)) is not None
         if is_ours and placements[values] is Placement.IN_PLACE:
             own_values.append(values)
-    newest_first = sorted(own_values, key=lambda values: history.current_partitions[values].version, reverse=True)
+    newest_first = sorted(own_values, key=lambda values: history.state.current[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
     troubles = many(lambda values: _trouble(subject, history, values), newest_values)
     mixed_values, lost_values = (
@@ -320,9 +323,9 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.current_partitions[values].partition.new_location))
+    location = Location.parse(str(history.state.current[values].partition.new_location))
     objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
-    described = None if history.layout.is_placeholder(location) else history.content_at(values, location)
+    described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:
         return ""  # that holds for copies too, which keep their names
@@ -337,7 +340,7 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
-    state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
+    state = subject.opened.log.lister.read(listed_after=0, allow_lost=True)
     findings = [
         *_of_identity(subject, state),
         *_of_checkpoint(subject, state),
@@ -347,7 +350,7 @@ def damage(subject: Subject) -> Iterable[Finding]:
     yield from findings or [ok("nothing is lost, and all of it can be read")]
 
 
-def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_identity(subject: Subject, state: Listing) -> Iterable[Finding]:
     opened = subject.opened
     stored, key = opened.store.get(opened.layout.owner_key), opened.layout.owner_key
     if stored is None:
@@ -369,7 +372,7 @@ def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
         )
 
 
-def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_checkpoint(subject: Subject, state: Listing) -> Iterable[Finding]:
     key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
@@ -381,12 +384,12 @@ def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
         yield warning(f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}")
 
 
-def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_entries(subject: Subject, state: Listing) -> Iterable[Finding]:
     log = subject.opened.log
     recover = f"table-writer recover {subject.name}"
     if state.lost:
         advice = f"bring them back from older versions of the objects; or {recover} --accept-loss"
-        yield error(log.lost_message(state.lost), advice)
+        yield error(log.lister.lost_message(state.lost), advice)
 
     records, errors = readable_entries(log, state.versions)
     for unreadable in errors.values():
@@ -394,7 +397,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
     history = History(subject.opened.layout, records)
     recent = log.read_recent(allow_lost=True)
     fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
-    for record in history.publishes_in_doubt:
+    for record in history.records.publishes_in_doubt:
         if is_covered(history, record.entry):
             key = subject.opened.layout.outcome_key(record.entry.version)
             is_folded = recent.fold is not None and record.entry.version <= recent.fold.version
@@ -404,7 +407,10 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
             )
     newest_version = min(recent.newest, history.newest)  # other writers may publish meanwhile
     is_compared = recent.fold is not None and recent.fold.version <= newest_version
-    if is_compared and not agree(recent.up_to(newest_version), history.up_to(newest_version)):
+    readings = (
+        [reading.up_to(newest_version).state.facts() for reading in (recent, history)] if is_compared else [(), ()]
+    )
+    if readings[0] != readings[1]:
         yield error(
             f"{fold} does not say what the entries say: recover and vacuum go by it",
             f"delete it, then run {recover}; the next vacuum makes it again. Please report it",

@@ -1,11 +1,28 @@
-"""The log of a table: its history, its schedule of deletions, its idempotency keys, and the rules of its writers.
+"""The log of a table: its entries, the state that they come to, and the rules by which its writers agree.
+
+Pure, made from one reading:
 
 ==================  ======================================================================
-``rules``           the rules of concurrency and keys, pure; the deadline of a claim
-``history``         the log as a whole; pure
-``fold``            the stored summary of all entries up to a version
-``trimming``        the entries that a vacuum deletes, and the fold that stands for them; pure
-``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
+``rules``           the rules of concurrency and keys; the deadline of a claim
+``records``         the entries as they were read, with their outcomes
+``state``           the reducer: what the entries come to, up to a version
+``known_keys``      the part of it that knows idempotency keys, streams and rollbacks
+``placements``      where partitions are and where they belong; late calls
+``past_states``     where partitions were after a version
+``versions``        the version that is meant
+``changes``         what entries change, and what two versions differ in
+``history``         one reading: its records, its state, and what the two tell
+``trimming``        the entries that a vacuum deletes, and what a fold keeps of the state
+==================  ======================================================================
+
+In the store:
+
+==================  ======================================================================
+``slots``           entries and their outcomes: claim, record, read
+``marks``           facts that every listing shows
+``listing``         one listing: what is taken, in doubt, or lost
+``fold``            the stored form of a state
+``table_log``       the log of one table: read, folded, trimmed, searched
 ``keys``            looks up idempotency keys, and the newest of a stream of them
 ``stored``          the stored form of objects of JSON, and the memory that reading them may take
 ``owner``           the table to which the files below a root belong; tables that another tool has moved

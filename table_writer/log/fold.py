@@ -1,119 +1,26 @@
-"""A fold holds what a log says up to a version, so that nobody has to read the entries before it.
+"""The stored form of a state, which is called a fold then: a vacuum writes it, and nobody has to read older entries.
 
-A vacuum writes it. The entries stay the truth: a fold that is lost, damaged, of another format or of another log is
-passed over, and all entries are read again. So are they where a question is about what it leaves out.
+The entries stay the truth: a fold that is lost, damaged, of another format or of another log is passed over, and all
+entries are read again. So are they where a question is about what it leaves out.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from table_writer.model.entry import EntryPartition, ReplacedObject, below_root, lengthened, shortened
-from table_writer.model.location import Location
+from table_writer.log.known_keys import KnownKeys
+from table_writer.log.state import CurrentPartition, LeftLocation, TableState
+from table_writer.model.entry import EntryPartition, below_root, lengthened, shortened
+from table_writer.model.location import Location, Place
+from table_writer.model.write import TableLayout
 
-FOLD_FORMAT: Final = 2  # another one for every change of what is folded: older folds are passed over then
-FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast without
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentPartition:
-    """The newest published entry's description of a partition: it says where the partition is."""
-
-    version: int
-    partition: EntryPartition
-    age_seconds: float  # since this was recorded
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LeftLocation:
-    """A location that readers have left, or that they never came to because its entry was abandoned.
-
-    ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
-    """
-
-    location: Location
-    left_by: int  # the version after which readers did not look there any more
-    age_seconds: float  # since this was recorded
-    retention_seconds: float | None  # as scheduled; None: the usual one
-    objects: tuple[ReplacedObject, ...] = ()
-    bytes: int = 0  # as far as the log knows
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fold:
-    """The facts that are needed of the entries up to a version, none of which is in doubt."""
-
-    version: int
-    log_id: str  # the id of its log
-    write_id: str  # of that version; a log that was set back has another one there, or none
-    current: tuple[CurrentPartition, ...]
-    left: tuple[LeftLocation, ...]
-    deleted: tuple[tuple[str, int], ...]  # locations that readers have left, or look at, with their newest vacuum
-    held: tuple[EntryPartition, ...]  # their rows and files
-    naming: tuple[tuple[str, tuple[int, ...]], ...]  # the entries that name each of them
-    added: tuple[str, ...]  # those of them to which files were added in place
-    vacuums: tuple[tuple[int, tuple[int, ...]], ...]  # with the entries that replaced what each has deleted
-    groups: Mapping[str, int]  # the newest version of each stream of batches
-    keys: Mapping[str, int]  # the newest published version of each idempotency key, by its digest
-    rollbacks: tuple[tuple[int, int], ...]  # with the versions that they went back to
-    read_at: datetime | None = None  # by the store's clock; not stored
-
-    def to_json(self, root: Location) -> bytes:
-        """Serialise for storage below ``root``, with a checksum."""
-        fields = msgspec.to_builtins(self)
-        del fields["read_at"]
-        for left_location in fields["left"]:
-            left_location["location"] = str(Location(**left_location["location"]))
-        _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
-        folded = msgspec.json.encode(fields)
-        return msgspec.json.encode(_Stored(format=FOLD_FORMAT, sha256=_digest(folded), folded=msgspec.Raw(folded)))
-
-    @classmethod
-    def from_json(cls, data: bytes, *, root: Location, older_seconds: float) -> Fold:
-        """Read what was stored so long ago; ``ValueError`` if it is damaged, or of another format."""
-        stored = msgspec.json.decode(data, type=_Stored)
-        if stored.format != FOLD_FORMAT:
-            raise ValueError(f"it has format {stored.format}")
-        if stored.sha256 != _digest(bytes(stored.folded)):
-            raise ValueError("its checksum is of other bytes")
-        fields = msgspec.json.decode(stored.folded)
-        _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
-        for left_location in fields["left"]:
-            left_location["location"] = asdict(Location.parse(left_location["location"]))
-        for item in (*fields["current"], *fields["left"]):
-            item["age_seconds"] += older_seconds
-        return msgspec.convert(fields, cls)
-
-    def holds(self, unverified: Collection[int]) -> bool:
-        """Return whether the fold may stand for its entries: not if one of their calls may have come since, unseen."""
-        return all(version > self.version for version in unverified)
-
-    def voids(self, version: int) -> bool:
-        """Return whether a rollback may have taken back what this version published: then its key is free again."""
-        return any(to < version < rollback for rollback, to in self.rollbacks)
-
-
-@dataclass(frozen=True, slots=True)
-class Oldest:
-    """The oldest entries before a fold, as a listing showed them."""
-
-    ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
-    listed: frozenset[int] = frozenset()  # all that are there, up to the first that has not
-    trimmed: int = 0  # up to here vacuums may have deleted entries
-
-    def is_gone(self, version: int) -> bool:
-        """Return whether a vacuum has trimmed an entry."""
-        return version not in self.listed and version <= self.trimmed and version < max(self.ended, default=0)
-
-
-NOTHING_LISTED: Final = Oldest()
+FOLD_FORMAT: Final = 2  # another one for every change of what is stored: older folds are passed over then
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,17 +29,92 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     folded: msgspec.Raw
 
 
+class _Folded(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of a state by their stored names; what maps places is stored as pairs, with locations."""
+
+    version: int
+    log_id: str
+    write_id: str
+    current: tuple[CurrentPartition, ...]
+    left: tuple[LeftLocation, ...]
+    deleted: tuple[tuple[str, int], ...]
+    held: tuple[EntryPartition, ...]
+    naming: tuple[tuple[str, tuple[int, ...]], ...]
+    added: tuple[str, ...]
+    vacuums: tuple[tuple[int, tuple[int, ...]], ...]
+    groups: dict[str, int]
+    keys: dict[str, int]
+    rollbacks: tuple[tuple[int, int], ...]
+
+
 msgspec.json.Decoder(_Stored)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
 
 
-def key_digest(key: str, stream: str | None) -> str:
-    """Return the digest that stands for an idempotency key in a fold; whoever finds it compares the key itself."""
-    space = "" if stream is None else f"{stream}\0"
-    return hashlib.blake2b(f"{space}{key}".encode(), digest_size=8).hexdigest()
+def fold_to_json(state: TableState) -> bytes:
+    """Serialise a state for storage below the table's root, with a checksum."""
+    folded = _Folded(
+        version=state.version,
+        log_id=state.log_id,
+        write_id=state.write_id,
+        current=tuple(state.current.values()),
+        left=tuple(state.left.values()),
+        deleted=tuple((_text(place), version) for place, version in state.deleted.items()),
+        held=tuple(state.contents.values()),
+        naming=tuple((_text(place), versions) for place, versions in state.naming.items()),
+        added=tuple(map(_text, state.grown)),
+        vacuums=tuple((version, tuple(sorted(by))) for version, by in state.vacuums.items()),
+        groups=state.keys.newest_batches,
+        keys=state.keys.published,
+        rollbacks=tuple(state.keys.rollbacks.items()),
+    )
+    fields, root = msgspec.to_builtins(folded), state.layout.root
+    for left_location in fields["left"]:
+        left_location["location"] = str(Location(**left_location["location"]))
+    _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
+    body = msgspec.json.encode(fields)
+    return msgspec.json.encode(_Stored(format=FOLD_FORMAT, sha256=_digest(body), folded=msgspec.Raw(body)))
+
+
+def fold_from_json(data: bytes, *, layout: TableLayout, older_seconds: float) -> TableState:
+    """Read what was stored so long ago; ``ValueError`` if it is damaged, or of another format."""
+    stored = msgspec.json.decode(data, type=_Stored)
+    if stored.format != FOLD_FORMAT:
+        raise ValueError(f"it has format {stored.format}")
+    if stored.sha256 != _digest(bytes(stored.folded)):
+        raise ValueError("its checksum is of other bytes")
+    fields, root = msgspec.json.decode(stored.folded), layout.root
+    _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
+    for left_location in fields["left"]:
+        left_location["location"] = asdict(Location.parse(left_location["location"]))
+    for item in (*fields["current"], *fields["left"]):
+        item["age_seconds"] += older_seconds
+    folded = msgspec.convert(fields, _Folded)
+    return TableState(
+        layout=layout,
+        version=folded.version,
+        log_id=folded.log_id,
+        write_id=folded.write_id,
+        current={current.partition.values: current for current in folded.current},
+        left={left.location.place: left for left in folded.left},
+        deleted={_place(location): version for location, version in folded.deleted},
+        contents={_place(str(content.new_location)): content for content in folded.held},
+        naming={_place(location): versions for location, versions in folded.naming},
+        grown=set(map(_place, folded.added)),
+        vacuums={version: frozenset(by) for version, by in folded.vacuums},
+        keys=KnownKeys(published=folded.keys, older_batches=folded.groups, rollbacks=dict(folded.rollbacks)),
+    )
 
 
 def _digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
+
+
+def _text(place: Place) -> str:
+    return str(Location(*place))
+
+
+def _place(location: str) -> Place:
+    return Location.parse(location).place
 
 
 def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
@@ -143,8 +125,8 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
                 partition[name] = change(partition[name])
     for left_location in fields["left"]:
         left_location["location"] = change(left_location["location"])
-        for found in left_location["objects"]:
-            found["path"] = change_key(found["path"])
+        for listed in left_location["objects"]:
+            listed["path"] = change_key(listed["path"])
     for name in ("deleted", "naming"):
         fields[name] = [(change(location), rest) for location, rest in fields[name]]
     fields["added"] = [change(location) for location in fields["added"]]

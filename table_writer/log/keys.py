@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from table_writer.log.fold import Fold, key_digest
-from table_writer.log.history import SlotRecord
+from table_writer.log.known_keys import KnownKeys, key_digest
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import comes_before, newest_of_stream, published_with_key
 from table_writer.model.entry import Key, LogEntry, Outcome
 from table_writer.storage.object_store import THREADS, many
@@ -20,7 +20,7 @@ class KeySearch:
     read_whole: Callable[[], Sequence[SlotRecord]]
     versions: tuple[int, ...]  # after the fold, in order
     is_in_order: bool  # the log knows no rollback, after which batches come again
-    fold: Fold | None
+    folded: KnownKeys  # empty: there is no fold
 
     def look_up(self, key: Key) -> tuple[SlotRecord | None, Sequence[SlotRecord]]:
         """Return the published entry with a key, ``None`` if none counts, and all records read: up to the newest.
@@ -48,8 +48,8 @@ class KeySearch:
         return published, newest_of_stream(read, key.stream) or self._folded_stream(key, read)
 
     def _folded_key(self, key: Key, newer: Sequence[SlotRecord]) -> SlotRecord | None:
-        digests = (key_digest(key.text, stream) for stream in (key.stream, None)) if self.fold else ()
-        folded = [self.fold.keys[digest] for digest in digests if self.fold and digest in self.fold.keys]
+        digests = (key_digest(key.text, stream) for stream in (key.stream, None))
+        folded = [self.folded.published[digest] for digest in digests if digest in self.folded.published]
         if not folded:
             return None
         record = self.find(max(folded))
@@ -58,7 +58,7 @@ class KeySearch:
         return record if record.outcome is None else published_with_key([record], key)  # its outcome was lost
 
     def _folded_stream(self, key: Key, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = self.fold.groups.get(key.stream) if self.fold else None
+        version = self.folded.newest_batches.get(key.stream)
         record = None if version is None else self.find(version)
         if record is None:
             return None
@@ -69,4 +69,4 @@ class KeySearch:
     def _may_be_void(self, record: SlotRecord, newer: Sequence[SlotRecord]) -> bool:
         """Return whether a rollback may have taken back what a folded entry has published."""
         is_back = any(record.entry.rollback_to is not None and record.outcome is Outcome.PUBLISHED for record in newer)
-        return is_back or (self.fold is not None and self.fold.voids(record.entry.version))
+        return is_back or self.folded.voids(record.entry.version)

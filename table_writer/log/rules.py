@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.process import boot_seconds, wall_seconds
@@ -163,7 +165,7 @@ def recovered_state(
     state = partition_state(partition, current_location, history.layout, copied=copied)
     if state is not PartitionState.SUPERSEDED:
         return state
-    ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
+    ours = history.placements.of(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
     return PartitionState.BEFORE if ours else state
 
 
@@ -192,7 +194,7 @@ def rebuilt_outcome(
     trimmed, nobody knows what they found; then its idempotency key is not free again. ``copied`` says of appends in
     place whether their files are at the location, ``None`` where that has been deleted since: then nobody knows either.
     """
-    for record in reversed(history.published_records):
+    for record in reversed(history.records.published):
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [record.entry for record in history.records if _covers(record, entry)]
@@ -324,35 +326,6 @@ def comes_before(key: str, other: str) -> bool:
     """
     (stream, _, batch), (of_other, _, later) = key.rpartition("/"), other.rpartition("/")
     return stream != "" and stream == of_other and batch.isdecimal() and later.isdecimal() and int(batch) < int(later)
-
-
-def agree(history: History, other: History) -> bool:
-    """Return whether two readings of a log say the same of partitions, and of what is left and lies there."""
-
-    def facts(of: History) -> tuple[object, ...]:
-        left = {place: (found.left_by, found.objects) for place, found in of.left_locations.items()}
-        partitions = {values: (current.version, current.partition) for values, current in of.current_partitions.items()}
-        return partitions, left, of.in_use(), of.current_contents(), of.newest
-
-    return facts(history) == facts(other)
-
-
-def foldable(history: History) -> int:
-    """Return the newest version up to which all may be folded, the newest of all left out; 0 if there is none.
-
-    An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can tell
-    what one has done.
-    """
-    ended = min((record.entry.version for record in history.in_doubt), default=history.newest) - 1
-    versions = [] if history.unverified else [record.entry.version for record in history.records]
-    return max((version for version in versions if version <= ended), default=0)
-
-
-def counts_twice(history: History) -> bool:
-    """Return whether an append in place was done again after it was folded: its entry tells which files count."""
-    first = history.fold.version if history.fold else 0
-    again = (record.entry for record in history.records if (record.entry.recovers or first + 1) <= first)
-    return any(partition.added for entry in again for partition in entry.partitions)
 
 
 class Deadline:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.log.history import Placement
+from table_writer.log.placements import Placement
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
 from table_writer.reports.health_reports import FAILED, worst_health
@@ -114,7 +114,7 @@ def _is_ours(opened: OpenTable) -> bool:
 def _newest_version(opened: OpenTable) -> int | None:
     """Return the newest version of a table whose log cannot be used; ``None`` if it cannot be listed either."""
     try:
-        return opened.log.read_state(allow_lost=True).newest
+        return opened.log.lister.read(allow_lost=True).newest
     except TableWriterError as error:
         logger.info("the newest version of %s is not known: %s", opened.table.name, error)
         return None

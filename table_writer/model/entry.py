@@ -23,6 +23,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
+from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
 LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, and compactions
@@ -100,6 +101,11 @@ class EntryPartition:
     source: str | None = None  # of an append in place: where its files were written, and are copied from
     added: tuple[AddedFile, ...] = ()  # by an append in place; empty for all else
     figures: str = ""  # of columns, for the metastore after the switch; empty where not all are known
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Return every location that is named: where readers looked, will look, and where added files come from."""
+        return tuple(text for text in (self.old_location, self.new_location, self.source) if text)
 
     @property
     def own_location(self) -> str | None:
@@ -229,6 +235,16 @@ class LogEntry:
     def partition_values(self) -> frozenset[PartitionValues]:
         """Return the partitions that this entry changes."""
         return frozenset(partition.values for partition in self.partitions)
+
+    @property
+    def write_mode(self) -> WriteMode | None:
+        """Return the mode of a write, or of a recovery that does one again; ``None`` of all else."""
+        return WriteMode.of_entry(self.mode)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Return whether it adds rows to those that its partitions have."""
+        return self.write_mode is not None and self.write_mode.facts.keeps_rows
 
     @property
     def is_compaction(self) -> bool:

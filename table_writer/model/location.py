@@ -101,6 +101,13 @@ class Location:
         return other.key.removeprefix(self.key)
 
 
+def same_place(location: str | None, other: str | None) -> bool:
+    """Return whether two locations are one, or neither exists."""
+    if location is None or other is None:
+        return location is other
+    return Location.parse(location).same_place(Location.parse(other))
+
+
 class PlaceSet:
     """Places that must not be touched, nor anything around or below them.
 

@@ -7,6 +7,7 @@ cannot leave it.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -18,36 +19,41 @@ import msgspec
 from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.entry import MAX_NUMBER, WRITE_ID, Key
+from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location
-from table_writer.model.partition_value import Spellings
-from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table, TableName
+from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.write import (
     FileKeys,
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     WrittenPartition,
     every_partition,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
-SAME_NAMES: Final = (
-    "mode",
-    "created_at",
-    "base_version",
-    "log_id",
-    "where",
-    "in_place",
-    "max_copied_bytes",
-    "notes",
-    "based_on",
-)
-"""Fields of a plan that are stored under their own names, as they are."""
+OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
+NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted", "reads"})
+"""Fields that follow from the place of the record, and those that no staged write has."""
+
+PLAN_NAMES: Final = {
+    item.name: OTHER_NAMES.get(item.name, item.name)
+    for item in dataclasses.fields(WritePlan)
+    if item.name not in NOT_STORED
+}
+"""The other fields of a plan, each with its key in a record; one that a record lacks has its default."""
+
+TABLE_NAMES: Final = ("kind", "created_at_seconds", "input_format", "serde")
+"""Facts that tell whether the table is still the one of the plan; its parameters may hold a login, and stay out."""
+
+COLUMN_LISTS: Final = ("columns", "partition_columns")
+SPELLING_NAMES: Final = ("types", "time_zone")
+Columns = list[tuple[str, str, str]]  # as stored: name, type, comment
+PARTITION_NAMES: Final = tuple(item.name for item in dataclasses.fields(WrittenPartition) if item.name != "keys")
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,10 @@ class RecordedScope:
     table: str
     write_id: str
 
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields that are stored."""
+        return {"known": sorted(self.known), "chosen": sorted(self.chosen)}
+
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that were selected."""
         unknown_values = sorted(set(existing) - self.known)
@@ -84,75 +94,17 @@ class RecordedScope:
         return frozenset(existing) & self.chosen
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Partition:
-    """A partition as it is stored; ``files`` are keys below the write's own directory."""
-
-    values: PartitionValues
-    rows: int
-    bytes: int
-    raw_bytes: int | None
-    files: tuple[str, ...]
-    figures: str = ""  # of columns; records of older versions lack it
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Table:
-    """The stored facts that tell whether the table is still the one that the write was planned for."""
-
-    database: str
-    name: str
-    kind: str
-    created_at_seconds: int
-    columns: tuple[tuple[str, str, str], ...]  # name, type, comment
-    partition_columns: tuple[tuple[str, str, str], ...]
-    root: str
-    input_format: str
-    serde: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Scope:
-    known: tuple[PartitionValues, ...]
-    chosen: tuple[PartitionValues, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Spellings:
-    types: tuple[str, ...]
-    time_zone: str
-    names: tuple[tuple[PartitionValues, tuple[PartitionValues, ...]], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Stored:
-    """A record as it is stored, in this order."""
+class _OtherFields(msgspec.Struct):
+    """The fields of a record beside those of the plan."""
 
     format: int
-    mode: WriteMode
-    created_at: datetime
-    base_version: int
-    log_id: str
-    hint: int  # the plan's checkpoint
-    in_doubt: tuple[int, ...]
-    schema: str
     added_schema: str
-    where: str
-    scope: _Scope | None  # the scope of a predicate; other scopes follow from the mode
-    idempotency_key: str
-    tags: dict[str, str]
-    max_copied_bytes: int | None
-    spellings: _Spellings
-    notes: tuple[str, ...]
-    table: _Table
     row_bytes: int
     statistics: dict[str, Any]
-    partitions: tuple[_Partition, ...]
-    checks: tuple[Any, ...]
+    partitions: list[dict[str, Any]]
+    checks: list[Any]
     writer: dict[str, str]
     expires_after_seconds: float
-    in_place: bool = False  # records of older versions lack it
-    based_on: int | None = None  # the same
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,49 +156,32 @@ class StagedRecord:
     def to_fields(self) -> dict[str, Any]:
         """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
-        plan, scope, spellings, files = self.plan, self.plan.scope, self.plan.spellings, self.files
-        same_fields: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
-        stored = _Stored(
-            **same_fields,
-            format=STAGED_FORMAT,
-            idempotency_key=plan.key.text,
-            hint=plan.checkpoint,
-            in_doubt=tuple(sorted(plan.in_doubt)),
-            schema=plan.schema,
-            added_schema=self.added_schema,
-            scope=_Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
-            if isinstance(scope, RecordedScope)
-            else None,
-            tags=dict(plan.tags),
-            spellings=_Spellings(
-                types=spellings.types, time_zone=spellings.time_zone, names=tuple(spellings.names.items())
-            ),
-            table=_table_of(plan.table),
-            row_bytes=files.row_bytes,
-            statistics={name: column.to_json() for name, column in files.statistics.items()},
-            partitions=tuple(
-                _Partition(
-                    values=partition.values,
-                    rows=partition.rows,
-                    bytes=partition.bytes,
-                    raw_bytes=partition.raw_bytes,
-                    files=tuple(key.removeprefix(plan.data_location.key) for key in partition.keys),
-                    figures=partition.figures,
-                )
-                for partition in files.partitions
-            ),
-            checks=tuple(result.to_json() for result in files.checks),
-            writer=dict(self.writer),
-            expires_after_seconds=self.expires_after_seconds,
-        )
-        fields: dict[str, Any] = msgspec.to_builtins(stored, builtin_types=(datetime,))
-        for name, unusual in (("in_place", plan.in_place), ("based_on", plan.based_on is not None)):
-            if not unusual:
-                del fields[name]
-        for partition in fields["partitions"]:
-            if not partition["figures"]:
-                del partition["figures"]
-        return {**fields, "created_at": plan.created_at.isoformat()}
+        plan, files, prefix = self.plan, self.files, self.plan.data_location.key
+        stored = {
+            **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
+            "format": STAGED_FORMAT,
+            "created_at": plan.created_at.isoformat(),
+            "in_doubt": sorted(plan.in_doubt),
+            "added_schema": self.added_schema,
+            "scope": plan.scope.to_fields() if isinstance(plan.scope, RecordedScope) else None,
+            "idempotency_key": plan.key.text,
+            "spellings": {
+                **{name: getattr(plan.spellings, name) for name in SPELLING_NAMES},
+                "names": list(plan.spellings.names.items()),
+            },
+            "table": _table_fields(plan.table),
+            "row_bytes": files.row_bytes,
+            "statistics": {name: column.to_json() for name, column in files.statistics.items()},
+            "partitions": [_partition_fields(partition, prefix) for partition in files.partitions],
+            "checks": [result.to_json() for result in files.checks],
+            "writer": self.writer,
+            "expires_after_seconds": self.expires_after_seconds,
+        }
+        for name, is_usual in (("in_place", not plan.in_place), ("based_on", plan.based_on is None)):
+            if is_usual:
+                del stored[name]
+        fields: dict[str, Any] = msgspec.to_builtins(stored)
+        return fields
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], *, layout: TableLayout, write_id: str) -> StagedRecord:
@@ -258,7 +193,7 @@ class StagedRecord:
         try:
             if fields["format"] != STAGED_FORMAT:
                 raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
-            record = _record(msgspec.convert(fields, _Stored), layout, write_id)
+            record = _record(fields, layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
@@ -289,86 +224,85 @@ class FoundStaged:
         return self.age_seconds > self.record.expires_after_seconds
 
 
-def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
-    table = _table(stored.table, layout.root)
-    spellings = stored.spellings
-    same_fields: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
-    plan = WritePlan(
-        **same_fields,
-        write_id=write_id,
-        key=Key(stored.idempotency_key),
-        table=table,
-        layout=layout,
-        schema=_schema(stored.schema),
-        checkpoint=stored.hint,
-        in_doubt=frozenset(stored.in_doubt),
-        scope=_scope(stored, str(table.name), write_id),
-        tags=stored.tags,
-        spellings=Spellings(spellings.types, spellings.time_zone, dict(spellings.names), str(table.name)),
-    )
+def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> StagedRecord:
+    """Read a record; msgspec holds each value against the annotation of its field."""
+    other = msgspec.convert(fields, _OtherFields)
+    table, spellings = _table(fields["table"], layout.root), fields["spellings"]
+    plan_fields = {
+        **{name: fields[stored_name] for name, stored_name in PLAN_NAMES.items() if stored_name in fields},
+        "write_id": write_id,
+        "layout": layout,
+        "table": table,
+        "schema": _schema(fields["schema"]),
+        "log_id": fields["log_id"],
+        "scope": _scope(fields, str(table.name), write_id),
+        "key": {"text": fields["idempotency_key"]},
+        "spellings": {
+            **{name: spellings[name] for name in SPELLING_NAMES},
+            "names": dict(msgspec.convert(spellings["names"], list[tuple[PartitionValues, Any]])),
+            "table": str(table.name),
+        },
+    }
+    plan = msgspec.convert(plan_fields, WritePlan)
     files = WrittenFiles(
         plan=plan,
-        partitions=tuple(
-            WrittenPartition(
-                values=partition.values,
-                keys=FileKeys([f"{plan.data_location.key}{name}" for name in partition.files]),
-                rows=partition.rows,
-                bytes=partition.bytes,
-                raw_bytes=partition.raw_bytes,
-                figures=partition.figures,
-            )
-            for partition in stored.partitions
-        ),
-        row_bytes=stored.row_bytes,
-        checks=tuple(map(CheckResult.from_json, stored.checks)),
-        statistics={name: ColumnStatistics.from_json(texts) for name, texts in stored.statistics.items()},
+        partitions=tuple(_partition(partition, plan.data_location.key) for partition in other.partitions),
+        row_bytes=other.row_bytes,
+        checks=tuple(map(CheckResult.from_json, other.checks)),
+        statistics={name: ColumnStatistics.from_json(texts) for name, texts in other.statistics.items()},
     )
     return StagedRecord(
         files=files,
-        expires_after_seconds=stored.expires_after_seconds,
-        added_schema=_schema(stored.added_schema),
-        writer=stored.writer,
+        expires_after_seconds=other.expires_after_seconds,
+        added_schema=_schema(other.added_schema),
+        writer=other.writer,
     )
 
 
-def _table_of(table: Table) -> _Table:
-    return _Table(
-        database=table.name.database,
-        name=table.name.name,
-        kind=table.kind,
-        created_at_seconds=table.created_at_seconds,
-        columns=tuple((column.name, column.type, column.comment) for column in table.columns),
-        partition_columns=tuple((column.name, column.type, column.comment) for column in table.partition_columns),
-        root=table.root,
-        input_format=table.input_format,
-        serde=table.serde,
-    )
+def _partition_fields(partition: WrittenPartition, prefix: str) -> dict[str, Any]:
+    """Return what is stored of a partition: its keys below the write's own directory; no figures if there are none."""
+    fields = {name: getattr(partition, name) for name in PARTITION_NAMES if name != "figures" or partition.figures}
+    return {**fields, "files": [key.removeprefix(prefix) for key in partition.keys]}
 
 
-def _table(stored: _Table, layout_root: Location) -> Table:
-    if not Location.parse(stored.root).same_place(layout_root):
-        raise InvalidInputError(f"it was staged for a table at {stored.root}, and lies below {layout_root}")
-    return Table(
-        name=TableName(stored.database, stored.name),
-        kind=stored.kind,
-        location=stored.root,
-        columns=tuple(Column(*column) for column in stored.columns),
-        partition_columns=tuple(Column(*column) for column in stored.partition_columns),
-        parameters={ROOT_PARAMETER: stored.root},
-        input_format=stored.input_format,
-        serde=stored.serde,
-        created_at_seconds=stored.created_at_seconds,
-    )
+def _partition(fields: Mapping[str, Any], prefix: str) -> WrittenPartition:
+    partition = msgspec.convert({**fields, "keys": fields["files"]}, WrittenPartition)
+    return dataclasses.replace(partition, keys=FileKeys([f"{prefix}{name}" for name in partition.keys]))
 
 
-def _scope(stored: _Stored, table: str, write_id: str) -> Scope:
-    if stored.mode is WriteMode.OVERWRITE_TABLE:
+def _table_fields(table: Table) -> dict[str, Any]:
+    return {
+        **{name: getattr(table, name) for name in TABLE_NAMES},
+        "database": table.name.database,
+        "name": table.name.name,
+        **{name: list(map(dataclasses.astuple, getattr(table, name))) for name in COLUMN_LISTS},
+        "root": table.root,
+    }
+
+
+def _table(fields: Mapping[str, Any], layout_root: Location) -> Table:
+    root = fields["root"]
+    if not Location.parse(root).same_place(layout_root):
+        raise InvalidInputError(f"it was staged for a table at {root}, and lies below {layout_root}")
+    table_fields = {
+        **{name: fields[name] for name in TABLE_NAMES},
+        "name": {"database": fields["database"], "name": fields["name"]},
+        "location": root,
+        **{name: [Column(*column) for column in msgspec.convert(fields[name], Columns)] for name in COLUMN_LISTS},
+        "parameters": {ROOT_PARAMETER: root},
+    }
+    return msgspec.convert(table_fields, Table)
+
+
+def _scope(fields: Mapping[str, Any], table: str, write_id: str) -> Scope:
+    if WriteMode(fields["mode"]).facts.replaces_table:
         return every_partition
-    if stored.scope is None:
-        if stored.where:
+    if fields["scope"] is None:
+        if fields["where"]:
             raise InvalidInputError("its predicate has no partitions")
         return no_partition
-    return RecordedScope(frozenset(stored.scope.known), frozenset(stored.scope.chosen), stored.where, table, write_id)
+    scope_fields = {**fields["scope"], "where": fields["where"], "table": table, "write_id": write_id}
+    return msgspec.convert(scope_fields, RecordedScope)
 
 
 def _schema(text: str) -> str:
@@ -376,3 +310,7 @@ def _schema(text: str) -> str:
     if text and not isinstance(json.loads(text)["fields"], list):
         raise TypeError("a schema has no fields")
     return text
+
+
+for kind in (WritePlan, WrittenPartition, Table, RecordedScope, _OtherFields):
+    msgspec.json.Decoder(kind)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once

@@ -309,3 +309,12 @@ def partition_values(name: str) -> PartitionValues:
     if not all(separator for _, separator, _ in pairs):
         raise InvalidInputError(f"{name!r} is not a partition name; expected column=value/column=value")
     return tuple(unescape(value) for _, _, value in pairs)
+
+
+PartitionsNow = Mapping[PartitionValues, Partition]
+"""Partitions as the metastore has just shown them; those that do not exist are absent."""
+
+
+def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
+    """Return where each partition is."""
+    return {values: partition.location for values, partition in now.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import secrets
 import zlib
@@ -21,6 +20,7 @@ from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table, escape
 from table_writer.model.table_read import TableRead
+from table_writer.model.write_mode import WriteMode
 
 Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 """Chooses, of partitions that exist, those that a write replaces even where it has no rows for them."""
@@ -34,30 +34,6 @@ def no_partition(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
 def every_partition(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
     """Replace the whole table."""
     return frozenset(existing)
-
-
-class WriteMode(enum.Enum):
-    """The modes of writes: each treats existing partitions in another way; the mildest first."""
-
-    CREATE_PARTITIONS = "create_partitions"
-    APPEND = "append"
-    OVERWRITE_PARTITIONS = "overwrite_partitions"
-    OVERWRITE_TABLE = "overwrite_table"
-
-    @property
-    def replaces(self) -> str:
-        """Return which rows readers see no more afterwards."""
-        return {
-            WriteMode.CREATE_PARTITIONS: "replaces nothing: it adds partitions, or fails if one exists",
-            WriteMode.APPEND: "replaces nothing: it adds rows",
-            WriteMode.OVERWRITE_PARTITIONS: "replaces the partitions that the DataFrame has rows for",
-            WriteMode.OVERWRITE_TABLE: "replaces the whole table",
-        }[self]
-
-    @classmethod
-    def described(cls) -> str:
-        """Name all of them, with what each replaces: no name alone says that, and a guess may cost a table."""
-        return "; ".join(f"{mode.value} ({mode.replaces})" for mode in cls)
 
 
 OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as the next function makes it

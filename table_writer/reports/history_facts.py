@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.changes import PartitionDifference, change_of
+from table_writer.log.history import History
+from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import CHANGES, PartitionFacts, PartitionNow
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.reports.history_reports import TAKEN_BACK, VersionSummary
-from table_writer.table.past import PartitionDifference, change_of
 
 if TYPE_CHECKING:
     from table_writer.table.present import PresentRows
@@ -69,7 +70,7 @@ def _rolled_back_counts(history: History) -> Counter[int]:
     }
     # version, and the versions that were taken back by then
     changes_by_values: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}
-    for record in history.published_records:
+    for record in history.records.published:
         version = record.entry.version
         carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
         to_version = carried_out.rollback_to
@@ -90,13 +91,13 @@ def _table_sizes(history: History) -> dict[int, int | None]:
     objects = {replaced.location: replaced.objects for record in history.records for replaced in record.entry.replaced}
     own_keys = {
         key
-        for record in history.published_records
+        for record in history.records.published
         for partition in record.entry.partitions
         for key in partition.targets()
     }
     # at first the bytes that other tools, or trimmed entries, have left
     bytes_by_values: dict[PartitionValues, int | None] = {}
-    for record in history.published_records:
+    for record in history.records.published:
         for partition in (
             partition for partition in record.entry.partitions if partition.values not in bytes_by_values
         ):
@@ -134,7 +135,7 @@ def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Return a note that names the partitions with many small files, by the log; none without such partitions."""
     partitions = [
         values
-        for values, held_rows in sorted(history.current_contents().items())
+        for values, held_rows in sorted(history.state.current_contents().items())
         if are_small_files(held_rows.files, held_rows.bytes)
     ]
     names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])

@@ -19,7 +19,8 @@ from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
-from table_writer.model.write import WriteMode, new_write_id
+from table_writer.model.write import new_write_id
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.layout import size
 from table_writer.reports.plan_report import PlanReport, SchemaVerdict
 from table_writer.spark.sql import SPARK_ERRORS, quoted
@@ -49,7 +50,7 @@ class Preview:
         """Run the query once, for its partitions, and compare them with the table's."""
         opened, df = self._opened, self._df
         opened.require_owner()
-        state = opened.log.read_state()
+        state = opened.log.lister.read()
         notes, refusals = ((), ()) if state.ids or state.newest else self._first_write()
         notes += tuple(
             f"version {version} is in doubt: a write that meets it resolves it first" for version in state.in_doubt
@@ -79,7 +80,7 @@ class Preview:
         counts, partitions_now = self._rows_and_partitions(df, rows)
         carried_sizes = (
             {values: self._sizes(partition) for values, partition in partitions_now.items()}
-            if self._mode is WriteMode.APPEND
+            if self._mode.facts.keeps_rows
             else {}
         )
         planned = self._partitions(counts, partitions_now, carried_sizes)
@@ -193,7 +194,7 @@ class Preview:
 
     def _is_in_place(self, partition: Partition) -> bool:
         """Return whether files are added at the location that the partition has."""
-        is_append = self._mode is WriteMode.APPEND and self._options.carry == "in_place"
+        is_append = self._mode.facts.keeps_rows and self._options.carry == "in_place"
         return is_append and not self._opened.layout.is_placeholder(Location.parse(partition.location))
 
     def _action(self, rows: int, partition: Partition | None) -> str:
@@ -201,7 +202,7 @@ class Preview:
             return "empty"
         if partition is None:
             return "add"
-        return "append" if self._mode is WriteMode.APPEND else "replace"
+        return "append" if self._mode.facts.keeps_rows else "replace"
 
     def _sizes(self, partition: Partition) -> list[int]:
         """Return the sizes of the files that an append copies; none where the append would be refused."""
@@ -212,7 +213,7 @@ class Preview:
 
     def _uncopied_partitions(self, partitions_now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
         """Name the partitions for which an append would be refused."""
-        for values, partition in sorted(partitions_now.items()) if self._mode is WriteMode.APPEND else ():
+        for values, partition in sorted(partitions_now.items()) if self._mode.facts.keeps_rows else ():
             if reason := why_not_copied(self._opened.layout, partition):
                 yield (
                     f"{shown_name(self._opened.table, values)} {reason}: its files cannot be put beside new ones;"
@@ -230,13 +231,13 @@ class Preview:
             self._mode.value,
             partitions=tuple(EntryPartition.without_rows(named_values, None) for named_values in values),
         )
-        for record in log.read_history(log.read_state(listed_after=based_on)).records:
+        for record in log.read_history(log.lister.read(listed_after=based_on)).records:
             if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 
     def _problems(self, planned: tuple[PartitionFacts, ...]) -> Iterator[str]:
         existing_names = [partition.name for partition in planned if partition.replaced_location is not None]
-        if self._mode is WriteMode.CREATE_PARTITIONS and existing_names:
+        if self._mode.facts.only_creates and existing_names:
             yield f"{counted(len(existing_names), 'partition')} already there: {few(existing_names, most=3)}"
         copied_bytes, limit = sum(partition.copied_bytes for partition in planned), self._options.max_copied_bytes
         if limit is not None and copied_bytes > limit:

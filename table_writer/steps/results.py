@@ -15,7 +15,8 @@ from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import are_small_files, name_in
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, WrittenPartition
+from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
+from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.layout import size
 from table_writer.reports.write_result import WriteResult
@@ -33,7 +34,7 @@ MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tuple[str, ...] = ()) -> WriteResult:
     """Return the result of a write without rows; ``InvalidInputError`` unless the call allows that."""
     if if_empty == "error":
-        replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
+        replaces = plan.mode.facts.replaces_table or plan.where
         empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
         raise InvalidInputError(
             f"the DataFrame has no rows, so no partition of {plan.table.name} would change; nothing was written."
@@ -141,7 +142,7 @@ def _action(partition: EntryPartition, mode: WriteMode) -> str:
         return "emptied"
     if partition.old_location is None:
         return "added"
-    return "appended" if mode is WriteMode.APPEND else "replaced"
+    return "appended" if mode.facts.keeps_rows else "replaced"
 
 
 def _switch_notes(opened: OpenTable, published: PublishResult) -> tuple[str, ...]:

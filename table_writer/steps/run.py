@@ -19,7 +19,8 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.model.entry import Key, LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
+from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress

@@ -22,7 +22,7 @@ from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Partition, PartitionValues, Table, TableName
 from table_writer.model.table_kind import PROVIDER_PARAMETER
-from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.model.write import WrittenFiles
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_query_log
 from table_writer.steps.plan.file_options import file_options, is_arrows, require_writable
@@ -208,7 +208,7 @@ def _replaced_rows(spark: SparkSession, opened: OpenTable, files: WrittenFiles) 
 def _replaced_partitions(opened: OpenTable, files: WrittenFiles) -> list[PartitionValues]:
     """Return the partitions whose present rows readers would see no more; none for an append."""
     plan = files.plan
-    if plan.mode is WriteMode.APPEND:
+    if plan.mode.facts.keeps_rows:
         return []
     written_values = {plan.spelled(partition.values) for partition in files.partitions}
     existing = opened.metastore.get_partition_names(opened.table.name)

@@ -69,9 +69,9 @@ class StagedWrites:
             return self.find(write_id)
         except InvalidInputError:
             history = self._opened.log.read_history()
-            if write_id in history.ids_in_doubt and not dry_run:
+            if write_id in history.records.ids_in_doubt and not dry_run:
                 history, _ = Recovery(self._opened).resolved_history(self._opened.table)
-            publication = history.publication(write_id)
+            publication = history.records.publication(write_id)
             if publication is None:
                 raise
             self._require_kept(write_id, history)
@@ -98,8 +98,10 @@ class StagedWrites:
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if staged_writes:
-            state = opened.log.read_state(listed_after=min(staged.record.plan.base_version for staged in staged_writes))
-            entries = [record.entry for record in opened.log.read_history(state).published_records]
+            state = opened.log.lister.read(
+                listed_after=min(staged.record.plan.base_version for staged in staged_writes)
+            )
+            entries = [record.entry for record in opened.log.read_history(state).records.published]
             published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
             staged_writes = [staged for staged in staged_writes if staged.record.plan.write_id not in published_ids]
         return tuple(staged_writes), unreadable
@@ -112,7 +114,7 @@ class StagedWrites:
 
     def require_discarded(self, write_id: str) -> None:
         """Raise ``ConflictError`` if a write that is not staged any more was published, or may be."""
-        if write_id in self._opened.log.read_history().published_ids:
+        if write_id in self._opened.log.read_history().records.published_ids:
             raise ConflictError(
                 f"write {write_id} of {self._opened.table.name} was published by another process, and not discarded."
                 f" `table-writer history {self._opened.table.name}` shows its version; a rollback takes it back.",
@@ -196,7 +198,7 @@ class StagedWrites:
 
     def _require_kept(self, write_id: str, history: History) -> None:
         """Refuse to call a write published if a rollback has taken all of it back."""
-        publication = history.publication(write_id)
+        publication = history.records.publication(write_id)
         if publication is not None and publication.entry.partitions and not is_kept(publication, history.records):
             raise self._refusal(
                 write_id,
@@ -238,7 +240,7 @@ class StagedWrites:
         newest_record = next(
             (record for record in reversed(history.records) if record.entry.write_id == write_id), None
         )
-        found = history.publication(write_id) or newest_record
+        found = history.records.publication(write_id) or newest_record
         if found is not None:
             outcome = found.outcome.value if found.outcome else "in doubt"
             raise self._refusal(

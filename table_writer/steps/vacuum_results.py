@@ -86,7 +86,7 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
     write_id = traces.write_id_of(upload, history)
     if write_id is None:
         return "another tool"
-    if write_id in history.ids_in_doubt:
+    if write_id in history.records.ids_in_doubt:
         return "in doubt"
     registration = traces.registered.get(write_id)
     if registration is not None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
 
-from table_writer.errors import StorageError, counted
-from table_writer.model.entry import EntryPartition
+from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.table_read import Files
@@ -146,48 +145,3 @@ def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: in
             else:
                 removed.count += answer
     return removed
-
-
-def add_files(
-    store: ObjectStore,
-    partitions: Collection[EntryPartition],
-    files: Mapping[str, ObjectInfo] | None = None,
-    *,
-    before_send: Callable[[], object],
-) -> None:
-    """Copy what appends in place add; twice is as good as once: source, name and bytes are the same.
-
-    ``files`` are the sources as they were listed before the claim, by whoever sends the first copies. By default they
-    are listed now, and what is there already is not copied again. ``before_send`` may raise before each request: one
-    that leaves after the claim can come to where another tool has put its own rows since. Raises ``StorageError`` if
-    not all could be copied.
-    """
-    sources = {target: key for partition in partitions for target, key in partition.sources().items()}
-    if files is None:
-        sources = {target: sources[target] for target in missing_files(store, partitions)}
-        files = listed_sources(store, partitions) if sources else {}
-    gone = sorted(key for key in sources.values() if key not in files)
-    if gone:
-        raise StorageError(f"{counted(len(gone), 'file')} to be added are gone, for example {gone[0]}.")
-    known = files
-
-    def copy(target: str) -> None:
-        store.copy(known[sources[target]], target, before_send=before_send)
-
-    many(copy, sources, COPY_THREADS)
-
-
-def missing_files(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, int]:
-    """Return which files of appends in place are not where readers look yet, by key with their sizes."""
-    wanted = {key: size for partition in partitions for key, size in partition.targets().items()}
-    found = dict(zip(wanted, many(store.head, wanted, COPY_THREADS), strict=True))
-    return {key: size for key, size in wanted.items() if (one := found[key]) is None or one.size_bytes != size}
-
-
-def listed_sources(store: ObjectStore, partitions: Iterable[EntryPartition]) -> dict[str, ObjectInfo]:
-    """List the files that appends in place copy, as far as they are there with the size that the entry names."""
-    wanted = [partition for partition in partitions if partition.source is not None]
-    sizes = {key: partition.targets()[target] for partition in wanted for target, key in partition.sources().items()}
-    prefixes = [Location.parse(str(partition.source)).key for partition in wanted]
-    found = (info for infos in many(lambda prefix: list(store.list(prefix)), prefixes) for info in infos)
-    return {info.key: info for info in found if sizes.get(info.key) == info.size_bytes}

@@ -13,11 +13,14 @@ from typing import Any
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, require_in_place, require_owner
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.rules import Deadline, require_same_query
-from table_writer.log.table_log import LogState, TableLog
+from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, as_hive_2
 from table_writer.model.entry import Key, LogEntry, Operation
@@ -129,7 +132,7 @@ class OpenTable:
 
     def deadline(self, entry: LogEntry) -> Deadline:
         """Return the time that this process has for an entry which it is about to claim."""
-        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.claim_age, entry))
+        return Deadline(entry.publish_timeout_seconds, claim_age=partial(self.log.slots.claim_age, entry))
 
     def registration(self, plan: WritePlan) -> Registration:
         """Return the sign of life of a write."""
@@ -160,7 +163,7 @@ class OpenTable:
         """The table, as ``owner.json`` is to name it."""
         return Owner.of(self.table, self.metastore.uri)
 
-    def require_new_key(self, key: Key, query_ids: Collection[str] = ()) -> LogState | None:
+    def require_new_key(self, key: Key, query_ids: Collection[str] = ()) -> Listing | None:
         """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
 
         ``query_ids`` says of a stream's batch which streaming queries may be writing it; a batch of another query than
@@ -172,7 +175,7 @@ class OpenTable:
         if not key:
             return None
         self.require_owner()
-        recent = self.log.read_recent_state()
+        recent = self.log.list_recent()
         if key.stream:
             published, newest = self.log.find_batch(key, recent)
             require_same_query(newest, key, query_ids)
@@ -180,16 +183,16 @@ class OpenTable:
             published = self.log.find_key(key, recent)
         if published is not None:
             raise repetition_error(published, self.table)
-        return self.log.with_checkpoint(recent.state)
+        return self.log.lister.with_checkpoint(recent.listing)
 
-    def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
+    def listing_to_build_on(self, log_id: str, seen: Listing | None = None) -> Listing:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
 
         Raises ``ConflictError`` if that look was at another log, which somebody has deleted since.
         """
         self.log.expect(log_id)
         if seen is None:
-            return self.log.read_state()
+            return self.log.lister.read()
         if seen.newest and log_id not in seen.ids:
             raise ConflictError(
                 f"the log of {self.table.name} was deleted and begun again since this call began. This call changed"
@@ -204,7 +207,7 @@ class OpenTable:
         Returns whether that is done: what depends on rows alone goes on without it.
         """
         in_place = (values for values, where in placements.items() if where is Placement.IN_PLACE)
-        wanted = {values: history.current_partitions[values].partition.column_figures() for values in in_place}
+        wanted = {values: history.state.current[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
             if wrong:

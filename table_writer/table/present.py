@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from table_writer.log.fold import CurrentPartition
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.changes import writes_behind
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
+from table_writer.log.state import CurrentPartition
 from table_writer.model.entry import LogEntry, Operation
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.table import Partition, PartitionValues
-from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import same_place, writes_behind
 
 PUBLISHED: Final = "published"
 MISSING: Final = "missing"
 IN_DOUBT: Final = "in doubt"
 NOT_KNOWN: Final = "not known"
-WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # modes of writes, and of recoveries that do one again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +56,8 @@ def placements_now(
     doubtful = _doubtful(history)
 
     def where(values: PartitionValues) -> Placement | None:
-        current, seen = history.current_partitions.get(values), now.get(values)
-        placement = None if current is None else history.placement(values, None if seen is None else seen.location)
+        current, seen = history.state.current.get(values), now.get(values)
+        placement = None if current is None else history.placements.of(values, None if seen is None else seen.location)
         is_found = (
             current is not None and current.partition.new_location is not None and placement is Placement.IN_PLACE
         )
@@ -68,7 +68,7 @@ def placements_now(
 
 def _doubtful(history: History) -> dict[PartitionValues, int]:
     """Return the partitions that publishes in doubt may have moved, with the newest version that names each."""
-    doubted = (record.entry for record in history.publishes_in_doubt)
+    doubted = (record.entry for record in history.records.publishes_in_doubt)
     return {values: entry.version for entry in doubted for values in entry.partition_values}
 
 
@@ -81,17 +81,15 @@ class Present:
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
         self._existing = existing_values(opened.store, opened.layout, self._now)  # those that are more than a name
         self._history = history = opened.log.read_recent()
-        self._wanted = (
-            sorted({*self._now, *history.current_partitions}) if wanted is None else list(dict.fromkeys(wanted))
-        )
+        self._wanted = sorted({*self._now, *history.state.current}) if wanted is None else list(dict.fromkeys(wanted))
         self._where = placements_now(history, self._wanted, self._now)
         self._doubtful = _doubtful(history)
-        self._held = history.current_contents()
+        self._held = history.state.current_contents()
 
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
-        placed = {self._history.current_partitions[values].version for values in self._wanted if self._is_found(values)}
-        many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
+        placed = {self._history.state.current[values].version for values in self._wanted if self._is_found(values)}
+        many(self._opened.log.slots.find, placed)  # several at once: the log keeps what it has read
         return map(self._rows_of, self._wanted)
 
     @cached_property
@@ -103,10 +101,10 @@ class Present:
         """Return whether readers look where the newest published entry put a partition, and find more than a name."""
         if values not in self._existing or self._where[values] is not Placement.IN_PLACE:
             return False
-        return self._history.current_partitions[values].partition.new_location is not None
+        return self._history.state.current[values].partition.new_location is not None
 
     def _rows_of(self, values: PartitionValues) -> PresentRows:
-        current = self._history.current_partitions.get(values)
+        current = self._history.state.current.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
@@ -122,11 +120,11 @@ class Present:
         return self._unknown_rows(values, f"{why} {what}")
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
-        current = self._history.current_partitions[values]
+        current = self._history.state.current[values]
         beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
         content = self._held.get(values, current.partition)
         rows = None if beside_others else content.rows
-        newest = self._opened.log.find(current.version)
+        newest = self._opened.log.slots.find(current.version)
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, current.version)
         if wrote is not None:
@@ -144,9 +142,13 @@ class Present:
             return None
         if not named.added:  # a recovery may have carried out a rollback: the first entry that came here wrote the rows
             place = named.new_location
-            came = [record for record, other in history.published_of(values) if same_place(other.new_location, place)]
+            came = [
+                record
+                for record, other in history.records.published_of(values)
+                if same_place(other.new_location, place)
+            ]
             wrote = next((record for record in reversed(came) if record.entry.version <= wrote.entry.version), wrote)
-        if wrote.entry.mode.partition(" ")[0] not in WRITE_MODES:  # a predicate follows, or a rollback's version
+        if wrote.entry.write_mode is None:
             return None  # a rollback, a restore or a compaction is the oldest that is left
         present = {record.entry.version for record in history.records}
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published

@@ -84,7 +84,7 @@ def test_lines_below_the_table_are_cut_too_and_failures_come_first(world: World,
 
 def test_show_names_each_partition_and_the_write(world: World, shell: Shell) -> None:
     ran = shell.run("show", TABLE, "2")
-    write_id = world.services().log.read(2).entry.write_id
+    write_id = world.services().log.slots.read(2).entry.write_id
     assert ran.code == 0
     assert "dt=d1      replaced" in ran.out
     assert write_id in ran.out
@@ -104,7 +104,7 @@ def test_rollback_puts_rows_back_by_version_or_by_write(world: World, shell: She
     ran = shell.run("rollback", TABLE, "--version", "1", "--json")
     assert (ran.code, ran.json["to_version"], ran.json["version"]) == (0, 1, 3)
     assert world.rows() == FIRST
-    write_id = world.services().log.read(2).entry.write_id
+    write_id = world.services().log.slots.read(2).entry.write_id
     assert "put back to version 2" in shell.run("rollback", TABLE, "--write-id", write_id).out
     assert world.rows() == NEWEST
 

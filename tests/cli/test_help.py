@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -10,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.cli.commands import COMMANDS, SHELLS, build_parser, parse
+from table_writer.cli.commands import BY_NAME, COMMANDS, SHELLS, build_parser, parse
 from table_writer.cli.main import main
-from table_writer.cli.manual import ENVIRONMENT, MANUALS, OVERVIEW, Manual
+from table_writer.cli.manual import ENVIRONMENT, MANUALS, OVERVIEW, PURPOSE, Manual
 from tests.cli.shell import TABLE, Shell
 
 PAGES = {"": OVERVIEW, **MANUALS}
@@ -48,12 +49,14 @@ def test_help_has_all_its_parts_and_fits_a_terminal(shell: Shell, name: str) -> 
     assert all(variable in page for names in ENVIRONMENT for variable in names.split(", "))
     lines = [line for line in page.splitlines() if not line.startswith("  table-writer ")]
     assert max(map(len, lines)) <= 80, "examples are copied, and are one line each"
-    assert PAGES[name].promises.split()[0] in page
+    text = f"{BY_NAME[name].call.summary} {BY_NAME[name].call.promises}" if name else PURPOSE
+    assert text.strip() in " ".join(page.split())
 
 
-def test_every_option_says_what_it_is() -> None:
+def test_every_option_says_what_it_is_in_one_sentence() -> None:
     chosen = next(action.choices for action in build_parser()._actions if isinstance(action.choices, dict))
-    assert [(name, action.dest) for name, one in chosen.items() for action in one._actions if not action.help] == []
+    helps = {(name, action.dest): action.help or "" for name, one in chosen.items() for action in one._actions}
+    assert [option for option, text in helps.items() if not text or re.search(r"\.(\s+[A-Z]|$)|``", text)] == []
 
 
 @pytest.mark.parametrize(

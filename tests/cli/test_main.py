@@ -254,7 +254,7 @@ def test_log_lines_go_to_stderr_and_more_of_them_if_asked(changed: World, shell:
     before = library.level, list(library.handlers)
     ran = shell.run("rollback", TABLE, "--version", "1", "--partition", "dt=d1", "--json", "--verbose")
     assert ran.json["to_version"] == 1
-    assert "INFO table_writer.log.table_log: write_id=" in ran.err
+    assert "INFO table_writer.log.slots: write_id=" in ran.err
     assert shell.run("rollback", TABLE, "--version", "2", "--partition", "dt=d1").err == ""
     assert (library.level, library.handlers) == before
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.model.check_result import CheckResult
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.staged_writes import StagedWrites
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import World
@@ -102,7 +102,7 @@ def test_a_check_that_has_failed_stands_in_the_way(world: World, shell: Shell) -
     assert world.rows() == FIRST
     staged_writes.with_checks(write_id, [replace(failed, severity="warn")])
     assert shell.run("publish", TABLE, write_id).code == 0
-    assert [one.severity for one in world.services().log.read(2).entry.checks] == ["warn"]
+    assert [one.severity for one in world.services().log.slots.read(2).entry.checks] == ["warn"]
     assert "not_null(id)" in shell.run("show", TABLE, "2").out
 
 

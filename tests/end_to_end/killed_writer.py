@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.log.table_log import TableLog
 from table_writer.steps.complete import Completer
+from table_writer.steps.publish import in_place
 from table_writer.steps.publish.switch import Switch
-from table_writer.storage import table_files as files
 from table_writer.storage.s3 import S3Store
 
 MOMENTS: dict[str, tuple[type, str, str]] = {
@@ -62,7 +62,7 @@ def main(settings: str, table: str, moment: str, carry: str = "") -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()  # the settings say that it is on Hive
     kind, name, phase = (IN_PLACE if carry else MOMENTS)[moment]
-    files.COPY_THREADS = 1  # type: ignore[misc]
+    in_place.COPY_THREADS = 1  # type: ignore[misc]
     setattr(kind, name, dying(getattr(kind, name), phase))
     config = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
     df = spark.sql("SELECT 100L AS id, 'new' AS note, 'd1' AS dt UNION ALL SELECT 300L, 'new', 'd3'")

@@ -196,4 +196,4 @@ def test_after_a_kill_recover_brings_all_rows_and_a_rollback_the_old_ones(
         assert listed(spark, orders) == sorted([*OLD, *NEW])
     keeper.rollback(orders, version=1)
     assert listed(spark, orders) == sorted(OLD)
-    assert not writer._services.open_to_write(orders).log.read_state().in_doubt
+    assert not writer._services.open_to_write(orders).log.lister.read().in_doubt

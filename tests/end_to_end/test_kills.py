@@ -91,4 +91,4 @@ def test_after_a_kill_readers_see_all_old_or_all_new_rows_and_the_next_run_succe
         result = writer.overwrite_partitions(again, orders)
     assert result.rows == 2
     assert content(orders) == NEW
-    assert not writer._services.open_to_write(orders).log.read_state().in_doubt
+    assert not writer._services.open_to_write(orders).log.lister.read().in_doubt

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
-from table_writer.model.write import WriteMode, WritePlan, new_write_id
+from table_writer.model.write import WritePlan, new_write_id
+from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.steps.plan.types import table_schema
 from table_writer.testing import Lakehouse

@@ -139,4 +139,4 @@ def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_resta
     assert set(before) < set(expected(3))
     run(carry)
     assert seen(spark, orders) == expected(3)
-    assert not writer._services.open_to_write(orders).log.read_state().in_doubt
+    assert not writer._services.open_to_write(orders).log.lister.read().in_doubt

@@ -89,7 +89,7 @@ def test_partitions_that_spark_wrote_are_replaced_and_their_files_scheduled(
     assert result.notes == ()
     assert content(orders) == {(10, "A", "d1"), (2, "b", "d2")}
     assert sparks_files <= keys_below(orders), "running queries still read them"
-    entry = writer._services.open_to_write(orders).log.read(1).entry
+    entry = writer._services.open_to_write(orders).log.slots.read(1).entry
     assert {o.key.split("/orders/")[1] for o in entry.replaced[0].objects} == sparks_files
 
 

@@ -15,7 +15,8 @@ from table_writer.errors import CheckFailedError, LostResponseError, MetastoreEr
 from table_writer.events import TableEvent
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.model.write import WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.announcing import announced
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.running_write import RunningWrite
@@ -232,7 +233,7 @@ def test_a_recovered_append_is_told_with_what_it_has_done_to_each_partition(
 def test_a_write_whose_files_are_gone_is_told_as_abandoned(world: World, told: list[TableEvent]) -> None:
     with world.inject(DIED), pytest.raises(DeathError):
         world.write(NEW)
-    dead = world.services().log.read(2).entry
+    dead = world.services().log.slots.read(2).entry
     for info in list(world.store.list(world.layout.data(dead.write_id).key)):
         world.store.delete([info.key])
     world.wait_out_claims()

@@ -12,11 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import Operation
-from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.model.write import Scope, WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
-from table_writer.steps.publish.switch import new_parameters
+from table_writer.steps.publish.parameters import new_parameters
 from table_writer.storage.object_store import visible_files
 from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations

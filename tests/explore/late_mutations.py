@@ -18,8 +18,8 @@ MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
         "steps.publish.correction:Correction.correct",
-        "if not moved and not state.unverified:",
-        "if not moved and not any(map(self._log.may_calls_come, state.unverified)):",
+        "if not moved and not listing.unverified:",
+        "if not moved and not any(map(self._log.marks.may_calls_come, listing.unverified)):",
         ("overwrite", "append", "days pass", "append"),
         Bound(2, 1),
         2000,
@@ -28,7 +28,7 @@ MUTATIONS: Final = (
     Mutation(
         "nobody verifies while a call may come",
         "steps.publish.correction:Correction._can_verify",
-        "and not self._log.may_calls_come(max(history.unverified or ()))",
+        "and not self._log.marks.may_calls_come(max(history.unverified or ()))",
         "",
         ("overwrite", "append", "append"),
         Bound(2, 1),
@@ -83,9 +83,9 @@ MUTATIONS: Final = (
     Mutation(
         "an append lists placeholders",
         "steps.publish.publisher:Publisher._look",
-        "carried = leaving if plan.mode is WriteMode.APPEND else {}",
+        "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {v: one for v, one in leaving.items() if '/empty/' not in one.location}"
-        " if plan.mode is WriteMode.APPEND else {}",
+        " if plan.mode.facts.keeps_rows else {}",
         ("append d2 d3", "insert d3", "append d2 d3"),
         Bound(1, 1),
         1000,
@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     Mutation(
         "what was planned in another log conflicts",
         "steps.publish.publisher:Publisher._refuse_other_log",
-        "state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids)",
+        "listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids)",
         "False",
         ("publish overwrite", "begin again"),
         Bound(0, 0),
@@ -117,7 +117,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed before its files are there",
         "steps.publish.recovery:Recovery._has_taken_effect",
-        "self._evidence.whole_partitions(entry.partitions)",
+        "whole_partitions(self._opened.store, entry.partitions)",
         "frozenset(one.values for one in entry.partitions)",
         ("append in place", "append in place"),
     ),
@@ -132,8 +132,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback copies where later files lie",
-        "log.history:History.surplus_names",
-        "return frozenset(file.name for _, _, partition in adding for file in partition.added) - part",
+        "log.past_states:PastStates.surplus_names",
+        "return frozenset(file.name for _, _, partition in appends for file in partition.added) - part",
         "return frozenset()",
         ("append in place", "rollback", "append"),
         Bound(1, 1),
@@ -143,7 +143,7 @@ MUTATIONS: Final = (
     Mutation(
         "a rollback that a vacuum has given up stops",
         "steps.publish.rollback:roll_back",
-        "if found != copied_of or place in history.deleted or place in history.doomed:",
+        "if found != copied_of or place in history.state.deleted or place in history.state.doomed:",
         "if found != copied_of:",
         ("rollback of files", "vacuum"),
         Bound(1, 0),
@@ -152,8 +152,8 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum spares sources of what is in doubt",
         "log.history:History.in_use",
-        "named += [partition.old_location, partition.new_location, partition.source]",
-        "named += [partition.old_location, partition.new_location]",
+        "for location in partition.locations)",
+        "for location in (partition.old_location, partition.new_location) if location)",
         ("publish in place after a refusal", "days pass", "vacuum"),
         Bound(0, 1),
         500,
@@ -161,7 +161,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a vacuum deletes what an abandoned rollback has copied",
-        "log.history:History._fold_abandoned",
+        "log.state:TableState._apply_abandoned",
         "copies = [location for location in own if data.contains(location)]",
         "copies = []",
         ("append in place", "rollback"),
@@ -178,7 +178,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is added to what a late alter has brought back",
         "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),

@@ -15,7 +15,7 @@ MUTATIONS: Final = (
     Mutation(
         "a correction claims after the listing that the look began with",
         "steps.publish.correction:Correction.correct",
-        "history.newest > state.newest",
+        "history.newest > listing.newest",
         "False",
         ("append after a recovery", "rollback far"),
         Bound(2, 0),
@@ -150,9 +150,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "which writes the log names is looked up in all that is read once",
-        "log.history:History.published_ids",
-        "self._ids_of([record for record in self.records if record.outcome is not Outcome.ABANDONED])",
-        "self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)",
+        "log.records:Records.published_ids",
+        "self._ids_of([record for record in self if record.outcome is not Outcome.ABANDONED])",
+        "self._ids_of(record for record in self if record.outcome is not Outcome.ABANDONED)",
         ("publish", "discard"),
     ),
     Mutation(
@@ -186,7 +186,7 @@ MUTATIONS: Final = (
     # Recovery
     Mutation(
         "an append in place is done again, file by file",
-        "steps.publish.evidence:Evidence.whole_partitions",
+        "steps.publish.in_place:whole_partitions",
         "if missing.isdisjoint(partition.targets())",
         "",
         ("append in place", "recover"),
@@ -201,7 +201,7 @@ MUTATIONS: Final = (
     Mutation(
         "an append corrects what it builds on",
         "steps.publish.correction:Correction.correct",
-        "if not moved and not state.unverified:",
+        "if not moved and not listing.unverified:",
         "if True:",
         ("old alter comes", "append"),
         also=(CONFIRMED,),
@@ -209,7 +209,7 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery leaves a mark",
         "steps.publish.recovery:Recovery.recover",
-        "self._log.remember_recovery(claimed.version)",
+        "self._log.marks.remember_recovery(claimed.version)",
         "pass",
         ("overwrite", "append", "append"),
         schedules=600,
@@ -233,7 +233,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is discarded that was published",
         "steps.vacuum.sweep:Vacuum.give_up",
-        "if write_id in history.published_ids or self._in_use(history).meets(data.place):",
+        "if write_id in history.records.published_ids or self._in_use(history).meets(data.place):",
         "if False:",
         ("publish", "discard"),
     ),
@@ -248,8 +248,8 @@ MUTATIONS: Final = (
     Mutation(
         "no vacuum without a claim",
         "steps.vacuum.sweep:Vacuum.run",
-        "if unfinished or self._log.claim(entry):",
-        "if unfinished or self._log.claim(entry) or True:",
+        "if unfinished or self._log.slots.claim(entry):",
+        "if unfinished or self._log.slots.claim(entry) or True:",
         ("rollback far", "vacuum"),
     ),
     Mutation(

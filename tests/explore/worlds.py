@@ -17,7 +17,8 @@ from table_writer.metastore.glue import Clients, GlueMetastore
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.table import Partition
-from table_writer.model.write import Scope, WriteMode
+from table_writer.model.write import Scope
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
 from tests.doubles.glue import GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld

@@ -68,7 +68,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late drop is repaired",
-        "log.history:History.correction_of",
+        "log.placements:Placements.correction_of",
         "if place not in calls or place == wanted:",
         "if place is None or place not in calls or place == wanted:",
         ("old drop comes", "recover"),
@@ -77,7 +77,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late alter is repaired",
-        "log.history:History.correction_of",
+        "log.placements:Placements.correction_of",
         "if place not in calls or place == wanted:",
         "if place is not None or place not in calls:",
         ("old alter comes", "recover"),
@@ -115,7 +115,7 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum spares what is in doubt",
         "log.history:History.in_use",
-        "for record in self.in_doubt for",
+        "for record in self.records.in_doubt for",
         "for record in () for",
         ("rollback far", "vacuum"),
     ),
@@ -129,7 +129,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum deletes",
         "steps.publish.rollback:_check",
-        "and not history.is_restorable(location)",
+        "and not history.past.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
         Bound(2, 0),
@@ -137,8 +137,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no rollback to what a vacuum may be deleting",
-        "log.history:History.is_restorable",
-        "return is_there and location.place not in self.doomed",
+        "log.past_states:PastStates.is_restorable",
+        "return is_there and location.place not in state.doomed",
         "return is_there",
         ("rollback further", "vacuum"),
         Bound(2, 0),
@@ -148,7 +148,7 @@ MUTATIONS: Final = (
     Mutation(
         "an append brings along what is there",
         "steps.publish.publisher:Publisher._look",
-        "carried = leaving if plan.mode is WriteMode.APPEND else {}",
+        "carried = leaving if plan.mode.facts.keeps_rows else {}",
         "carried = {}",
         ("append",),
     ),
@@ -163,7 +163,7 @@ MUTATIONS: Final = (
     Mutation(
         "no append to what a late alter has brought back",
         "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, state):",
+        "if is_building and self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append"),
         also=(CONFIRMED,),
@@ -173,7 +173,7 @@ MUTATIONS: Final = (
         "no creation where a late drop has taken rows away",
         "steps.publish.publisher:Publisher._look",
         "if is_building and self._correction",
-        "if plan.mode is WriteMode.APPEND and self._recovery",
+        "if plan.mode.facts.keeps_rows and self._correction",
         ("old drop comes", "create d2"),
         Bound(1, 1),
         schedules=300,
@@ -225,8 +225,8 @@ MUTATIONS: Final = (
     Mutation(
         "the base version is fixed before the key is looked for",
         "table.open_table:OpenTable.require_new_key",
-        "return self.log.with_checkpoint(recent.state)",
-        "return self.log.read_state()",
+        "return self.log.lister.with_checkpoint(recent.listing)",
+        "return self.log.lister.read()",
         ("append once", "append once"),
     ),
     Mutation(
@@ -256,8 +256,8 @@ MUTATIONS: Final = (
     Mutation(
         "no discard without a claim",
         "steps.vacuum.sweep:Vacuum.give_up",
-        "if self._log.claim(entry):",
-        "if self._log.claim(entry) or True:",
+        "if self._log.slots.claim(entry):",
+        "if self._log.slots.claim(entry) or True:",
         ("publish", "discard"),
         schedules=500,
     ),

@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from table_writer.log.table_log import LogState
+from table_writer.log.listing import Listing
 from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.model.write import Scope, WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.publisher import GaveWayError
 from table_writer.storage.object_store import visible_files
 from table_writer.storage.table_files import files_read_at
@@ -51,7 +52,7 @@ class Operations:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
-        seen: LogState | None = None,
+        seen: Listing | None = None,
     ) -> WritePlan:
         plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place, seen=seen)
         how = f"{mode.value}{' in place' * in_place}"
@@ -248,7 +249,7 @@ class Operations:
         log = self._on.world.layout.log_prefix  # a claim that is to come is of an entry that nobody can see yet
         if self._on.processes or any(one.service == "metastore" or log in one.key for one in self._on.pending):
             return True
-        in_doubt = self._on.world.history().publishes_in_doubt
+        in_doubt = self._on.world.history().records.publishes_in_doubt
         return any(value in map(value_of, record.entry.partition_values) for record in in_doubt)
 
     def insert(self, random: Random) -> None:
@@ -312,7 +313,7 @@ class Operations:
 
         Not in the last moment, when a vacuum has looked for the last time and is deleting them.
         """
-        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().in_doubt)
+        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().records.in_doubt)
         data = self._on.world.layout.all_data.key
         old = [
             (value, where)
@@ -331,7 +332,7 @@ class Operations:
     def reset_log(self, _: Random) -> None:
         """A person forgets the table's history, as the documentation says: once nobody is at work on it."""
         store, layout = self._on.world.store, self._on.world.layout
-        if self._on.is_busy or self._on.world.history().in_doubt:
+        if self._on.is_busy or self._on.world.history().records.in_doubt:
             return
         for key in [one for one in store._objects if one.startswith(layout.log_prefix)]:
             del store._objects[key]

@@ -13,11 +13,11 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, value_of
 
@@ -194,7 +194,7 @@ class Oracle:
         records = self.world.history().records
         found = [one for one in records if one.entry.version == entry.version]
         if any(one.outcome is None for one in found):  # it ends as the recovery that has the last word on it
-            word = self.world.services().log.last_word(entry.version)
+            word = self.world.services().log.marks.last_word(entry.version)
             found = [one for one in records if one.entry.write_id == word != entry.write_id]
         is_others = entry.recovers is not None or any(one.recorded_by != entry.write_id for one in found)
         return is_others and any(one.outcome is Outcome.ABANDONED for one in found)

@@ -252,7 +252,7 @@ class Simulation:
                 self._read_older_versions()
             if at_rest:
                 self._remember()
-            if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
+            if at_rest and is_open and not self.pending and not self.world.history().records.publishes_in_doubt:
                 self.oracle.calm_down(decided)
 
     def _read_older_versions(self) -> None:
@@ -279,7 +279,7 @@ class Simulation:
     def _gone_unseen(self, version: int) -> set[str]:
         """Return which other tools had dropped before the log saw them: only the metastore knew of them."""
         first = {value: (0, location) for value, location in self.oracle.locations().items()}
-        for record in reversed(self.world.history().published_records):
+        for record in reversed(self.world.history().records.published):
             for named in record.entry.partitions:
                 first[value_of(named.values)] = (record.entry.version, named.old_location or "")
         since = {value for value, (at, found_at) in first.items() if at <= version or found_at}
@@ -291,7 +291,9 @@ class Simulation:
         now = self.oracle.locations()
         rows = {value: self.oracle.rows_at(where) for value, where in now.items()}
         at_names = any(rows[value] for value, where in now.items() if where.startswith(root))
-        open_ends = self.pending or self.oracle.stale or self.oracle.unclear or self.world.history().publishes_in_doubt
+        open_ends = (
+            self.pending or self.oracle.stale or self.oracle.unclear or self.world.history().records.publishes_in_doubt
+        )
         if open_ends or at_names:
             self._open.add(newest)
         if newest and rows not in self._sights.setdefault(newest, []):

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from table_writer.log.fold import fold_from_json, fold_to_json
+from table_writer.log.trimming import Trimming, counts_twice, foldable
+
 from .report import failure_of, history, shortest, told
+from .simulation import Simulation
 
 SEEDS = 10  # of one test
 
@@ -21,6 +25,24 @@ def test_readers_see_every_row_that_was_acknowledged_and_no_other(first: int) ->
     for seed in range(first, first + SEEDS):
         if failure_of(history(seed)) is not None:
             pytest.fail(f"seed {seed}, shortened:\n{shortest(history(seed))}")
+
+
+@pytest.mark.parametrize("first", [*batches(0, 20), *batches(20, 200, pytest.mark.slow)])
+def test_the_state_up_to_a_version_stored_and_what_came_after_it_come_to_the_state_of_all(first: int) -> None:
+    for seed in range(first, first + SEEDS):
+        drawn = history(seed)
+        simulation = Simulation(drawn.partitions)
+        simulation.run(drawn.steps, ends=False)
+        whole = simulation.world.services().log.read_history(
+            simulation.world.services().log.lister.read(listed_after=0, allow_lost=True)
+        )
+        for version in range(1, foldable(whole) + 1):
+            stored = fold_to_json(Trimming(whole.up_to(version)).fold("log"))
+            fold = fold_from_json(stored, layout=whole.layout, older_seconds=0.0)
+            read_on = whole.but(records=[one for one in whole.records if one.entry.version > version], fold=fold)
+            if version in whole.records.by_version and not counts_twice(read_on):
+                assert read_on.state.facts() == whole.state.facts()
+                assert read_on.in_use() == whole.in_use()
 
 
 def test_a_seed_is_one_history() -> None:

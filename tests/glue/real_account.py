@@ -46,7 +46,7 @@ from table_writer.metastore.glue import GlueMetastore, make_clients
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Column, PartitionChange, Table, TableName
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from tests.doubles.glue import table_input

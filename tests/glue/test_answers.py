@@ -12,7 +12,7 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, TableWriterError
 from table_writer.model.table import Column, Table, TableName
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.glue import GlueDouble
 from tests.glue.world import GlueWorld
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, TableWorld

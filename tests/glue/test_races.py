@@ -22,7 +22,7 @@ from table_writer.errors import (
 )
 from table_writer.log import rules
 from table_writer.model.entry import Outcome
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
 from tests.doubles.glue import GlueDouble, RefusedError, StoredTable
 from tests.glue.world import GlueWorld
@@ -169,7 +169,7 @@ def test_nobody_confirms_what_is_seen_while_its_claim_lasts(world: GlueWorld) ->
     world.sleep = wait
     world.keeper.recover(str(world.name))
     assert waited, "recover waits for the claim"
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_a_partition_that_another_tool_drops_between_two_batches_stays_dropped(world: GlueWorld) -> None:
@@ -214,7 +214,7 @@ def test_a_refusal_that_lasts_keeps_the_write_in_doubt_and_nobody_is_told_otherw
     world.metastore.server.refuse_entry = lambda _: None
     recover(world)
     assert world.rows() == NEW
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_throttling_halfway_is_waited_out(world: GlueWorld) -> None:
@@ -236,7 +236,7 @@ def test_create_partitions_never_reports_what_another_created(world: GlueWorld) 
         world.write({"d8": frozenset({8}), "d9": frozenset({9})}, plan=plan)
     world.metastore.on_call = None
     assert world.rows() == {**OLD, "d8": frozenset({888})}
-    assert not world.history().publishes_in_doubt
+    assert not world.history().records.publishes_in_doubt
 
 
 def test_create_partitions_settles_each_partition(world: GlueWorld) -> None:

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
+from table_writer.log import slots as slots_module
 from table_writer.log import stored as stored_module
-from table_writer.log import table_log as table_log_module
 from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import read_registrations
 from table_writer.log.stored import Allowance
@@ -147,13 +147,13 @@ def with_partitions(count: int, version: int = 1) -> LogEntry:
 def test_a_long_entry_is_stored_compressed_and_a_short_one_as_text(count: int, readable: bool) -> None:
     store = MemoryStore()
     given = with_partitions(count)
-    assert log_of(store).claim(given)
-    assert log_of(store).claim(given), "the same entry is the same bytes: a claim is recognised by them"
+    assert log_of(store).slots.claim(given)
+    assert log_of(store).slots.claim(given), "the same entry is the same bytes: a claim is recognised by them"
     stored = body_of(store, TableLayout(ROOT).entry_key(1))
     text = given.to_json(ROOT)
     assert (stored == text) == readable
     assert readable or (gzip.decompress(stored) == text and len(stored) < len(text) / 10)
-    assert log_of(store).read(1).entry == given
+    assert log_of(store).slots.read(1).entry == given
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
@@ -171,12 +171,12 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_compressed_entry_is_an_error_that_names_it(damage: Callable[[bytes], bytes]) -> None:
     store = MemoryStore()
-    log_of(store).claim(with_partitions(1_000))
+    log_of(store).slots.claim(with_partitions(1_000))
     key = TableLayout(ROOT).entry_key(1)
     stored = body_of(store, key)
     store.put(key, damage(stored))
     with pytest.raises(InvalidInputError, match="log entry 1 below"):
-        log_of(store).read(1)
+        log_of(store).slots.read(1)
 
 
 def test_what_unpacks_to_more_than_any_entry_is_refused_before_it_fills_the_memory(
@@ -186,7 +186,7 @@ def test_what_unpacks_to_more_than_any_entry_is_refused_before_it_fills_the_memo
     store = MemoryStore()
     store.put(TableLayout(ROOT).entry_key(1), gzip.compress(bytes(50_000_000)))
     with peak_below(10_000_000), pytest.raises(InvalidInputError, match="when unpacked"):
-        log_of(store).read(1)
+        log_of(store).slots.read(1)
 
 
 @contextmanager
@@ -242,7 +242,7 @@ def test_what_was_read_before_takes_nothing_of_a_later_reading() -> None:
 
 
 def test_an_outcome_that_is_longer_than_any_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_log_module, "MAX_OUTCOME_BYTES", 10_000)
+    monkeypatch.setattr(slots_module, "MAX_OUTCOME_BYTES", 10_000)
     log = log_with([entry().to_json(ROOT)])
     log.store.put(TableLayout(ROOT).outcome_key(1), b'{"outcome": "published"' + b" " * 20_000 + b"}")
     with pytest.raises(InvalidInputError, match=r"the outcome at .* cannot be read: it has 20,024 bytes"):
@@ -259,7 +259,7 @@ def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytes
     store, layout = MemoryStore(), TableLayout(ROOT)
     store.put(getattr(layout, name), b'{"version": 1, "x": "' + bytes(100_000) + b'"}')
     log = TableLog(store, layout)
-    assert (log.read_state().newest, log.find_key(Key("a/1", "a"))) == (0, None)
+    assert (log.lister.read().newest, log.find_key(Key("a/1", "a"))) == (0, None)
     if name == "owner_key":
         owner = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:1")
         with pytest.raises(InvalidInputError, match="no more than 65,536 are expected"):
@@ -283,17 +283,17 @@ def test_a_writer_stores_as_text_what_compresses_better_than_a_reader_believes()
     (one,) = entry().partitions
     long = entry(partitions=tuple(replace(one, values=("x" * 2_000, str(number))) for number in range(1_000)))
     store = MemoryStore()
-    assert log_of(store).claim(long)
+    assert log_of(store).slots.claim(long)
     stored = body_of(store, TableLayout(ROOT).entry_key(1))
     assert stored == long.to_json(ROOT)
-    assert log_of(store).read(1).entry == long
+    assert log_of(store).slots.read(1).entry == long
 
 
 def test_an_entry_that_nobody_could_read_is_refused_before_it_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_module, "MAX_BYTES", 100_000)
     store = MemoryStore()
     with pytest.raises(InvalidInputError, match="fewer partitions") as caught:
-        log_of(store).claim(with_partitions(1_000))
+        log_of(store).slots.claim(with_partitions(1_000))
     assert (caught.value.table, caught.value.write_id) == ("mart.orders", "w1")
     assert list(store.list("")) == []
 
@@ -307,14 +307,14 @@ def test_an_entry_of_an_earlier_version_says_nothing_of_the_width_of_rows() -> N
 def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     store, given = MemoryStore(), with_partitions(5_000)
     log = log_of(store)
-    log.claim(given)
-    log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=dict.fromkeys(given.partition_values))
+    log.slots.claim(given)
+    log.slots.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=dict.fromkeys(given.partition_values))
     done = body_of(store, TableLayout(ROOT).outcome_key(1))
     assert done.startswith(b"\x1f\x8b")
-    assert log_of(store).read(1).superseded == given.partition_values
+    assert log_of(store).slots.read(1).superseded == given.partition_values
     store.put(TableLayout(ROOT).outcome_key(1), done[:-1])
     with pytest.raises(InvalidInputError, match="outcome"):
-        log_of(store).read(1)
+        log_of(store).slots.read(1)
 
 
 def log_of(store: MemoryStore) -> TableLog:
@@ -325,12 +325,12 @@ def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None
     store = MemoryStore()
     log = log_of(store)
     for version in range(1, 701):
-        assert log.claim(entry(version))
-        log.record_outcome(version, Outcome.PUBLISHED, write_id="w")
+        assert log.slots.claim(entry(version))
+        log.slots.record_outcome(version, Outcome.PUBLISHED, write_id="w")
         if version % 100 == 0:
-            log.save_checkpoint(log.read_state())
+            log.lister.save_checkpoint(log.lister.read())
     before = sum(store.request_counts().values())
-    state = log.read_state()
+    state = log.lister.read()
     assert state.newest == 700
     assert not state.in_doubt
     assert sum(store.request_counts().values()) - before == 2
@@ -338,16 +338,16 @@ def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None
 
 def test_a_slot_is_claimed_once() -> None:
     log = log_of(MemoryStore())
-    assert log.claim(entry())
-    assert not log.claim(entry(write_id="other"))
-    assert log.claim(entry()), "a repeated claim of our own is ours"
+    assert log.slots.claim(entry())
+    assert not log.slots.claim(entry(write_id="other"))
+    assert log.slots.claim(entry()), "a repeated claim of our own is ours"
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"outcome": "maybe"}', b"[1]", b"\xff"])
 def test_an_unreadable_outcome_is_an_error_not_a_guess(body: bytes) -> None:
     store = MemoryStore()
     log = log_of(store)
-    log.claim(entry())
+    log.slots.claim(entry())
     store.put(TableLayout(ROOT).outcome_key(1), body)
     with pytest.raises(InvalidInputError):
-        log.read(1)
+        log.slots.read(1)

@@ -12,18 +12,16 @@ from table_writer.model.entry import AddedFile, EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write import new_write_id
+from table_writer.steps.publish.in_place import add_files, listed_sources, missing_files
 from table_writer.storage.object_store import PAGE_KEYS
 from table_writer.storage.table_files import (
     DELETE_THREADS,
-    add_files,
     batches,
     delete_keys,
     existing_values,
     files_at,
     is_named_by_us,
     listed_files,
-    listed_sources,
-    missing_files,
     why_not_copied,
     written_placeholders,
 )

@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks.long_log import LongLog, measure
 from table_writer.log import table_log
-from table_writer.log.fold import FOLD_FORMAT, Fold
+from table_writer.log.fold import FOLD_FORMAT, fold_from_json, fold_to_json
 from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of
 
 T = str(TABLE)
@@ -52,9 +52,16 @@ def recent(world: World) -> History:
 
 def said(history: History) -> tuple[object, ...]:
     """What recover and vacuum go by, but for ages."""
-    current = {values: (one.version, one.partition) for values, one in history.current_partitions.items()}
-    left = {place: replace(one, age_seconds=0.0) for place, one in history.left_locations.items()}
-    return current, left, history.in_use(), history.current_contents(), history.newest, [*history.in_doubt]
+    current = {values: (one.version, one.partition) for values, one in history.state.current.items()}
+    left = {place: replace(one, age_seconds=0.0) for place, one in history.state.left.items()}
+    return (
+        current,
+        left,
+        history.in_use(),
+        history.state.current_contents(),
+        history.newest,
+        [*history.records.in_doubt],
+    )
 
 
 def test_what_is_folded_and_what_came_after_say_what_all_entries_say(world: World) -> None:
@@ -70,7 +77,7 @@ def test_what_is_in_doubt_is_not_folded(world: World) -> None:
     for number in range(4):
         world.write({"d1": frozenset({number})})
     world.vacuum()
-    assert [one.entry.version for one in recent(world).publishes_in_doubt] == [WRITES + 3]
+    assert [one.entry.version for one in recent(world).records.publishes_in_doubt] == [WRITES + 3]
 
 
 def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is_folded(world: World) -> None:
@@ -88,9 +95,9 @@ def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is
 
 
 def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
-    before = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
+    before = {place: one.age_seconds for place, one in recent(world).state.left.items()}
     world.skipped_seconds += 1_000.0
-    after = {place: one.age_seconds for place, one in recent(world).left_locations.items()}
+    after = {place: one.age_seconds for place, one in recent(world).state.left.items()}
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 
@@ -147,7 +154,7 @@ def test_a_log_that_was_put_back_to_before_its_fold_is_read_as_it_is(world: Worl
 
 
 def test_a_fold_that_goes_while_it_is_read_is_missed_by_nobody(world: World) -> None:
-    listed = world.services().log.read_recent_state
+    listed = world.services().log.list_recent
     world.store.on_call = lambda call, phase, key: (
         world.store.delete(folds(world)) if (call, phase) == ("get", "before") and "folded-" in key else None
     )
@@ -166,7 +173,7 @@ def test_a_key_before_the_fold_is_known(world: World) -> None:
 def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
     before = folds(world)
     log = world.services().log
-    log.remember_recovery(log.read_state().newest)
+    log.marks.remember_recovery(log.lister.read().newest)
     for number in range(5):
         world.write({"d1": frozenset({number})})
     world.vacuum()
@@ -174,7 +181,7 @@ def test_nothing_is_folded_while_a_call_may_come_late(world: World) -> None:
 
 
 def test_no_fold_is_believed_that_holds_an_outcome_which_was_rebuilt_since(world: World) -> None:
-    world.services().log.remember_recovery(2)
+    world.services().log.marks.remember_recovery(2)
     assert recent(world).fold is None
 
 
@@ -183,7 +190,7 @@ def test_a_recovery_that_begins_while_a_vacuum_reads_keeps_it_from_folding(world
         world.write({"d1": frozenset({number})})
     log = world.services().log
     history = log.read_recent()
-    log.remember_recovery(history.newest + 1)
+    log.marks.remember_recovery(history.newest + 1)
     assert log.save_fold(history, log.read_oldest(history, 0.0)) is None
 
 
@@ -193,12 +200,12 @@ def test_a_vacuum_trims_what_is_folded_and_says_the_same_as_before(world: World)
     expected = Trimming(whole).versions(MONTHS / 2)
     assert expected
     (key,) = folds(world)
-    present = world.services().log.read_state(listed_after=0).versions
+    present = world.services().log.lister.read(listed_after=0).versions
     world.keeper.vacuum(T, older_than=timedelta(days=400))
-    trimmed = present - world.services().log.read_state(listed_after=0).versions
+    trimmed = present - world.services().log.lister.read(listed_after=0).versions
     assert expected - {int(key[-20:])} <= trimmed <= expected
     assert said(recent(world))[0] == said(whole)[0]
-    assert not world.services().log.read_state(listed_after=0).lost
+    assert not world.services().log.lister.read(listed_after=0).lost
 
 
 def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
@@ -210,9 +217,9 @@ def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
 
     assert not found()
     stored = body_of(world.store, key)
-    fold = Fold.from_json(stored, root=world.layout.root, older_seconds=0.0)
-    lies = replace(fold, current=())
-    world.store.put(key, lies.to_json(world.layout.root))
+    fold = fold_from_json(stored, layout=world.layout, older_seconds=0.0)
+    lies = replace(fold, current={})
+    world.store.put(key, fold_to_json(lies))
     assert found()
 
 
@@ -227,7 +234,7 @@ def test_folds_before_the_last_two_are_deleted(world: World) -> None:
 def test_a_metastore_that_was_set_back_is_corrected_though_the_log_is_folded(world: World) -> None:
     """Only entries before the fold know the place that a partition is back at."""
     rows = world.rows()
-    older = world.services().log.read(2).entry.partitions[0]
+    older = world.services().log.slots.read(2).entry.partitions[0]
     assert older.new_location is not None
     world.pointed_by_another_tool(older.values[0], older.new_location)
     assert world.rows() != rows
@@ -246,4 +253,4 @@ def test_the_first_vacuum_of_a_log_that_nobody_has_folded_lets_plans_list_a_page
     log = LongLog(400, 10)
     log.world.keeper.vacuum("mart_customer_orders.orders_enriched")
     opened = log.opened()
-    assert TableLog(opened.store, opened.layout).read_state().listed_after >= 398
+    assert TableLog(opened.store, opened.layout).lister.read().listed_after >= 398

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from table_writer.log.fold import Fold, Oldest, key_digest
-from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import agree, counts_twice, foldable
-from table_writer.log.trimming import Trimming
+from table_writer.log.fold import fold_from_json, fold_to_json
+from table_writer.log.history import History
+from table_writer.log.known_keys import KnownKeys, key_digest
+from table_writer.log.placements import Placement
+from table_writer.log.records import SlotRecord
+from table_writer.log.state import TableState
+from table_writer.log.trimming import Oldest, Trimming, counts_twice, foldable
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation
 from table_writer.model.location import Location
 
@@ -21,12 +25,12 @@ OLD = {"outcome_age_seconds": 100.0}
 NOTHING_GONE = Oldest(frozenset(range(1, 9)), frozenset(range(1, 9)), 0)
 
 
-def fold_of(*records: SlotRecord | LogEntry) -> Fold:
+def fold_of(*records: SlotRecord | LogEntry) -> TableState:
     return Trimming(history(*records)).fold("log-1")
 
 
-def after(fold: Fold, *records: SlotRecord | LogEntry) -> History:
-    return replace(history(*records), fold=fold)
+def after(fold: TableState, *records: SlotRecord | LogEntry) -> History:
+    return history(*records).but(fold=fold)
 
 
 def full() -> tuple[SlotRecord | LogEntry, ...]:
@@ -47,22 +51,32 @@ def full() -> tuple[SlotRecord | LogEntry, ...]:
 
 def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_of_that() -> None:
     fold = fold_of(*full())
-    assert all((fold.current, fold.left, fold.deleted, fold.held, fold.naming, fold.added, fold.vacuums))
-    assert all((fold.groups, fold.keys, fold.rollbacks))
-    stored = fold.to_json(LAYOUT.root)
-    assert Fold.from_json(stored, root=LAYOUT.root, older_seconds=0.0) == fold
+    assert all((fold.current, fold.left, fold.deleted, fold.contents, fold.naming, fold.grown, fold.vacuums))
+    assert all((fold.keys.older_batches, fold.keys.published, fold.keys.rollbacks))
+    stored = fold_to_json(fold)
+    assert fold_from_json(stored, layout=LAYOUT, older_seconds=0.0) == fold
     assert str(LAYOUT.root).encode() not in stored
-    elsewhere = Location.parse("s3://other/moved/")
-    moved = Fold.from_json(stored, root=elsewhere, older_seconds=0.0)
+    elsewhere = replace(LAYOUT, root=Location.parse("s3://other/moved/"))
+    moved = fold_from_json(stored, layout=elsewhere, older_seconds=0.0)
     assert str(LAYOUT.root) not in str(moved)
-    assert moved.added == (at("w1").replace(str(LAYOUT.root), str(elsewhere)),)
+    assert moved.grown == {Location.parse(at("w1").replace(str(LAYOUT.root), str(elsewhere.root))).place}
+
+
+def test_a_fold_that_was_stored_before_the_state_was_one_says_what_its_entries_come_to() -> None:
+    stored = (Path(__file__).parents[1] / "model/stored/fold.json").read_bytes()
+    assert fold_from_json(stored, layout=LAYOUT, older_seconds=0.0) == fold_of(*full())
 
 
 def test_a_fold_that_is_read_later_says_greater_ages() -> None:
     fold = fold_of(*full())
-    read = Fold.from_json(fold.to_json(LAYOUT.root), root=LAYOUT.root, older_seconds=7.0)
-    ages = [(each.age_seconds, then.age_seconds) for each, then in zip(read.left, fold.left, strict=True)]
-    ages += [(each.age_seconds, then.age_seconds) for each, then in zip(read.current, fold.current, strict=True)]
+    read = fold_from_json(fold_to_json(fold), layout=LAYOUT, older_seconds=7.0)
+    ages = [
+        (each.age_seconds, then.age_seconds) for each, then in zip(read.left.values(), fold.left.values(), strict=True)
+    ]
+    ages += [
+        (each.age_seconds, then.age_seconds)
+        for each, then in zip(read.current.values(), fold.current.values(), strict=True)
+    ]
     assert {now - then for now, then in ages} == {7.0}
 
 
@@ -70,30 +84,30 @@ def test_what_is_folded_at_any_version_and_read_on_says_what_all_records_say() -
     records = full()
     for cut in range(1, len(records)):
         found = after(fold_of(*records[:cut]), *records[cut:])
-        assert agree(found, history(*records))
+        assert found.state.facts() == history(*records).state.facts()
         assert Trimming(found).fold("log-1") == fold_of(*records)
 
 
 def test_a_fold_stands_for_its_entries_while_no_call_of_theirs_may_have_come_since() -> None:
     fold = fold_of(*full())
-    assert fold.holds([])
-    assert fold.holds([9])
-    assert not fold.holds([8]), "the last of its own"
-    assert not fold.holds([9, 1])
+    assert fold.stands_for([])
+    assert fold.stands_for([9])
+    assert not fold.stands_for([8]), "the last of its own"
+    assert not fold.stands_for([9, 1])
 
 
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda found: found.publication("w1"),
-        lambda found: found.published_ids,
-        lambda found: found.state_at(1),
-        lambda found: found.states_at(1),
-        lambda found: found.is_deleted(Location.parse(at("w1"))),
-        lambda found: found.content_at(D1, Location.parse(at("w1"))),
-        lambda found: next(found.published_of(D1), None),
-        lambda found: found.surplus_names(Location.parse(at("w1")), 1),
-        lambda found: found.is_restorable(Location.parse(at("w1"))),
+        lambda found: found.records.publication("w1"),
+        lambda found: found.records.published_ids,
+        lambda found: found.past.changed_since(1),
+        lambda found: found.past.at(1),
+        lambda found: found.past.is_deleted(Location.parse(at("w1"))),
+        lambda found: found.past.content_at(D1, Location.parse(at("w1"))),
+        lambda found: next(found.records.published_of(D1), None),
+        lambda found: found.past.surplus_names(Location.parse(at("w1")), 1),
+        lambda found: found.past.is_restorable(Location.parse(at("w1"))),
     ],
 )
 def test_a_question_that_takes_the_entries_before_a_fold_is_refused(ask: Callable[[History], object]) -> None:
@@ -175,10 +189,13 @@ def test_a_fold_knows_the_newest_published_write_of_a_key_and_the_newest_of_a_st
     )
     fold = fold_of(*keyed)
     stream = {key_digest("k", ""): 2, key_digest("q/2", "q"): 5, key_digest("old/7", None): 6}
-    assert fold.keys == stream
-    assert fold.groups == {"q": 5, "old": 6}
+    assert fold.keys.published == stream
+    assert fold.keys.older_batches == {"q": 5, "old": 6}
     newer = Trimming(after(fold, entry(7, idempotency_key="q/3", stream="q"))).fold("log-1")
-    assert (newer.groups, newer.keys) == ({"q": 7, "old": 6}, {**stream, key_digest("q/3", "q"): 7})
+    assert (newer.keys.older_batches, newer.keys.published) == (
+        {"q": 7, "old": 6},
+        {**stream, key_digest("q/3", "q"): 7},
+    )
 
 
 def test_a_fold_names_no_entry_that_is_trimmed() -> None:
@@ -189,10 +206,14 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
         in_place(4, "a", location=at("w3")),
     )
     fold = Trimming(history(*records)).fold("log-1", trimmed=(1, 2, 3))
-    assert (fold.keys, fold.rollbacks, fold.naming) == ({}, (), ((at("w3"), (4,)),))
+    assert (fold.keys.published, fold.keys.rollbacks, fold.naming) == ({}, {}, {Location.parse(at("w3")).place: (4,)})
     found = after(fold_of(*records), entry(5))
     again = Trimming(found, Oldest(frozenset({4}), frozenset({4}), 3)).fold("log-1")
-    assert (again.keys, again.rollbacks, again.naming) == ({}, (), ((at("w3"), (4,)),))
+    assert (again.keys.published, again.keys.rollbacks, again.naming) == (
+        {},
+        {},
+        {Location.parse(at("w3")).place: (4,)},
+    )
     assert Trimming(found).fold("log-1") == fold_of(*records, entry(5)), "nothing says that any is gone"
 
 
@@ -203,7 +224,7 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
 def test_a_fold_says_which_versions_a_rollback_may_have_taken_back(
     rollbacks: tuple[tuple[int, int], ...], version: int, voids: bool
 ) -> None:
-    assert replace(fold_of(entry(6, D1)), rollbacks=rollbacks).voids(version) is voids
+    assert KnownKeys(rollbacks=dict(rollbacks)).voids(version) is voids
 
 
 @pytest.mark.parametrize(
@@ -228,8 +249,8 @@ def test_all_that_ended_before_what_is_in_doubt_may_be_folded() -> None:
     assert foldable(history(*ended, in_doubt(entry(4)), entry(5), entry(6))) == 3
     assert foldable(history(in_doubt(entry(1)), entry(2))) == 0
     assert foldable(history(*ended[:1])) == foldable(history()) == 0
-    assert foldable(replace(history(*ended), unverified={1})) == 0, "a call of before may come late"
-    assert foldable(replace(history(*ended), unverified=frozenset())) == 2
+    assert foldable(history(*ended).but(unverified={1})) == 0, "a call of before may come late"
+    assert foldable(history(*ended).but(unverified=frozenset())) == 2
 
 
 def test_an_append_in_place_that_was_done_again_though_it_is_folded_takes_its_entry_to_count_it() -> None:
@@ -244,7 +265,8 @@ def test_an_append_in_place_that_was_done_again_though_it_is_folded_takes_its_en
 
 def test_two_readings_differ_if_they_place_leave_or_hold_anything_differently() -> None:
     first, second = entry(1, D1), entry(2, D1, old=at("w1"))
-    assert agree(history(first, second), history(first, second))
+    facts = history(first, second).state.facts()
+    assert history(first, second).state.facts() == facts
     for other in (
         (first, entry(2, D1, D2, old=at("w1"))),
         (first, second, entry(3)),
@@ -258,7 +280,7 @@ def test_two_readings_differ_if_they_place_leave_or_hold_anything_differently() 
         (first, replace(second, version=3)),
         (first, replace(second, replaced=replacing(2).replaced)),
     ):
-        assert not agree(history(first, second), history(*other))
+        assert history(*other).state.facts() != facts
 
 
 def test_writes_of_which_a_fold_names_files_have_claimed() -> None:
@@ -271,6 +293,6 @@ def test_writes_of_which_a_fold_names_files_have_claimed() -> None:
 
 def test_where_a_partition_of_a_folded_log_is_in_place_it_is_in_place() -> None:
     found = after(fold_of(entry(1, D1)), entry(2, D2))
-    assert found.placement(D1, at("w1")) is Placement.IN_PLACE
-    assert found.placement(D1, THEIRS) is Placement.MOVED
+    assert found.placements.of(D1, at("w1")) is Placement.IN_PLACE
+    assert found.placements.of(D1, THEIRS) is Placement.MOVED
     assert (found.newest, after(fold_of(entry(1, D1))).newest) == (2, 1)

@@ -7,7 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import NOT_KNOWN, Belongs, History, Placement, SlotRecord, StateThen
+from table_writer.log.history import History
+from table_writer.log.past_states import StateThen
+from table_writer.log.placements import Belongs, Placement
+from table_writer.log.records import NOT_KNOWN, SlotRecord
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import (
     AddedFile,
@@ -41,7 +44,7 @@ def abandoned(one: LogEntry) -> SlotRecord:
 
 
 def left(of: History) -> dict[str, int]:
-    return {str(one.location): one.left_by for one in of.left_locations.values()}
+    return {str(one.location): one.left_by for one in of.state.left.values()}
 
 
 def replacing(version: int, **changes: object) -> LogEntry:
@@ -52,16 +55,16 @@ def replacing(version: int, **changes: object) -> LogEntry:
 
 def test_an_empty_log_says_nothing() -> None:
     empty = history()
-    assert (empty.newest, empty.in_doubt, empty.published_records, empty.in_use()) == (0, (), (), frozenset())
-    assert empty.claimed_ids == empty.published_ids == empty.ids_in_doubt == frozenset()
+    assert (empty.newest, empty.records.in_doubt, empty.records.published, empty.in_use()) == (0, (), (), frozenset())
+    assert empty.claimed_ids == empty.records.published_ids == empty.records.ids_in_doubt == frozenset()
 
 
 def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> None:
     records = (published(entry(1, D1)), in_doubt(entry(2, D1)), in_doubt(vacuum(3, at("w9"))), vacuum(4, at("w8")))
     found = history(*records)
-    assert [one.entry.version for one in found.in_doubt] == [2, 3]
-    assert [one.entry.version for one in found.publishes_in_doubt] == [2]
-    assert [one.entry.version for one in found.published_records] == [1]
+    assert [one.entry.version for one in found.records.in_doubt] == [2, 3]
+    assert [one.entry.version for one in found.records.publishes_in_doubt] == [2]
+    assert [one.entry.version for one in found.records.published] == [1]
     assert found.newest == 4
 
 
@@ -70,7 +73,7 @@ def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_na
     recovery = replace(recovery, partitions=(replace(recovery.partitions[0], new_location=at("w2")),))
     found = history(abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8")))
     assert found.claimed_ids == {"w0", "w1", "w2"}
-    assert found.published_ids == found.ids_in_doubt == {"w2"}
+    assert found.records.published_ids == found.records.ids_in_doubt == {"w2"}
     assert written_ids(LAYOUT, recovery) == {"r3", "w2"}
     assert written_ids(LAYOUT, replace(entry(5, D1, old=at("w0")), partitions=())) == {"w5"}
 
@@ -80,12 +83,12 @@ def test_the_publication_of_a_write_is_the_first_entry_that_showed_it_to_readers
     recovery = replace(recovery, partitions=entry(1, D1).partitions)
     back = replace(rollback(4, 2, D1), partitions=entry(1, D1).partitions)
     found = history(abandoned(entry(1, D1)), recovery, entry(3, D1), back)
-    publication = found.publication("w1")
+    publication = found.records.publication("w1")
     assert publication is not None
     assert publication.entry.version == 2
-    assert found.publication("w3") is found.records[2]
-    assert found.publication("w4") is None
-    assert found.publication("w9") is None
+    assert found.records.publication("w3") is found.records[2]
+    assert found.records.publication("w4") is None
+    assert found.records.publication("w9") is None
 
 
 def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_resolved() -> None:
@@ -115,7 +118,7 @@ def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_resolv
 )
 def test_where_a_partition_is_compared_with_where_the_log_has_put_it(now: str | None, expected: Placement) -> None:
     found = history(entry(1, D1, D2), entry(2, D1, old=at("w1")))
-    assert found.placement(D1, now) is expected
+    assert found.placements.of(D1, now) is expected
 
 
 @pytest.mark.parametrize(
@@ -132,8 +135,8 @@ def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_and_no
     by = {} if answered else {"recorded_by": recovery.write_id}
     records = [published(first, **by), published(second, **by), published(recovery), published(entry(4, D1))]
     found = History(LAYOUT, records, unverified)
-    assert found.placement(D1, THEIRS) is (Placement.BEHIND if late else Placement.MOVED)
-    assert found.placement(D1, None) is (Placement.BEHIND if late else Placement.MISSING)
+    assert found.placements.of(D1, THEIRS) is (Placement.BEHIND if late else Placement.MOVED)
+    assert found.placements.of(D1, None) is (Placement.BEHIND if late else Placement.MISSING)
 
 
 def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_recoverys_own_may_not() -> None:
@@ -145,7 +148,7 @@ def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_re
         (recovery, {1}, Placement.MOVED),
     ):
         found = History(LAYOUT, [published(one), published(entry(2, D1))], unverified)
-        assert found.placement(D1, THEIRS) is expected
+        assert found.placements.of(D1, THEIRS) is expected
 
 
 def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
@@ -157,10 +160,10 @@ def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
 def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:
     dropped = replace(rollback(2, 0, D1), partitions=(replace(entry(2, D1).partitions[0], new_location=None),))
     found = history(entry(1, D1), dropped)
-    assert found.placement(D1, None) is Placement.IN_PLACE
-    assert found.placement(D1, EMPTY) is Placement.IN_PLACE
-    assert found.placement(D1, at("w1")) is Placement.BEHIND
-    assert found.placement(D1, THEIRS) is Placement.MOVED
+    assert found.placements.of(D1, None) is Placement.IN_PLACE
+    assert found.placements.of(D1, EMPTY) is Placement.IN_PLACE
+    assert found.placements.of(D1, at("w1")) is Placement.BEHIND
+    assert found.placements.of(D1, THEIRS) is Placement.MOVED
 
 
 def test_the_state_at_a_version_is_what_the_newest_entry_up_to_then_had_made() -> None:
@@ -171,51 +174,51 @@ def test_the_state_at_a_version_is_what_the_newest_entry_up_to_then_had_made() -
         abandoned(entry(4, D1, old=at("w3"))),
         entry(5, D1),
     )
-    assert found.state_at(0) == {D1: StateThen(None, known=True), D2: StateThen(THEIRS, known=True)}
-    assert found.state_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(THEIRS, known=True)}
-    assert found.state_at(2) == {D1: StateThen(at("w1"), known=True)}
-    assert found.state_at(3) == found.state_at(4) == {D1: StateThen(at("w3"), known=True)}
-    assert found.state_at(5) == {}
+    assert found.past.changed_since(0) == {D1: StateThen(None, known=True), D2: StateThen(THEIRS, known=True)}
+    assert found.past.changed_since(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(THEIRS, known=True)}
+    assert found.past.changed_since(2) == {D1: StateThen(at("w1"), known=True)}
+    assert found.past.changed_since(3) == found.past.changed_since(4) == {D1: StateThen(at("w3"), known=True)}
+    assert found.past.changed_since(5) == {}
 
 
 def test_a_state_that_only_trimmed_entries_tell_is_not_known() -> None:
     found = history(entry(1, D1), entry(4, D1, D2, old=at("w2")), entry(5, D1))
-    assert found.state_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w2"), known=False)}
-    assert found.state_at(3)[D1] == StateThen(at("w1"), known=False), "2 or 3 may have moved it"
-    assert found.state_at(3)[D2] == StateThen(at("w2"), known=True)
-    assert found.state_at(4) == {D1: StateThen(at("w4"), known=True)}
+    assert found.past.changed_since(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w2"), known=False)}
+    assert found.past.changed_since(3)[D1] == StateThen(at("w1"), known=False), "2 or 3 may have moved it"
+    assert found.past.changed_since(3)[D2] == StateThen(at("w2"), known=True)
+    assert found.past.changed_since(4) == {D1: StateThen(at("w4"), known=True)}
     borne_out = history(entry(1, D1), entry(4, D1, old=at("w1")))
-    assert borne_out.state_at(3) == {D1: StateThen(at("w1"), known=True)}
+    assert borne_out.past.changed_since(3) == {D1: StateThen(at("w1"), known=True)}
 
 
 def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
     first = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=5),))
     again = replace(rollback(3, 1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=6),))
     found = history(first, entry(2, D1), again)
-    described = found.content_at(D1, Location.parse(at("w1").replace("s3a", "s3")))
+    described = found.past.content_at(D1, Location.parse(at("w1").replace("s3a", "s3")))
     assert described is not None
     assert described.rows == 6
-    assert found.content_at(D1, Location.parse(THEIRS)) is None
-    assert found.content_at(D2, Location.parse(at("w1"))) is None
+    assert found.past.content_at(D1, Location.parse(THEIRS)) is None
+    assert found.past.content_at(D2, Location.parse(at("w1"))) is None
 
 
 def test_what_readers_have_left_is_scheduled_with_all_that_the_log_knows_of_it() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     found = history(mine, published(entry(2, D1, old=at("w1")), outcome_age_seconds=60.0))
-    (one,) = found.left_locations.values()
+    (one,) = found.state.left.values()
     assert (str(one.location), one.left_by, one.age_seconds) == (at("w1"), 2, 60.0)
     assert (one.retention_seconds, one.objects, one.bytes) == (None, (), 11)
-    (theirs,) = history(replacing(1)).left_locations.values()
+    (theirs,) = history(replacing(1)).state.left.values()
     assert (theirs.retention_seconds, theirs.objects, theirs.bytes) == (7200.0, (OBJECT,), 7)
     past = replacing(1, delete_after=replacing(1).created_at - timedelta(days=1))
-    assert [left.retention_seconds for left in history(past).left_locations.values()] == [0.0]
+    assert [left.retention_seconds for left in history(past).state.left.values()] == [0.0]
 
 
 def test_a_schedule_of_our_own_files_keeps_what_is_known_of_their_size() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     second = entry(2, D1, old=at("w1"))
     schedule = ReplacedLocation(location=at("w1"), delete_after=second.created_at + timedelta(days=3))
-    (one,) = history(mine, replace(second, replaced=(schedule,))).left_locations.values()
+    (one,) = history(mine, replace(second, replaced=(schedule,))).state.left.values()
     assert (one.bytes, one.retention_seconds) == (11, 3 * 86_400.0)
 
 
@@ -241,12 +244,12 @@ def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() ->
     one = published(replacing(1), superseded=frozenset({D1}))
     found = history(one)
     assert left(found) == {at("w1"): 1}, "what was written for it is nobody's"
-    assert found.current_partitions == {}
+    assert found.state.current == {}
     half = entry(2, D1, D2, old=THEIRS)
     schedule = replacing(2).replaced
     found = history(published(replace(half, replaced=schedule), superseded=frozenset({D2})))
     assert left(found) == {at("w2", D2): 2, THEIRS: 2}
-    assert set(found.current_partitions) == {D1}
+    assert set(found.state.current) == {D1}
 
 
 def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_cannot_come_back() -> None:
@@ -255,15 +258,15 @@ def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_canno
     deletes = (DeletedLocation(location=at("w1"), replaced_by=2),)
     sweeps = entry(3, operation=Operation.VACUUM, deletes=deletes)
     kept = replace(sweeps, deletes=(replace(deletes[0], kept=True),))
-    assert history(*first).is_restorable(Location.parse(at("w1")))
+    assert history(*first).past.is_restorable(Location.parse(at("w1")))
     done, doubtful, given_up, spared = (
         history(*first, one) for one in (sweeps, in_doubt(sweeps), abandoned(sweeps), kept)
     )
-    assert (left(done), done.deleted, done.doomed) == ({}, {place: 3}, set())
-    assert (left(doubtful), doubtful.deleted, doubtful.doomed) == ({at("w1"): 2}, {}, {place})
-    assert (left(given_up), given_up.deleted, given_up.doomed) == ({at("w1"): 2}, {}, set())
-    assert (left(spared), spared.deleted, spared.doomed) == ({at("w1"): 2}, {}, set())
-    can_come_back = [one.is_restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
+    assert (left(done), done.state.deleted, done.state.doomed) == ({}, {place: 3}, set())
+    assert (left(doubtful), doubtful.state.deleted, doubtful.state.doomed) == ({at("w1"): 2}, {}, {place})
+    assert (left(given_up), given_up.state.deleted, given_up.state.doomed) == ({at("w1"): 2}, {}, set())
+    assert (left(spared), spared.state.deleted, spared.state.doomed) == ({at("w1"): 2}, {}, set())
+    can_come_back = [one.past.is_restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
     assert can_come_back == [False, False, True, True]
 
 
@@ -276,16 +279,16 @@ def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() ->
     )
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
     found = history(*again, in_doubt(sweeps))
-    assert found.outstanding_locations(sweeps) == ()
+    assert found.state.outstanding_locations(sweeps) == ()
     swept = history(*again, sweeps)
     assert left(swept) == {at("w1"): 4, at("w2"): 3}
-    assert not swept.is_restorable(Location.parse(at("w1"))), "deleted it is, by whatever the vacuum knew"
+    assert not swept.past.is_restorable(Location.parse(at("w1"))), "deleted it is, by whatever the vacuum knew"
     newer = replace(sweeps, deletes=(replace(sweeps.deletes[0], replaced_by=4),))
-    assert [str(one.location) for one in found.outstanding_locations(newer)] == [at("w1")]
-    assert found.outstanding_locations(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()
-    assert not history(*again[:2], sweeps).is_restorable(Location.parse(at("w1")))
+    assert [str(one.location) for one in found.state.outstanding_locations(newer)] == [at("w1")]
+    assert found.state.outstanding_locations(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()
+    assert not history(*again[:2], sweeps).past.is_restorable(Location.parse(at("w1")))
     back = history(*again[:2], replace(sweeps, version=3, base_version=2), replace(again[3], version=4))
-    assert not back.is_restorable(Location.parse(at("w2", D2)))
+    assert not back.past.is_restorable(Location.parse(at("w2", D2)))
 
 
 def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the_newest() -> None:
@@ -316,7 +319,7 @@ def in_place(version: int, name: str, *, location: str = at("w1"), **changes: ob
 
 
 def described(found: History, version: int | None = None) -> tuple[int | None, int, int] | None:
-    one = found.content_at(D1, Location.parse(at("w1")), version=version)
+    one = found.past.content_at(D1, Location.parse(at("w1")), version=version)
     return one and (one.rows, one.bytes, one.files)
 
 
@@ -340,10 +343,10 @@ def test_of_files_that_were_only_added_beside_others_nothing_is_known() -> None:
 def test_what_lies_where_partitions_are_counts_each_added_file_once() -> None:
     again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
     found = history(entry(1, D1), in_place(2, "a"), again, in_place(4, "b"), entry(5, D2, old=THEIRS))
-    assert {values: one.files for values, one in found.current_contents().items()} == {D1: 3, D2: 1}
-    assert history(in_place(2, "a")).current_contents() == {}, "nobody has counted what it was added to"
+    assert {values: one.files for values, one in found.state.current_contents().items()} == {D1: 3, D2: 1}
+    assert history(in_place(2, "a")).state.current_contents() == {}, "nobody has counted what it was added to"
     swept = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=None),))
-    assert history(entry(1, D1), swept).current_contents() == {}
+    assert history(entry(1, D1), swept).state.current_contents() == {}
 
 
 def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -> None:
@@ -354,14 +357,14 @@ def test_files_of_appends_in_place_that_are_no_part_of_a_version_are_surplus() -
         entry(1, D1), in_place(2, "a"), in_place(3, "b"), refused, given_up, moved, in_doubt(in_place(7, "c"))
     )
     place = Location.parse(at("w1"))
-    assert found.surplus_names(place, 1) == {"a", "b", "late", "moved", "c"}
-    assert found.surplus_names(place, 2) == {"b", "late", "moved", "c"}
-    assert found.surplus_names(place, 7) == {"late", "moved", "c"}
-    assert found.surplus_names(Location.parse(at("w2")), 7) == frozenset()
+    assert found.past.surplus_names(place, 1) == {"a", "b", "late", "moved", "c"}
+    assert found.past.surplus_names(place, 2) == {"b", "late", "moved", "c"}
+    assert found.past.surplus_names(place, 7) == {"late", "moved", "c"}
+    assert found.past.surplus_names(Location.parse(at("w2")), 7) == frozenset()
     again = replace(in_place(3, "a", operation=Operation.RECOVER, recovers=2), write_id="r3")
     lost = published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="r3")
     redone = history(entry(1, D1), lost, again)
-    assert (redone.surplus_names(place, 1), redone.surplus_names(place, 2)) == ({"a"}, frozenset()), (
+    assert (redone.past.surplus_names(place, 1), redone.past.surplus_names(place, 2)) == ({"a"}, frozenset()), (
         "it has the version of the first"
     )
 
@@ -417,27 +420,27 @@ def test_keys_of_single_calls_go_and_the_newest_batch_of_each_stream_stays() -> 
 def test_parameters_of_an_older_version_or_of_one_that_never_came_are_late(text: str, late: bool) -> None:
     moved = published(in_place(5, "c"), superseded=frozenset({D1}))
     found = history(entry(1, D1), in_place(2, "a"), in_place(3, "b"), abandoned(in_place(4, "d")), moved)
-    assert found.has_late_parameters(D1, {VERSION_PARAMETER: text}) is late
-    assert not found.has_late_parameters(D1, {})
+    assert found.placements.has_late_parameters(D1, {VERSION_PARAMETER: text}) is late
+    assert not found.placements.has_late_parameters(D1, {})
 
 
 def test_parameters_of_the_entry_that_a_recovery_has_finished_are_not_late() -> None:
     again = replace(in_place(4, "a", operation=Operation.RECOVER, recovers=3), write_id="r4")
     found = history(entry(1, D1), entry(2), in_place(3, "a"), again)
-    assert not found.has_late_parameters(D1, {VERSION_PARAMETER: "3"})
-    assert found.has_late_parameters(D1, {VERSION_PARAMETER: "2"})
-    trimmed = replace(found, records=found.records[:1])
-    assert not trimmed.has_late_parameters(D1, {VERSION_PARAMETER: "1"})
+    assert not found.placements.has_late_parameters(D1, {VERSION_PARAMETER: "3"})
+    assert found.placements.has_late_parameters(D1, {VERSION_PARAMETER: "2"})
+    trimmed = found.but(records=found.records[:1])
+    assert not trimmed.placements.has_late_parameters(D1, {VERSION_PARAMETER: "1"})
 
 
 def test_lost_entries_after_a_version_are_told_and_make_every_other_place_somebody_elses() -> None:
-    found = replace(history(entry(1, D1), entry(2, D1, old=at("w1")), entry(6)), lost=(4, 5))
+    found = history(entry(1, D1), entry(2, D1, old=at("w1")), entry(6)).but(lost=(4, 5))
     assert [found.lost_after(version) for version in (1, 3, 4, 5, 6)] == [4, 4, 5, None, None]
-    assert (found.last_slot, replace(found, lost=(7,)).last_slot, history().last_slot) == (6, 7, 0)
-    assert found.placement(D1, at("w2")) is Placement.IN_PLACE
-    assert found.placement(D1, at("w1")) is Placement.MOVED, "a lost entry may have put it back"
-    assert replace(found, lost=()).placement(D1, at("w1")) is Placement.BEHIND
-    assert replace(found, lost=(1,)).placement(D1, at("w1")) is Placement.BEHIND
+    assert (found.last_slot, found.but(lost=(7,)).last_slot, history().last_slot) == (6, 7, 0)
+    assert found.placements.of(D1, at("w2")) is Placement.IN_PLACE
+    assert found.placements.of(D1, at("w1")) is Placement.MOVED, "a lost entry may have put it back"
+    assert found.but(lost=()).placements.of(D1, at("w1")) is Placement.BEHIND
+    assert found.but(lost=(1,)).placements.of(D1, at("w1")) is Placement.BEHIND
 
 
 def given_up_entry(**changes: object) -> History:
@@ -449,54 +452,54 @@ def given_up_entry(**changes: object) -> History:
 
 def test_where_a_partition_goes_back_to_after_the_late_call_of_a_given_up_entry_is_told() -> None:
     found = given_up_entry()
-    assert found.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
-    assert found.placement(D1, at("w2")) is Placement.BEHIND
+    assert found.placements.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
+    assert found.placements.of(D1, at("w2")) is Placement.BEHIND
     for location in (at("w1"), THEIRS, "no location", None):
-        assert found.correction_of(D1, location) is None
-    assert found.correction_of(D2, at("w2")) is None
-    assert given_up_entry(found={D1: THEIRS}).correction_of(D1, at("w2")) == Belongs(2, THEIRS)
-    assert given_up_entry(found={D1: None}).correction_of(D1, at("w2")) == Belongs(2, None)
-    assert given_up_entry(found={D1: "no location"}).placement(D1, at("w2")) is Placement.MOVED
+        assert found.placements.correction_of(D1, location) is None
+    assert found.placements.correction_of(D2, at("w2")) is None
+    assert given_up_entry(found={D1: THEIRS}).placements.correction_of(D1, at("w2")) == Belongs(2, THEIRS)
+    assert given_up_entry(found={D1: None}).placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    assert given_up_entry(found={D1: "no location"}).placements.of(D1, at("w2")) is Placement.MOVED
 
 
 def test_a_partition_at_the_name_that_the_newest_entry_has_added_counts_as_none() -> None:
-    assert history(entry(1, D1)).placement(D1, str(LAYOUT.empty("w1", D1))) is Placement.MISSING
+    assert history(entry(1, D1)).placements.of(D1, str(LAYOUT.empty("w1", D1))) is Placement.MISSING
 
 
 def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_published_since() -> None:
     def is_late(found: History) -> bool:
-        return found.placement(D1, at("w2")) is Placement.BEHIND
+        return found.placements.of(D1, at("w2")) is Placement.BEHIND
 
     assert not is_late(given_up_entry(recorded_by="w2"))
-    assert not is_late(replace(given_up_entry(), unverified=()))
-    assert is_late(replace(given_up_entry(), unverified=(3,)))
-    assert not is_late(replace(given_up_entry(), unverified=(9,)))
+    assert not is_late(given_up_entry().but(unverified=()))
+    assert is_late(given_up_entry().but(unverified=(3,)))
+    assert not is_late(given_up_entry().but(unverified=(9,)))
     assert is_late(given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1})))
     assert not is_late(given_up_entry(outcome=Outcome.PUBLISHED))
     since = history(*given_up_entry(found={D1: THEIRS}).records, entry(4, D1, old=at("w1")))
-    assert since.correction_of(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
+    assert since.placements.correction_of(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
 
 
 def test_a_partition_that_was_never_published_is_known_while_the_call_of_a_given_up_entry_may_come() -> None:
     new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: None})
-    found = replace(history(new, entry(3)), unverified=(3,))
-    assert (found.known_values, replace(found, unverified=()).known_values) == ({D1}, frozenset())
-    assert found.correction_of(D1, at("w2")) == Belongs(2, None)
-    assert found.placement(D1, at("w2")) is Placement.BEHIND
-    assert [found.placement(D1, one) for one in (THEIRS, None)] == [Placement.MOVED, Placement.MISSING]
+    found = history(new, entry(3)).but(unverified=(3,))
+    assert (found.placements.known_values, found.but(unverified=()).placements.known_values) == ({D1}, frozenset())
+    assert found.placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    assert found.placements.of(D1, at("w2")) is Placement.BEHIND
+    assert [found.placements.of(D1, one) for one in (THEIRS, None)] == [Placement.MOVED, Placement.MISSING]
 
 
 def test_what_is_added_late_came_where_nothing_was() -> None:
     """A tool has dropped since what the recovery had found: only an alter can take a partition from there."""
     added = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
-    found = replace(history(added, entry(3)), unverified=(3,))
-    assert found.correction_of(D1, at("w2")) == Belongs(2, None)
-    changed = replace(added, entry=entry(2, D1, old=at("w0")))
-    assert replace(history(changed, entry(3)), unverified=(3,)).correction_of(D1, at("w2")) == Belongs(2, THEIRS)
+    found = history(added, entry(3)).but(unverified=(3,))
+    assert found.placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    moved = replace(added, entry=entry(2, D1, old=at("w0")))
+    assert history(moved, entry(3)).but(unverified=(3,)).placements.correction_of(D1, at("w2")) == Belongs(2, THEIRS)
     again = entry(3, operation=Operation.RECOVER, recovers=2)
     altered = replace(added, entry=replace(again, partitions=added.entry.partitions), recorded_by="w4")
-    done_again = replace(history(added, altered, entry(4)), unverified=(3, 4))
-    assert done_again.correction_of(D1, at("w2")) == Belongs(3, THEIRS)
+    done_again = history(added, altered, entry(4)).but(unverified=(3, 4))
+    assert done_again.placements.correction_of(D1, at("w2")) == Belongs(3, THEIRS)
 
 
 @pytest.mark.parametrize("location", [at("w2"), None, str(LAYOUT.empty("w2", D1)), EMPTY])
@@ -506,9 +509,9 @@ def test_a_given_up_call_that_moves_or_empties_or_drops_a_partition_is_behind(lo
     moves = replace(moves, partitions=(replace(moves.partitions[0], new_location=target),))
     record = published(moves, outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
     found = history(entry(1, D1), record, entry(3, operation=Operation.RECOVER, recovers=2))
-    assert found.placement(D1, location) is Placement.BEHIND
-    assert found.placement(D1, THEIRS) is Placement.MOVED
-    assert replace(found, unverified=()).placement(D1, location) in {Placement.MISSING, Placement.MOVED}
+    assert found.placements.of(D1, location) is Placement.BEHIND
+    assert found.placements.of(D1, THEIRS) is Placement.MOVED
+    assert found.but(unverified=()).placements.of(D1, location) in {Placement.MISSING, Placement.MOVED}
 
 
 def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_are_undone_to() -> None:
@@ -516,27 +519,29 @@ def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_a
     later = entry(5, operation=Operation.RECOVER, recovers=4)
     found = history(*given_up_entry(found={D1: THEIRS}).records, last, later)
     for location in (at("w2"), at("w4")):
-        assert found.correction_of(D1, location) == Belongs(4, f"{THEIRS}y/")
-    assert found.placement(D1, at("w1")) is Placement.IN_PLACE, "another tool has put it back"
+        assert found.placements.correction_of(D1, location) == Belongs(4, f"{THEIRS}y/")
+    assert found.placements.of(D1, at("w1")) is Placement.IN_PLACE, "another tool has put it back"
 
 
 def test_among_our_own_files_a_recovery_has_found_what_a_late_call_had_moved() -> None:
     given_up = given_up_entry(found={D1: at("w0")}).records
     newest = replace(given_up[0], entry=entry(1, D1, write_id="w1"))
     older = history(entry(0, D1, write_id="w0"), newest, *given_up[1:])
-    assert older.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
+    assert older.placements.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
     another = given_up_entry(found={D1: at("w0")})
-    assert another.correction_of(D1, at("w2")) == Belongs(2, at("w0")), "no call of this partition leads there"
+    assert another.placements.correction_of(D1, at("w2")) == Belongs(2, at("w0")), (
+        "no call of this partition leads there"
+    )
     written = str(LAYOUT.empty("w0", D1))  # another tool has, or the recovery would not have left it alone
-    assert given_up_entry(found={D1: written}).correction_of(D1, at("w2")) == Belongs(2, written)
+    assert given_up_entry(found={D1: written}).placements.correction_of(D1, at("w2")) == Belongs(2, written)
 
 
 def test_the_alter_of_an_append_in_place_that_was_given_up_sets_its_location_again() -> None:
     added = published(in_place(2, "a"), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
-    found = replace(history(entry(1, D1), added, entry(3)), unverified=(3,))
-    assert found.placement(D1, at("w1")) is Placement.BEHIND
+    found = history(entry(1, D1), added, entry(3)).but(unverified=(3,))
+    assert found.placements.of(D1, at("w1")) is Placement.BEHIND
     never_moved = history(entry(1, D1), replace(added, found={D1: at("w1")}), entry(3))
-    assert replace(never_moved, unverified=(3,)).placement(D1, at("w1")) is Placement.IN_PLACE
+    assert never_moved.but(unverified=(3,)).placements.of(D1, at("w1")) is Placement.IN_PLACE
 
 
 def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left() -> None:
@@ -548,7 +553,7 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
         "neither what readers see, nor theirs"
     )
-    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).left_locations.values()}
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).state.left.values()}
     assert sizes == {3: 2}
 
 
@@ -568,33 +573,33 @@ def test_readers_come_back_to_a_write_whose_first_entry_was_abandoned() -> None:
 
 def test_a_state_is_sure_where_nobody_can_have_moved_the_partition_in_between() -> None:
     bore_out = history(entry(1, D1), entry(2, D2), entry(3, D1, old=at("w1").replace("s3a", "s3")))
-    assert bore_out.state_at(2)[D1].sure
+    assert bore_out.past.changed_since(2)[D1].sure
     moved = history(entry(1, D1), entry(2, D2), entry(3, D1, old=THEIRS))
-    assert not moved.state_at(2)[D1].sure
-    assert moved.state_at(1)[D1].sure, "version 1 itself has put it there"
-    assert moved.state_at(2)[D1].location == at("w1")
+    assert not moved.past.changed_since(2)[D1].sure
+    assert moved.past.changed_since(1)[D1].sure, "version 1 itself has put it there"
+    assert moved.past.changed_since(2)[D1].location == at("w1")
 
 
 def test_partitions_that_were_never_moved_since_are_where_they_were() -> None:
     found = history(entry(1, D1, D2), entry(2, D1, old=at("w1")), published(entry(3, D2), superseded=frozenset({D2})))
-    assert found.states_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w1", D2), known=True)}
-    assert found.states_at(2) == {D1: StateThen(at("w2"), known=True), D2: StateThen(at("w1", D2), known=True)}
+    assert found.past.at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w1", D2), known=True)}
+    assert found.past.at(2) == {D1: StateThen(at("w2"), known=True), D2: StateThen(at("w1", D2), known=True)}
 
 
 def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> None:
     first = (entry(1, D1), entry(2, D1, old=at("w1")))
     sweeps = entry(3, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
     place, now = Location.parse(at("w1")), Location.parse(at("w2"))
-    assert not history(*first).is_deleted(place)
-    assert history(*first, sweeps).is_deleted(place)
-    assert history(*first, in_doubt(sweeps)).is_deleted(place), "it may be deleting it"
-    assert not history(*first, sweeps).is_deleted(now)
+    assert not history(*first).past.is_deleted(place)
+    assert history(*first, sweeps).past.is_deleted(place)
+    assert history(*first, in_doubt(sweeps)).past.is_deleted(place), "it may be deleting it"
+    assert not history(*first, sweeps).past.is_deleted(now)
     back = replace(rollback(4, 1, D1), partitions=(replace(entry(1, D1).partitions[0], old_location=at("w2")),))
-    assert not history(*first, sweeps, back).is_deleted(place)
+    assert not history(*first, sweeps, back).past.is_deleted(place)
     again = entry(5, D1, old=at("w1"))
-    assert not history(*first, sweeps, back, again).is_deleted(place), "they have left it once more"
+    assert not history(*first, sweeps, back, again).past.is_deleted(place), "they have left it once more"
     late = replace(sweeps, version=6)
-    assert history(*first, back, again, late).is_deleted(place), "by whatever the vacuum knew"
+    assert history(*first, back, again, late).past.is_deleted(place), "by whatever the vacuum knew"
 
 
 def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left_alone() -> None:
@@ -607,7 +612,7 @@ def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left
 
 def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
     records = (entry(1, D1), entry(2, D1, old=at("w1")), entry(3, D2))
-    found = replace(history(*records), unverified={2}, lost=(9,))
+    found = history(*records).but(unverified={2}, lost=(9,))
     then = found.up_to(2)
-    assert (then.newest, set(then.current_partitions), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
+    assert (then.newest, set(then.state.current), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
     assert then.layout == found.layout

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.log.fold import Fold, key_digest
-from table_writer.log.history import SlotRecord
 from table_writer.log.keys import KeySearch
+from table_writer.log.known_keys import KnownKeys, key_digest
+from table_writer.log.records import SlotRecord
+from table_writer.log.state import TableState
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Key, LogEntry
 
@@ -23,7 +24,7 @@ class Searched:
     def __init__(self, *records: SlotRecord | LogEntry, folded: int = 0, is_in_order: bool = True) -> None:
         all_records = history(*records).records
         self.records = {each.entry.version: each for each in all_records}
-        self.fold: Fold | None = None
+        self.fold: TableState | None = None
         if folded:
             self.fold = Trimming(history(*(each for each in all_records if each.entry.version <= folded))).fold("log-1")
         self.is_in_order = is_in_order
@@ -45,7 +46,7 @@ class Searched:
             read_whole=self.read_whole,
             versions=tuple(version for version in self.records if version > first),
             is_in_order=self.is_in_order,
-            fold=self.fold,
+            folded=self.fold.keys if self.fold else KnownKeys(),
         )
 
     def version_of(self, key: Key) -> int | None:
@@ -87,7 +88,7 @@ def test_a_folded_key_whose_entry_is_trimmed_is_looked_for_in_the_whole_log() ->
 def test_a_digest_that_two_keys_share_is_the_key_of_neither_until_all_is_read() -> None:
     log = Searched(call(1, "a"), call(2, "b"), folded=2)
     assert log.fold is not None
-    log.fold = replace(log.fold, keys={key_digest("a", ""): 2})
+    log.fold = replace(log.fold, keys=KnownKeys(published={key_digest("a", ""): 2}))
     assert log.version_of(Key("a")) == 1
     assert log.read_whole_count == 1
 

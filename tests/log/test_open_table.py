@@ -8,7 +8,7 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.owner import take_root
 from table_writer.model.entry import Key
 from table_writer.model.table import TableName
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.table.open_table import RepeatedError
 from tests.publish.world import World
 
@@ -27,7 +27,7 @@ def test_a_call_without_a_key_builds_on_the_log_as_it_is_at_the_end_of_its_plan(
     opened = world.services()
     assert opened.require_new_key(Key("")) is None
     world.write(TWO)
-    assert opened.state_to_build_on(world.plan().log_id).newest == 2
+    assert opened.listing_to_build_on(world.plan().log_id).newest == 2
 
 
 def test_a_call_with_a_key_builds_on_the_log_as_it_was_before_the_look() -> None:
@@ -38,7 +38,7 @@ def test_a_call_with_a_key_builds_on_the_log_as_it_was_before_the_look() -> None
     assert seen is not None
     assert (seen.newest, seen.listed_after) == (1, 0), "where no checkpoint is stored, none is assumed"
     world.write_once(TWO, WriteMode.APPEND, "load/2")
-    assert opened.state_to_build_on(world.plan().log_id, seen).newest == 1
+    assert opened.listing_to_build_on(world.plan().log_id, seen).newest == 1
     with pytest.raises(RepeatedError):
         opened.require_new_key(Key("load/2"))
 
@@ -53,7 +53,7 @@ def test_the_first_write_of_a_table_builds_on_no_entry() -> None:
     opened = world.services()
     seen = opened.require_new_key(Key("load/1"))
     log_id = take_root(world.store, world.layout, opened.owner)
-    assert opened.state_to_build_on(log_id, seen).newest == 0
+    assert opened.listing_to_build_on(log_id, seen).newest == 0
 
 
 def test_a_log_that_is_deleted_between_the_look_and_the_plan_is_a_conflict() -> None:
@@ -64,4 +64,4 @@ def test_a_log_that_is_deleted_between_the_look_and_the_plan_is_a_conflict() -> 
     world.write_once(TWO, WriteMode.APPEND, "load/2")
     log_id = take_root(world.store, world.layout, opened.owner)
     with pytest.raises(ConflictError, match="begun again"):
-        opened.state_to_build_on(log_id, seen)
+        opened.listing_to_build_on(log_id, seen)

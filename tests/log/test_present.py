@@ -10,7 +10,7 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log import table_log
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import PartitionNow
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DIED, REFUSED, TABLE, DeathError, Fault, World, written
 
 T = str(TABLE)
@@ -110,7 +110,9 @@ def test_where_a_rollbacks_recovery_dies_between_its_records_the_rows_are_those_
     world.wait_out_claims()
     world.fails(Fault("store", "put_if_absent", 4, "before", DeathError), lambda: world.keeper.recover(T))
     history = world.history()
-    assert [record.entry.version for record in history.publishes_in_doubt] == [3], "its recovery is on record already"
+    assert [record.entry.version for record in history.records.publishes_in_doubt] == [3], (
+        "its recovery is on record already"
+    )
     assert world.rows()["d1"] == frozenset({1})
     assert told(world) == ("published", 1, 1)
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.history import History
+from table_writer.log.marks import LATE_CALL_SECONDS
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import (
     QUERY_TAG,
     Deadline,

@@ -22,7 +22,7 @@ def log_with(*widths: int) -> tuple[MemoryStore, TableLog]:
     store = MemoryStore()
     log = TableLog(store, LAYOUT)
     for version, row_bytes in enumerate(widths, 1):
-        claimed = log.claim(
+        claimed = log.slots.claim(
             LogEntry(
                 table="mart.orders",
                 version=version,
@@ -46,16 +46,16 @@ def log_with(*widths: int) -> tuple[MemoryStore, TableLog]:
 )
 def test_the_last_write_among_recent_entries_tells(widths: tuple[int, ...], seen: int) -> None:
     _, log = log_with(*widths)
-    assert log.seen_row_bytes(log.read_state(), SCHEMA) == seen
+    assert log.seen_row_bytes(log.lister.read(), SCHEMA) == seen
 
 
 def test_rows_with_a_column_that_was_not_there_are_of_unknown_width() -> None:
     _, log = log_with(100, 200)
-    assert log.seen_row_bytes(log.read_state(), EVOLVED) == 0
+    assert log.seen_row_bytes(log.lister.read(), EVOLVED) == 0
 
 
 @pytest.mark.parametrize("stored", [b"", b"{", b'{"format": 99}', gzip.compress(b"{}")[:-4]], ids=str)
 def test_an_entry_that_cannot_be_read_fails_no_write(stored: bytes) -> None:
     store, log = log_with(100, 200)
     store.put(LAYOUT.entry_key(2), stored)
-    assert log.seen_row_bytes(log.read_state(), SCHEMA) == 0
+    assert log.seen_row_bytes(log.lister.read(), SCHEMA) == 0

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log import table_log
-from table_writer.log.fold import Oldest
-from table_writer.log.history import LATE_CALL_SECONDS, NOT_KNOWN, History
+from table_writer.log import listing, table_log
+from table_writer.log.history import History
+from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.owner import Owner
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
-from table_writer.log.trimming import Trimming
+from table_writer.log.records import NOT_KNOWN
+from table_writer.log.table_log import TableLog
+from table_writer.log.trimming import Oldest, Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of
@@ -37,9 +39,9 @@ class Log:
             self.add(one, ended=version not in in_doubt)
 
     def add(self, one: LogEntry, *, ended: bool = True) -> None:
-        assert self.log.claim(one)
+        assert self.log.slots.claim(one)
         if ended:
-            self.log.record_outcome(one.version, Outcome.PUBLISHED, write_id=one.write_id, of=one.write_id)
+            self.log.slots.record_outcome(one.version, Outcome.PUBLISHED, write_id=one.write_id, of=one.write_id)
 
     def mark(self, kind: str, version: int) -> None:
         self.store.put(f"{LAYOUT.log_prefix}{kind}-{version:020}", b"")
@@ -52,19 +54,19 @@ def test_a_listing_says_what_has_ended_is_in_doubt_and_orphaned() -> None:
     of = Log(6, in_doubt=(3, 5))
     of.mark("trimmed", 2)
     of.store.delete([LAYOUT.entry_key(2)])
-    state = of.log.read_state(listed_after=0)
+    state = of.log.lister.read(listed_after=0)
     assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
     assert (state.orphans, state.checkpoint, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
     assert state.lost == frozenset()
-    assert Log(6).log.read_state().checkpoint == 6
+    assert Log(6).log.lister.read().checkpoint == 6
 
 
 def test_a_listing_shows_the_marks_of_the_log() -> None:
     of = Log(3)
-    of.log.remember_recovery(2)
-    of.log.remember_rollback(3)
+    of.log.marks.remember_recovery(2)
+    of.log.marks.remember_rollback(3)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    state = of.log.read_state()
+    state = of.log.lister.read()
     assert (state.unverified, state.rolled_back, state.ids, state.newest) == ({2}, {3}, {"abc"}, 3)
 
 
@@ -80,10 +82,10 @@ def test_an_entry_is_lost_only_if_two_listings_in_a_row_miss_it() -> None:
         return [one for one in found if one.key != gone], more
 
     of.store.list_page = list_page  # type: ignore[method-assign]
-    assert of.log.read_state(listed_after=0).versions == frozenset(range(1, 7))
+    assert of.log.lister.read(listed_after=0).versions == frozenset(range(1, 7))
     of.store.delete([LAYOUT.entry_key(3)])
     missed = iter([4, 5])
-    assert of.log.accept_loss() == {3}
+    assert of.log.lister.accept_loss() == {3}
 
 
 @pytest.mark.parametrize("since", [0, 2, 4])
@@ -99,27 +101,27 @@ def test_entries_that_are_gone_and_were_not_trimmed_are_an_error_until_their_los
         of.store.delete([LAYOUT.outcome_key(version) for version in gone])
     fresh = TableLog(of.store, LAYOUT)
     with pytest.raises(InvalidInputError, match=f"are lost: {sum(one >= since for one in gone)} "):
-        fresh.read_state(listed_after=since)
-    assert fresh.read_state(listed_after=0, allow_lost=True).lost == set(gone)
-    assert fresh.accept_loss() == set(gone)
-    assert fresh.read_state(listed_after=since).lost == frozenset()
-    assert fresh.read_state(listed_after=since).newest == 6
+        fresh.lister.read(listed_after=since)
+    assert fresh.lister.read(listed_after=0, allow_lost=True).lost == set(gone)
+    assert fresh.lister.accept_loss() == set(gone)
+    assert fresh.lister.read(listed_after=since).lost == frozenset()
+    assert fresh.lister.read(listed_after=since).newest == 6
 
 
 def test_a_loss_is_accepted_where_no_listing_from_the_checkpoint_on_shows_it() -> None:
     of = Log(6)
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 5}')
     of.store.delete([LAYOUT.entry_key(2)])
-    assert of.log.read_state().lost == frozenset()
-    assert of.log.accept_loss() == {2}
+    assert of.log.lister.read().lost == frozenset()
+    assert of.log.lister.accept_loss() == {2}
     assert of.log.read_history().lost == {2}
 
 
 def test_of_many_lost_entries_five_are_named() -> None:
     log = Log(0).log
-    assert "are lost: 5 (" in log.lost_message(range(1, 6))
-    assert "(version 1, 2, 3, 4, 5)" in log.lost_message(range(1, 6))
-    assert "(version 1, 2, 3, 4, 5, …)" in log.lost_message(range(1, 7))
+    assert "are lost: 5 (" in log.lister.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5)" in log.lister.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5, …)" in log.lister.lost_message(range(1, 7))
 
 
 def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
@@ -134,20 +136,20 @@ def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
             of.store.put(LAYOUT.entry_key(2), hidden)
 
     of.store.on_call = comes
-    assert of.log.read_state(listed_after=0).versions == {1, 2, 3}
+    assert of.log.lister.read(listed_after=0).versions == {1, 2, 3}
 
 
 def test_an_outcome_of_another_entry_is_an_error() -> None:
     of = Log(1, in_doubt=(1,))
-    of.log.record_outcome(1, Outcome.PUBLISHED, write_id="r", of="another")
+    of.log.slots.record_outcome(1, Outcome.PUBLISHED, write_id="r", of="another")
     with pytest.raises(InvalidInputError, match=r"it is of write another, not w1\. Delete it"):
-        of.log.read(1)
+        of.log.slots.read(1)
 
 
 def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_is_put_back() -> None:
     of = Log(0)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    of.log.read_state()
+    of.log.lister.read()
     of.add(entry(1, D1))
     of.store.delete([f"{LAYOUT.log_prefix}id-abc"])
     fresh = TableLog(of.store, LAYOUT)
@@ -157,80 +159,80 @@ def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_i
         if owner is not None:
             of.store.put(LAYOUT.owner_key, owner)
         with pytest.raises(ConflictError, match="was deleted since this call began"):
-            fresh.read_state()
+            fresh.lister.read()
     of.store.put(LAYOUT.owner_key, replace(owned, log_id="other").to_json())
     with pytest.raises(InvalidInputError, match="is not the log that"):
-        fresh.read_state()
+        fresh.lister.read()
     fresh.expect("abc")
-    assert fresh.read_state().ids == {"abc"}
-    assert of.log.read_state().ids == {"abc"}, "the entry bears the id, too"
+    assert fresh.lister.read().ids == {"abc"}
+    assert of.log.lister.read().ids == {"abc"}, "the entry bears the id, too"
 
 
 def test_an_entry_of_another_log_is_refused() -> None:
     of, other = Log(0), Log(0)
     for log, name in ((of, "abc"), (other, "xyz")):
         log.store.put(f"{LAYOUT.log_prefix}id-{name}", b"")
-        log.log.read_state()
+        log.log.lister.read()
         log.add(entry(1, D1))
     of.store.put(LAYOUT.entry_key(1), body_of(other.store, LAYOUT.entry_key(1)))
     fresh = TableLog(of.store, LAYOUT)
-    fresh.read_state()
+    fresh.lister.read()
     with pytest.raises(InvalidInputError, match="is of another log: it was copied here"):
-        fresh.read(1)
+        fresh.slots.read(1)
 
 
 def test_a_checkpoint_of_another_log_is_passed_over() -> None:
     of = Log(0)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
-    of.log.read_state()
+    of.log.lister.read()
     for version in (1, 2, 3):
         of.add(entry(version, D1))
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "abc"}')
-    assert of.log.read_state().versions == {3}
-    whole = of.log.read_state(listed_after=0)
-    assert of.log.with_checkpoint(whole).listed_after == 3
+    assert of.log.lister.read().versions == {3}
+    whole = of.log.lister.read(listed_after=0)
+    assert of.log.lister.with_checkpoint(whole).listed_after == 3
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "xyz"}')
-    assert of.log.read_state().versions == {1, 2, 3}
-    assert of.log.with_checkpoint(whole).listed_after == 0
+    assert of.log.lister.read().versions == {1, 2, 3}
+    assert of.log.lister.with_checkpoint(whole).listed_after == 0
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3}')
-    assert of.log.with_checkpoint(whole).listed_after == 3, "an older library did not say of which log it is"
+    assert of.log.lister.with_checkpoint(whole).listed_after == 3, "an older library did not say of which log it is"
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 4}')
-    assert of.log.with_checkpoint(whole).listed_after == 0, "there is no such version"
+    assert of.log.lister.with_checkpoint(whole).listed_after == 0, "there is no such version"
 
 
 def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
     of = Log(0)
     for name in ("readme", "1.json", f"{1:020}.json.bak", f"{1:020}.txt"):
         of.store.put(f"{LAYOUT.log_prefix}{name}", b"x")
-    state = of.log.read_state()
+    state = of.log.lister.read()
     assert (state.newest, state.checkpoint, state.versions) == (0, 0, frozenset())
 
 
 def test_a_listing_from_a_checkpoint_holds_it_and_what_came_after_it() -> None:
     of = Log(9)
-    state = of.log.read_state(listed_after=7)
+    state = of.log.lister.read(listed_after=7)
     assert (state.versions, state.listed_after, state.orphans) == ({7, 8, 9}, 7, frozenset())
 
 
 def test_where_nothing_is_left_after_the_checkpoint_the_whole_log_is_listed() -> None:
     of = Log(3)
-    assert of.log.read_state(listed_after=50).versions == {1, 2, 3}
-    assert of.log.read_state(listed_after=50).listed_after == 0
+    assert of.log.lister.read(listed_after=50).versions == {1, 2, 3}
+    assert of.log.lister.read(listed_after=50).listed_after == 0
 
 
 def test_a_checkpoint_is_saved_every_so_many_versions_and_only_up_to_what_is_in_doubt() -> None:
     of = Log(CHECKPOINT_EVERY_VERSIONS - 1)
-    of.log.save_checkpoint(of.log.read_state())
+    of.log.lister.save_checkpoint(of.log.lister.read())
     assert of.store.get(LAYOUT.checkpoint_key) is None
     of.add(entry(CHECKPOINT_EVERY_VERSIONS, D1))
     of.add(entry(CHECKPOINT_EVERY_VERSIONS + 1, D1), ended=False)
-    of.log.save_checkpoint(of.log.read_state())
+    of.log.lister.save_checkpoint(of.log.lister.read())
     stored = body_of(of.store, LAYOUT.checkpoint_key)
     assert json.loads(stored) == {"version": CHECKPOINT_EVERY_VERSIONS, "log_id": ""}
-    assert of.log.read_state().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
+    assert of.log.lister.read().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
     of.store.delete([LAYOUT.checkpoint_key])
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
-    of.log.save_checkpoint(of.log.read_state(listed_after=0))  # only slower
+    of.log.lister.save_checkpoint(of.log.lister.read(listed_after=0))  # only slower
 
 
 def refuse() -> None:
@@ -244,21 +246,21 @@ def refuse() -> None:
 def test_a_checkpoint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     of = Log(3)
     of.store.put(LAYOUT.checkpoint_key, body)
-    assert of.log.read_state().listed_after == version
+    assert of.log.lister.read().listed_after == version
 
 
 def test_calls_may_come_until_a_day_after_the_longest_claim_and_recoveries_stay_until_somebody_forgets_them() -> None:
     of = Log(2)
-    assert not of.log.may_calls_come(1)
-    of.log.remember_recovery(1)
-    of.log.remember_recovery(2)
+    assert not of.log.marks.may_calls_come(1)
+    of.log.marks.remember_recovery(1)
+    of.log.marks.remember_recovery(2)
     of.now += MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS - 1
-    assert of.log.may_calls_come(1)
+    assert of.log.marks.may_calls_come(1)
     of.now += 1
-    assert not of.log.may_calls_come(1)
-    assert of.log.read_state().unverified == of.log.read_history().unverified == {1, 2}
-    of.log.forget_recoveries([1])
-    assert of.log.read_state().unverified == of.log.read_history().unverified == {2}
+    assert not of.log.marks.may_calls_come(1)
+    assert of.log.lister.read().unverified == of.log.read_history().unverified == {1, 2}
+    of.log.marks.forget_recoveries([1])
+    assert of.log.lister.read().unverified == of.log.read_history().unverified == {2}
 
 
 @pytest.mark.parametrize("mark", ["remember_recovery", "remember_rollback"])
@@ -266,18 +268,18 @@ def test_what_must_be_noted_first_and_cannot_be_is_an_error(mark: str) -> None:
     of = Log(1)
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
     with pytest.raises(StorageError):
-        getattr(of.log, mark)(1)
+        getattr(of.log.marks, mark)(1)
 
 
 def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     of = Log(1, in_doubt=(1,))
     of.now += 10
-    assert of.log.read(1).age_seconds == 10
-    of.log.record_outcome(
+    assert of.log.slots.read(1).age_seconds == 10
+    of.log.slots.record_outcome(
         1, Outcome.ABANDONED, write_id="somebody", superseded={D2: None, D1: "s3a://lake/t/d1/", D3: NOT_KNOWN}, of="w1"
     )
     of.now += 5
-    record = TableLog(of.store, LAYOUT).read(1)
+    record = TableLog(of.store, LAYOUT).slots.read(1)
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
     assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
@@ -297,25 +299,25 @@ def test_what_has_ended_is_read_once_and_what_is_in_doubt_again() -> None:
 
 def test_an_entry_that_is_gone_is_left_out_of_the_history_and_missed_where_it_is_asked_for() -> None:
     of = Log(3)
-    state = of.log.read_state(listed_after=0)
+    state = of.log.lister.read(listed_after=0)
     of.store.delete([LAYOUT.entry_key(2)])
     fresh = TableLog(of.store, LAYOUT)
     assert [one.entry.version for one in fresh.read_history(state).records] == [1, 3]
-    assert fresh.find(2) is None
-    assert fresh.outcome(2) is Outcome.PUBLISHED
-    assert fresh.outcome(9) is None
+    assert fresh.slots.find(2) is None
+    assert fresh.slots.outcome(2) is Outcome.PUBLISHED
+    assert fresh.slots.outcome(9) is None
     with pytest.raises(InvalidInputError, match=r"log entry 2 .* is not there any more"):
-        fresh.read(2)
+        fresh.slots.read(2)
 
 
 def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     of = Log(2)
     largest = max(info.size_bytes for info in of.store.list(LAYOUT.log_prefix))
-    monkeypatch.setattr("table_writer.log.table_log.MAX_ENTRY_BYTES", largest)
-    assert of.log.read_state().newest == 2
-    monkeypatch.setattr("table_writer.log.table_log.MAX_ENTRY_BYTES", largest - 1)
+    monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest)
+    assert of.log.lister.read().newest == 2
+    monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest - 1)
     with pytest.raises(InvalidInputError, match="that is no log entry"):
-        of.log.read_state()
+        of.log.lister.read()
 
 
 def test_a_key_is_looked_for_from_the_newest_entry_on() -> None:
@@ -344,7 +346,7 @@ def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows
     assert reads_of("q/41") == (None, 2)
     assert reads_of("other/1") == (None, 80)
     assert reads_of("q/9")[0] == 9
-    of.log.remember_rollback(7)
+    of.log.marks.remember_rollback(7)
     assert reads_of("q/41") == (None, 80)
     of.log.trim([1, 2, 3, 7])
     assert reads_of("q/41") == (None, 2)
@@ -360,9 +362,9 @@ def test_a_key_that_only_looks_like_a_streams_is_found_behind_an_earlier_batch()
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:
     of = Log(1, in_doubt=(1,))
-    assert of.log.record_outcome(1, Outcome.ABANDONED, write_id="a").outcome is Outcome.ABANDONED
-    assert of.log.record_outcome(1, Outcome.PUBLISHED, write_id="b").outcome is Outcome.ABANDONED
-    assert of.log.read(1).recorded_by == "a"
+    assert of.log.slots.record_outcome(1, Outcome.ABANDONED, write_id="a").outcome is Outcome.ABANDONED
+    assert of.log.slots.record_outcome(1, Outcome.PUBLISHED, write_id="b").outcome is Outcome.ABANDONED
+    assert of.log.slots.read(1).recorded_by == "a"
 
 
 def test_a_trim_says_so_first_and_entries_go_before_their_outcomes_and_nothing_else_goes() -> None:
@@ -384,23 +386,23 @@ def test_a_trim_says_so_first_and_entries_go_before_their_outcomes_and_nothing_e
 def test_a_claim_that_does_not_stand_has_no_age() -> None:
     of = Log(1)
     of.now += 7
-    assert of.log.claim_age(entry(1, D1)) == 7.0
-    assert of.log.claim_age(entry(2, D1)) is None
+    assert of.log.slots.claim_age(entry(1, D1)) == 7.0
+    assert of.log.slots.claim_age(entry(2, D1)) is None
 
     def fail(call: str, phase: str, key: str) -> None:
         raise StorageError("no answer")
 
     of.store.on_call = fail
-    assert of.log.claim_age(entry(1, D1)) is None, "nobody can say"
+    assert of.log.slots.claim_age(entry(1, D1)) is None, "nobody can say"
 
 
 def test_the_last_word_is_the_first_that_was_taken_and_a_damaged_one_is_nobodys_here() -> None:
     of = Log(2)
-    assert of.log.last_word(1) == ""
-    assert of.log.take_last_word(1, "w1") == "w1"
-    assert of.log.take_last_word(1, "r2") == "w1"
+    assert of.log.marks.last_word(1) == ""
+    assert of.log.marks.take_last_word(1, "w1") == "w1"
+    assert of.log.marks.take_last_word(1, "r2") == "w1"
     of.store.put(f"{LAYOUT.log_prefix}last-word-{2:020}", b"\xff\xfe")
-    assert of.log.take_last_word(2, "w2") not in {"", "w2"}
+    assert of.log.marks.take_last_word(2, "w2") not in {"", "w2"}
 
 
 def test_how_partitions_came_to_where_they_are_is_looked_up_in_all_records_though_some_are_lost() -> None:
@@ -432,11 +434,11 @@ def test_a_log_is_folded_once_it_has_grown_by_enough(monkeypatch: pytest.MonkeyP
 
 
 def test_a_slot_may_be_as_far_away_as_entries_can_be_lost_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_log, "MOST_LOST", 3)
+    monkeypatch.setattr(listing, "MOST_LOST", 3)
     of = Log(2)
     of.add(entry(6, D1))
-    assert of.log.read_state(listed_after=0, allow_lost=True).lost == {3, 4, 5}
+    assert of.log.lister.read(listed_after=0, allow_lost=True).lost == {3, 4, 5}
     of.store.delete([LAYOUT.entry_key(6), LAYOUT.outcome_key(6)])
     of.add(entry(7, D1))
     with pytest.raises(InvalidInputError, match="is far beyond the 3 entries of this log"):
-        of.log.read_state(listed_after=0, allow_lost=True)
+        of.log.lister.read(listed_after=0, allow_lost=True)

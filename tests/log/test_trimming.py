@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Outcome
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World, body_of, written
 
 T = str(TABLE)
@@ -16,7 +16,7 @@ LONG = 400 * 86_400.0
 
 
 def versions(world: World) -> frozenset[int]:
-    return world.services().log.read_state(listed_after=0).versions
+    return world.services().log.lister.read(listed_after=0).versions
 
 
 def test_a_rollback_that_voids_a_key_stays_as_long_as_the_key() -> None:
@@ -61,7 +61,7 @@ def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays
     entry = body_of(world.store, key)
     dies = Fault("store", "delete", 2, "before", DeathError)
     world.fails(dies, lambda: log.trim([1]))
-    assert log.read_state(listed_after=0).orphans == {1}
+    assert log.lister.read(listed_after=0).orphans == {1}
 
     def put_back(call: str, phase: str, listed: str) -> None:
         if (call, phase, listed) == ("list_page", "after", world.layout.log_prefix):
@@ -70,10 +70,10 @@ def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays
 
     world.store.on_call = put_back
     log.trim([])
-    assert log.outcome(1) is Outcome.PUBLISHED
+    assert log.slots.outcome(1) is Outcome.PUBLISHED
     world.store.delete([key])
     log.trim([])
-    assert log.outcome(1) is None
+    assert log.slots.outcome(1) is None
 
 
 def test_the_outcome_of_a_lost_entry_is_kept_by_a_trim() -> None:
@@ -83,10 +83,10 @@ def test_the_outcome_of_a_lost_entry_is_kept_by_a_trim() -> None:
         world.write({"d1": frozenset({number})})
     world.store.delete([world.layout.entry_key(3)])
     log = world.services().log
-    log.accept_loss()
+    log.lister.accept_loss()
     log.trim([1])
-    assert log.outcome(3) is Outcome.PUBLISHED
-    assert log.outcome(1) is None
+    assert log.slots.outcome(3) is Outcome.PUBLISHED
+    assert log.slots.outcome(1) is None
 
 
 def test_only_the_newest_mark_of_a_trim_stays() -> None:
@@ -96,7 +96,7 @@ def test_only_the_newest_mark_of_a_trim_stays() -> None:
         world.write({"d1": frozenset({number})})
         world.skipped_seconds += LONG
         world.vacuum()
-    state = world.services().log.read_state(listed_after=0)
+    state = world.services().log.lister.read(listed_after=0)
     marks = [info.key for info in world.store.list(f"{world.layout.log_prefix}trimmed-")]
     assert marks == [f"{world.layout.log_prefix}trimmed-{state.trimmed:020}"]
     assert state.trimmed > 1
@@ -107,9 +107,9 @@ def test_the_mark_of_a_rollback_that_is_about_to_claim_is_kept_by_a_trim() -> No
     for number in range(3):
         world.write({"d1": frozenset({number})})
     log = world.services().log
-    log.remember_rollback(4)
+    log.marks.remember_rollback(4)
     log.trim([1])
-    assert log.read_state(listed_after=0).rolled_back == {4}
-    log.remember_rollback(1)
+    assert log.lister.read(listed_after=0).rolled_back == {4}
+    log.marks.remember_rollback(1)
     log.trim([2])
-    assert log.read_state(listed_after=0).rolled_back == {4}
+    assert log.lister.read(listed_after=0).rolled_back == {4}

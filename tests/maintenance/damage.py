@@ -16,7 +16,8 @@ import pytest
 from table_writer.errors import LostResponseError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
+from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.complete import Completer
 from table_writer.storage.object_store import visible_files
 from tests.doubles.memory_metastore import MemoryMetastore
@@ -173,7 +174,7 @@ def vacuumed(world: Damaged) -> None:
     for number in range(1, 5):
         world.put({"d1": world.of(number), "d2": world.of(10 + number)})
     log = world.services().log
-    state = log.read_state()
+    state = log.lister.read()
     for version in (2, 4):
         body = json.dumps({"version": version, "log_id": min(state.ids)}).encode()
         world.store.put(world.layout.checkpoint_key, body)

@@ -13,7 +13,7 @@ import pytest
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError, TableWriterError
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.running_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 from tests.publish.world import publisher_of

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.fold import LeftLocation
-from table_writer.log.history import SlotRecord
+from table_writer.log.records import SlotRecord
+from table_writer.log.state import LeftLocation
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -70,7 +70,7 @@ def test_a_location_goes_at_its_age_and_not_a_second_earlier() -> None:
     assert chosen(due_locations(young, in_use(young, []), USUAL)) == []
     (kept,) = due_locations(young, in_use(young, []), USUAL).kept
     assert (str(kept.location), kept.reason) == (at("w1"), "its retention lasts 0.0 more hours")
-    assert due_locations(old, in_use(old, []), USUAL) == DueLocations(tuple(old.left_locations.values()), ())
+    assert due_locations(old, in_use(old, []), USUAL) == DueLocations(tuple(old.state.left.values()), ())
     assert (
         "lasts 1.5 more hours"
         in due_locations(history(*replaced_ours(HOUR / 2)), in_use(old, []), USUAL).kept[0].reason
@@ -141,7 +141,7 @@ def test_an_entry_cannot_name_an_object_elsewhere(key: str, location: str, allow
 
 def test_of_other_tools_files_none_goes_while_readers_look_at_one() -> None:
     found = history(published(replacing(1), outcome_age_seconds=3 * HOUR))
-    (left,) = found.left_locations.values()
+    (left,) = found.state.left.values()
     assert is_used(in_use(found, [partition(THEIRS)]), left)
     assert is_used(in_use(found, [partition("s3a://lake/t/")]), left)
     assert not is_used(in_use(found, [partition("s3a://lake/t/dt=d11/")]), left)
@@ -261,7 +261,7 @@ def test_a_partition_that_may_be_hidden_keeps_every_place_where_it_ever_was() ->
 
 def test_a_partition_that_may_be_hidden_keeps_the_places_that_a_fold_says_it_has_left() -> None:
     records = (entry(1, D1, D2), entry(2, D1, D2, old=at("w1")), entry(3, D1, old=at("w2")))
-    folded = replace(history(), fold=Trimming(history(*records)).fold("log-1"))
+    folded = history().but(fold=Trimming(history(*records)).fold("log-1"))
     there = Partition(values=D2, location=at("w2", D2))
     used = in_use(folded, [there], lambda: "a filter")
     assert all(used.meets(Location.parse(at(name)).place) for name in ("w2", "w3"))

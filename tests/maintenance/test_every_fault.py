@@ -146,7 +146,7 @@ def assert_can_be_made_whole(
         assert world.rows() == after
     if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.resolves:
         assert world.rows() == before, "an error that promises that nothing is visible"
-        assert not world.history().publishes_in_doubt, "nor may it become visible later"
+        assert not world.history().records.publishes_in_doubt, "nor may it become visible later"
     world.wait_out_claims()
     if not operation.adopts:
         world.keeper.recover(str(world.name))
@@ -159,7 +159,7 @@ def assert_can_be_made_whole(
     world.keeper.recover(str(world.name))
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     assert world.rows() == after
 
 
@@ -167,7 +167,7 @@ def assert_published_entries_lead_to(world: World) -> None:
     """Every partition is where the newest published entry that names it says."""
     now = {value: one.location for value, one in world.partitions().items()}
     wanted = {
-        "".join(values): placed.partition.new_location for values, placed in world.history().current_partitions.items()
+        "".join(values): placed.partition.new_location for values, placed in world.history().state.current.items()
     }
     assert {value: location for value, location in wanted.items() if location} == {
         value: location for value, location in now.items() if value in wanted

@@ -78,8 +78,8 @@ def test_what_an_abandoned_vacuum_named_can_be_brought_back(world: World) -> Non
     world.write(TWO)
     with world.inject(Fault("store", "put_if_absent", 1, "after", DeathError)), pytest.raises(DeathError):
         world.vacuum()
-    assert world.history().doomed
-    world.services().log.record_outcome(3, Outcome.ABANDONED, write_id="somebody")
+    assert world.history().state.doomed
+    world.services().log.slots.record_outcome(3, Outcome.ABANDONED, write_id="somebody")
     world.keeper.rollback(T, version=1)
     assert world.rows() == ONE
 
@@ -107,14 +107,14 @@ def test_a_vacuum_that_deletes_what_a_dead_one_named_ends_both(world: World) -> 
 
 def test_a_dead_vacuum_stays_in_doubt_while_something_of_it_is_not_deleted(world: World) -> None:
     world.write(TWO)
-    old = str(world.services().log.read(1).entry.partitions[0].new_location)
+    old = str(world.services().log.slots.read(1).entry.partitions[0].new_location)
     with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
         world.vacuum()
     world.write({"d2": frozenset({20})})
     world.pointed_by_another_tool("d7", old)
     world.wait_out_claims()
     assert len(world.vacuum().deleted) == 1
-    assert world.services().log.outcome(3) is None
+    assert world.services().log.slots.outcome(3) is None
     assert world.rows()["d7"] == frozenset({1})
 
 
@@ -128,7 +128,7 @@ def test_of_a_dead_write_the_registration_goes_last(world: World) -> None:
     assert "AccessDenied" in world.vacuum().failures[0]
     world.store.on_call = None
     assert world.store.head(world.layout.registration_key(plan.write_id)) is not None
-    assert world.services().log.outcome(2) is None
+    assert world.services().log.slots.outcome(2) is None
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
     assert world.store.head(world.layout.registration_key(plan.write_id)) is None
@@ -144,7 +144,7 @@ def test_entries_that_cannot_be_trimmed_are_told_and_fail_nothing_else(world: Wo
     assert any("AccessDenied" in failure for failure in world.vacuum().failures)
     world.store.on_call = None
     assert world.vacuum().failures == ()
-    assert 1 not in world.services().log.read_state(listed_after=0).versions
+    assert 1 not in world.services().log.lister.read(listed_after=0).versions
 
 
 def test_what_lies_beside_a_staged_write_stays_and_what_lies_beside_none_goes(world: World) -> None:

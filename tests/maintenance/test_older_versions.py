@@ -10,19 +10,14 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
+from table_writer.log.changes import writes_behind
 from table_writer.log.history import History
+from table_writer.log.versions import newest_known_version, oldest_whole_version, version_meant
 from table_writer.model.entry import DeletedLocation, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
-from table_writer.model.write import WriteMode
-from table_writer.table.past import (
-    Past,
-    files_of,
-    newest_known_version,
-    oldest_whole_version,
-    version_meant,
-    writes_behind,
-)
+from table_writer.model.write_mode import WriteMode
+from table_writer.table.past import Past, files_of
 from tests.log.test_history import abandoned, history, in_doubt, in_place
 from tests.log.test_rules import D1, LAYOUT, entry, published, rollback
 from tests.log.test_rules import at as written_at
@@ -142,7 +137,7 @@ def test_a_time_means_the_newest_version_of_then_or_before(world: World) -> None
         version_meant(history, world.table, as_of=times[0].replace(tzinfo=None))
     with pytest.raises(InvalidInputError, match="one of the three"):
         version_meant(history, world.table, as_of=times[0], version=1)
-    gap = replace(history, records=[history.records[0], history.records[2]])
+    gap = history.but(records=[history.records[0], history.records[2]])
     with pytest.raises(InvalidInputError, match="trimmed by a vacuum, or lost"):
         version_meant(gap, world.table, as_of=times[0])
     report = world.keeper.rollback(T, as_of=times[1])
@@ -292,7 +287,7 @@ def test_what_vacuums_have_deleted_is_told_in_one_pass() -> None:
         past(world, 3)
     assert "no vacuum" not in str(error.value), "not what is wrong with version 3"
     records = world.history().records
-    trimmed = replace(world.history(), records=[records[0], *records[2:]])
+    trimmed = world.history().but(records=[records[0], *records[2:]])
     assert oldest_whole_version(trimmed) == 3, "what an entry that is gone had replaced may be deleted"
 
 
@@ -331,9 +326,9 @@ def test_files_of_other_tools_that_came_before_an_outcome_was_recorded_are_of_a_
     world.skipped_seconds += 10
     world.written_by_another_tool("d9", frozenset({9}))
     world.wait_out_claims()
-    assert world.services().log.outcome(3) is None
+    assert world.services().log.slots.outcome(3) is None
     world.vacuum()
-    assert world.services().log.outcome(3) is not None
+    assert world.services().log.slots.outcome(3) is not None
     until = past(world, 3, ["dt=d9"])["dt=d9"].written_until
     assert until is not None
     assert until < datetime.now(UTC) + timedelta(seconds=15), "by the claim of the next version"
@@ -464,10 +459,10 @@ def test_files_are_kept_since_the_newest_version_whose_replaced_files_a_vacuum_d
 def test_no_time_means_a_version_after_which_an_entry_is_gone(world: World) -> None:
     records = world.history().records
     newest = abandoned(replace(records[2].entry, version=4, write_id="w4"))
-    whole = replace(world.history(), records=[*records[:2], abandoned(records[2].entry), newest])
+    whole = world.history().but(records=[*records[:2], abandoned(records[2].entry), newest])
     at_the_end = datetime.now(UTC)
     assert version_meant(whole, world.table, as_of=at_the_end) == 2
-    gap = replace(whole, records=[*records[:2], newest])
+    gap = whole.but(records=[*records[:2], newest])
     with pytest.raises(InvalidInputError, match="entries between version 2 and 5 were trimmed"):
         version_meant(gap, world.table, as_of=at_the_end)
 

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
@@ -55,7 +55,7 @@ def test_a_call_that_is_applied_after_newer_rows_is_corrected() -> None:
     report = world.keeper.recover(T)
     assert report.put_right == ("dt=d1",)
     assert world.rows() == {**TWO, **THREE}
-    record = world.services().log.read(world.services().log.read_state().newest)
+    record = world.services().log.slots.read(world.services().log.lister.read().newest)
     assert (record.entry.operation, record.entry.recovers, record.entry.replaced) == (Operation.RECOVER, 4, ())
     assert world.keeper.recover(T).put_right == ()
 
@@ -208,7 +208,7 @@ def test_iceberg_11866_a_call_that_succeeded_and_is_sent_again_by_a_proxy_is_no_
     published = world.write(ONE)
     assert published.entry.version == 1
     assert world.rows() == ONE
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_iceberg_3717_a_call_applied_after_the_clients_timeout_loses_no_rows() -> None:
@@ -290,7 +290,7 @@ def test_what_a_recovered_entry_replaces_stays_for_its_whole_retention() -> None
     world.store.put(key, json.dumps(body).encode())  # as if it had been claimed a week ago
     world.wait_out_claims()
     world.keeper.recover(T)
-    left = world.history().left_locations.values()
+    left = world.history().state.left.values()
     assert {round(one.retention_seconds or 0) for one in left} == {3 * 86_400}
 
 
@@ -369,7 +369,7 @@ def test_a_dead_vacuum_deletes_nothing_that_readers_have_left_since() -> None:
     assert world.rows() == TWO
     report = world.keeper.recover(T)
     assert report.put_right == ("dt=d1",)
-    late = next(p.new_location for p in world.services().log.read(2).entry.partitions if p.values == ("d1",))
+    late = next(p.new_location for p in world.services().log.slots.read(2).entry.partitions if p.values == ("d1",))
     assert list(world.store.list(str(late).removeprefix("s3a://lake/"))), "queries that run now may read it"
 
 
@@ -513,8 +513,10 @@ def test_an_outcome_that_is_lost_is_found_again_and_nothing_is_switched(past: Ca
     assert json.loads(again.body) == json.loads(before.body)
     assert (world.partitions(), world.history().newest) == (seen, newest)
     log = world.services().log
-    is_marked = 2 in log.read_state(listed_after=0).unverified
-    assert is_marked is not bool(log.last_word(2)), "its claimant may have died in a call, if nobody has the last word"
+    is_marked = 2 in log.lister.read(listed_after=0).unverified
+    assert is_marked is not bool(log.marks.last_word(2)), (
+        "its claimant may have died in a call, if nobody has the last word"
+    )
 
 
 def test_a_write_goes_on_over_an_entry_that_has_lost_its_outcome() -> None:
@@ -525,7 +527,7 @@ def test_a_write_goes_on_over_an_entry_that_has_lost_its_outcome() -> None:
     world.wait_out_claims()
     assert world.write({"d2": frozenset({200})}, plan=world.plan(WriteMode.APPEND)).entry.version == 4
     assert world.rows() == {**THREE, "d2": frozenset({20, 200})}
-    assert world.services().log.outcome(2) is Outcome.PUBLISHED
+    assert world.services().log.slots.outcome(2) is Outcome.PUBLISHED
 
 
 @pytest.mark.parametrize("lost", ["all files", "one file is shorter"])
@@ -542,11 +544,11 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
             world.store.put(found.key, b"[1")
     world.wait_out_claims()
     services = world.services()
-    done = Recovery(services).recover(services.log.read(2), world.table, newest=2)
+    done = Recovery(services).recover(services.log.slots.read(2), world.table, newest=2)
     here = {(value,): one.location for value, one in world.partitions().items()}
     assert done == RecoveredEntry(version=2, outcome=Outcome.ABANDONED, superseded=here)
     assert world.rows() == ONE
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_fewer_files_than_were_written_are_switched_to_where_another_tool_has_put_its_own() -> None:
@@ -576,7 +578,7 @@ def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() ->
     world.skipped_seconds += 2 * 86_400 + 1
     world.write({"d2": frozenset({201})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**THREE, "d2": frozenset({20, 200, 201})}
-    assert world.services().log.read_state(listed_after=0).unverified == frozenset()
+    assert world.services().log.lister.read(listed_after=0).unverified == frozenset()
 
 
 @pytest.mark.parametrize("looking", ["recover", "vacuum"])

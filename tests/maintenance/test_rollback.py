@@ -7,7 +7,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -59,7 +59,7 @@ def test_rows_of_other_tools_come_back_too() -> None:
 
 
 def test_a_write_id_names_its_version(world: World) -> None:
-    write_id = world.services().log.read(1).entry.write_id
+    write_id = world.services().log.slots.read(1).entry.write_id
     assert world.keeper.rollback(T, write_id=write_id).to_version == 1
     assert world.rows() == FIRST
     with pytest.raises(InvalidInputError, match="there is no entry of it"):
@@ -99,7 +99,7 @@ def test_the_name_of_a_rollback_or_a_vacuum_is_no_write_to_go_back_to(world: Wor
     world.keeper.rollback(T, version=1)
     world.vacuum()
     for version, kind in ((3, "rollback"), (4, "vacuum")):
-        write_id = world.services().log.read(version).entry.write_id
+        write_id = world.services().log.slots.read(version).entry.write_id
         with pytest.raises(InvalidInputError, match=f"it is no write but the {kind} that is version {version}"):
             world.keeper.rollback(T, write_id=write_id)
 
@@ -136,7 +136,7 @@ def test_vacuumed_rows_cannot_come_back(world: World) -> None:
 
 
 def test_files_that_are_gone_or_changed_are_noticed(world: World) -> None:
-    old = world.services().log.read(1).entry.partitions[0].new_location
+    old = world.services().log.slots.read(1).entry.partitions[0].new_location
     key = next(info.key for info in world.store.list(str(old).removeprefix("s3a://lake/")))
     world.store.put(key, b"[1, 2, 3, 4, 5]")
     with pytest.raises(InvalidInputError, match=r"holds 1 file with 15 bytes instead of"):
@@ -352,7 +352,7 @@ def test_a_rollback_waits_for_what_is_in_doubt(world: World) -> None:
     world.wait_out_claims()
     world.keeper.rollback(T, version=1)
     assert world.rows() == FIRST
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_where_replaced_data_lies_outside_the_root_it_cannot_be_checked(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer import InvalidInputError, Maintenance, NewTable, TableWriterConfig
 from table_writer.checked import LONGEST_AGE
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import TABLE, World
 
 T = str(TABLE)

@@ -19,10 +19,10 @@ from table_writer.errors import (
     OutcomeUnknownError,
     TableWriterError,
 )
-from table_writer.log.history import Placement
+from table_writer.log.placements import Placement
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
 Rows = dict[str, frozenset[int]]
@@ -106,15 +106,15 @@ class TableMachine(RuleBasedStateMachine):
     def remember(self) -> None:
         """Note what the newest version shows, if it is a state to go back to."""
         log = self.world.services().log
-        newest = log.read_state().newest
-        if newest and log.outcome(newest) is Outcome.PUBLISHED:
+        newest = log.lister.read().newest
+        if newest and log.slots.outcome(newest) is Outcome.PUBLISHED:
             self.at_version[newest] = self.possible[0]
 
     @rule(values=partitions, mode=modes)
     def write(self, values: list[str], mode: WriteMode) -> None:
         rows = self.new_rows(values)
         self.world.wait_out_claims()
-        in_doubt = self.world.history().publishes_in_doubt
+        in_doubt = self.world.history().records.publishes_in_doubt
         try:
             published = self.world.write(rows, plan=self.world.plan(mode))
         except ConflictError:
@@ -153,7 +153,7 @@ class TableMachine(RuleBasedStateMachine):
     def lose_a_call(self, values: list[str]) -> None:
         rows = self.new_rows(values)
         self.world.wait_out_claims()
-        if self.world.history().publishes_in_doubt:  # an outcome was not recorded: that would be a conflict
+        if self.world.history().records.publishes_in_doubt:  # an outcome was not recorded: that would be a conflict
             self.resolve()
         existing = set(values) <= self.world.partitions().keys()
         call = "alter_partitions" if existing else "add_partitions"
@@ -245,11 +245,11 @@ class TableMachine(RuleBasedStateMachine):
         self.world.keeper.recover(self.table)
         history = self.world.history()
         now = self.world.partitions()
-        assert history.publishes_in_doubt == ()
-        assert history.in_doubt == () or self.foreign
-        for values in history.current_partitions:
+        assert history.records.publishes_in_doubt == ()
+        assert history.records.in_doubt == () or self.foreign
+        for values in history.state.current:
             location = now[values[0]].location if values[0] in now else None
-            where = history.placement(values, location)
+            where = history.placements.of(values, location)
             assert where is Placement.IN_PLACE or values[0] in self.foreign
 
 

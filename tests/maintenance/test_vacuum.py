@@ -11,7 +11,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
-from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
@@ -53,7 +53,7 @@ def test_replaced_rows_stay_for_the_retention_and_then_go(world: World) -> None:
     assert before - data(world) == set(report.deleted[0].keys)
     assert report.bytes_freed == 3
     assert world.rows() == {**ONE, **TWO}
-    assert world.services().log.outcome(3) is Outcome.PUBLISHED
+    assert world.services().log.slots.outcome(3) is Outcome.PUBLISHED
 
 
 def test_a_second_vacuum_finds_nothing(world: World) -> None:
@@ -150,7 +150,7 @@ def _text(world: World, key: str) -> str:
 
 
 def test_a_location_that_the_metastore_points_at_stays_whatever_the_log_says(world: World) -> None:
-    old = world.services().log.read(1).entry.partitions[0].new_location
+    old = world.services().log.slots.read(1).entry.partitions[0].new_location
     world.pointed_by_another_tool("d7", str(old).replace("s3a://", "s3://").replace("/orders/", "//orders/./"))
     report = world.vacuum()
     assert report.deleted == ()
@@ -159,7 +159,7 @@ def test_a_location_that_the_metastore_points_at_stays_whatever_the_log_says(wor
 
 
 def test_a_location_that_is_pointed_at_between_look_and_delete_stays(world: World) -> None:
-    old = str(world.services().log.read(1).entry.partitions[0].new_location)
+    old = str(world.services().log.slots.read(1).entry.partitions[0].new_location)
 
     def point_meanwhile(call: str, phase: str, _key: str) -> None:
         if (call, phase) == ("put_if_absent", "before"):
@@ -227,7 +227,7 @@ def test_a_hostile_entry_cannot_make_a_vacuum_delete_more(world: World, location
     else:
         report = world.vacuum()
         assert {path.location for path in report.deleted} <= {
-            str(partition.new_location) for partition in world.services().log.read(1).entry.partitions
+            str(partition.new_location) for partition in world.services().log.slots.read(1).entry.partitions
         }
     assert {key for key in before if "/log/" in key or "/owner" in key} <= everything(world)
     assert world.rows() == {**ONE, **TWO}
@@ -272,7 +272,7 @@ def test_a_dead_write_of_which_something_stays_is_registered_until_all_is_gone(
     assert world.vacuum().failures == ("AccessDenied",)
     world.store.on_call = None
     assert world.store.head(world.layout.registration_key(write_id))
-    vacuum = world.services().log.read(3)
+    vacuum = world.services().log.slots.read(3)
     assert vacuum.outcome is None
     if refused == "delete":
         assert f"write_id={vacuum.entry.write_id}: not all deleted: AccessDenied" in caplog.text
@@ -303,17 +303,19 @@ def test_what_a_discard_deletes_says_why(world: World) -> None:
 def test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothing_is_in_doubt(world: World) -> None:
     def unverified_after_a_vacuum() -> frozenset[int]:
         world.vacuum()
-        return world.services().log.read_state(listed_after=0).unverified
+        return world.services().log.lister.read(listed_after=0).unverified
 
-    world.services().log.remember_recovery(2)
+    world.services().log.marks.remember_recovery(2)
     assert unverified_after_a_vacuum() == {2}
     world.skipped_seconds += MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d2": frozenset({20})})
     assert unverified_after_a_vacuum() == {2}
-    (doubtful,) = world.history().publishes_in_doubt
+    (doubtful,) = world.history().records.publishes_in_doubt
     written_by = doubtful.entry.write_id
-    world.services().log.record_outcome(doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by)
+    world.services().log.slots.record_outcome(
+        doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by
+    )
     assert unverified_after_a_vacuum() == frozenset()
 
 
@@ -353,7 +355,7 @@ def test_a_writer_that_claims_first_is_not_given_up(world: World) -> None:
 
 
 def test_uploads_that_late_attempts_leave_after_the_publish_are_aborted(world: World) -> None:
-    write_id = world.services().log.read(2).entry.write_id
+    write_id = world.services().log.slots.read(2).entry.write_id
     upload = world.store.create_upload(f"{world.layout.data(write_id).key}dt=d1/late.json")
     listed = world.keeper.uploads(T)
     assert [(one.owner, one.upload_id) for one in listed.uploads] == [("settled", upload)]
@@ -396,10 +398,10 @@ def test_uploads_aborts_dead_writes_and_keeps_replaced_rows(world: World) -> Non
 def test_an_interrupted_vacuum_is_finished_by_the_next_one(world: World) -> None:
     with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
         world.vacuum()
-    assert world.services().log.read_state(listed_after=0).in_doubt == {3}
+    assert world.services().log.lister.read(listed_after=0).in_doubt == {3}
     world.write({"d1": frozenset({100})})  # nobody waits for a vacuum
     world.vacuum()
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     assert world.leftovers() == []
 
 
@@ -412,7 +414,7 @@ def test_recover_finishes_an_interrupted_vacuum(world: World) -> None:
     world.wait_out_claims()
     assert world.keeper.recover(T).finished_vacuums == (3,)
     assert world.leftovers() == []
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
 
 
 def test_what_cannot_be_deleted_is_reported_and_taken_over(world: World) -> None:
@@ -474,11 +476,11 @@ def test_entries_are_trimmed_past_their_retention_and_never_what_is_needed() -> 
     plan = world.plan()
     world.write({"d1": frozenset({6})})
     world.vacuum()
-    assert world.services().log.read_state(listed_after=0).versions == set(range(1, 9))
+    assert world.services().log.lister.read(listed_after=0).versions == set(range(1, 9))
     world.skipped_seconds += 31 * 86_400
     report = world.keeper.vacuum(T)
     assert report.trimmed_versions == (1, 2, 3, 4, 5)
-    assert world.services().log.read_state(listed_after=0).versions == {6, 7, 8}
+    assert world.services().log.lister.read(listed_after=0).versions == {6, 7, 8}
     assert world.rows() == {"d1": frozenset({6}), "d2": frozenset({7})}
     with pytest.raises(ConflictError, match="trimmed"):
         world.write({"d3": frozenset({3})}, plan=replace(plan, base_version=2))
@@ -497,9 +499,9 @@ def test_a_trim_that_is_interrupted_leaves_no_entry_in_doubt() -> None:
     world.skipped_seconds += 31 * 86_400
     with world.inject(Fault("store", "delete", 2, "after", DeathError)), pytest.raises(DeathError):
         world.keeper.vacuum(T)
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     world.keeper.vacuum(T)
-    state = world.services().log.read_state(listed_after=0)
+    state = world.services().log.lister.read(listed_after=0)
     assert state.orphans == frozenset()
     world.write({"d1": frozenset({9})})
     assert world.rows() == {"d1": frozenset({9})}
@@ -517,7 +519,7 @@ def test_live_rows_survive_a_vacuum_of_a_table_whose_log_was_deleted(world: Worl
 def test_a_checkpoint_of_a_log_that_was_deleted_is_none(world: World) -> None:
     for number in range(60):
         world.write({"d9": frozenset({number})})
-    assert world.services().log.read_state().listed_after > 0
+    assert world.services().log.lister.read().listed_after > 0
     log = [info.key for info in world.store.list(world.layout.log_prefix)]
     world.store.delete([*log, world.layout.owner_key])
     assert world.write({"d3": frozenset({3})}).entry.version == 1
@@ -549,7 +551,7 @@ def test_an_old_partition_can_go_back_over_a_trimmed_log() -> None:
     world.skipped_seconds += 40 * 86_400
     assert world.keeper.vacuum(T).trimmed_versions
     world.write({"d1": frozenset({10})})
-    newest = world.services().log.read_state().newest
+    newest = world.services().log.lister.read().newest
     world.keeper.rollback(T, version=newest - 1)
     assert world.rows()["d1"] == frozenset({1})
 
@@ -573,7 +575,7 @@ def test_listing_uploads_needs_no_force_whatever_the_retention(world: World) -> 
 def test_the_directory_of_an_abandoned_write_stays_while_a_part_of_it_stays(world: World) -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
         world.write({"d1": frozenset({11})})
-    abandoned = str(world.services().log.read(3).entry.partitions[0].new_location)
+    abandoned = str(world.services().log.slots.read(3).entry.partitions[0].new_location)
     world.skipped_seconds += 10 * 86_400
     world.pointed_by_another_tool("d1", abandoned)
     world.write({"d1": frozenset({12})})
@@ -586,7 +588,7 @@ def test_a_rollback_does_not_race_a_vacuum_that_may_still_be_deleting() -> None:
     world = World()
     world.write({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})})
-    first = str(world.services().log.read(1).entry.partitions[0].new_location)
+    first = str(world.services().log.slots.read(1).entry.partitions[0].new_location)
     with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
         world.vacuum()
     world.pointed_by_another_tool("d1", first)
@@ -606,10 +608,10 @@ def test_a_vacuum_that_fails_every_day_leaves_one_entry(world: World) -> None:
         assert world.keeper.vacuum(T).failures
         world.store.on_call = None
         world.skipped_seconds += 86_400
-    assert world.services().log.read_state(listed_after=0).in_doubt == {3}
+    assert world.services().log.lister.read(listed_after=0).in_doubt == {3}
     assert world.keeper.recover(T, dry_run=True).unfinished_vacuums == (3,)
     assert world.keeper.vacuum(T).failures == ()
-    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert not world.services().log.lister.read(listed_after=0).in_doubt
     assert world.leftovers() == []
 
 

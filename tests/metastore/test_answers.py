@@ -22,7 +22,7 @@ from table_writer.metastore.hive_objects import (
 )
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.metastore.conftest import World, thrift_table
 from tests.publish.world import ROOT, TABLE
 from tests.publish.world import World as WriterWorld
@@ -214,7 +214,7 @@ def test_an_overwrite_of_the_table_does_not_leave_a_lost_partition_to_readers() 
     world.metastore.put_partition(TABLE, Partition(values=(ODD,), location=f"{ROOT}dt={ODD}/"))
     with pytest.raises(MetastoreError, match="character set"):
         world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     world.write({"d1": frozenset({3})})
     assert world.history().newest == 2, "partitions that are not lost can be written"
 
@@ -262,7 +262,7 @@ def test_a_write_of_a_value_that_is_not_kept_is_refused_and_nothing_is_visible()
         with pytest.raises(MetastoreError, match="character set"):
             world.write(rows)
         assert world.rows() == {"d1": frozenset({1})}
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     world.write({"d1": frozenset({4})})
     assert world.rows() == {"d1": frozenset({4})}
 

@@ -9,7 +9,7 @@ import pytest
 from table_writer import InvalidInputError, TableWriterConfig, WriteOptions
 from table_writer.config import NewTableKeywords, WriteKeywords, write_mode
 from table_writer.model.new_table import NewTable
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 
 BAD: dict[str, list[Any]] = {
     "where": [None, 3],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,11 @@ from tests.publish.world import ROOT
 
 STORED = Path(__file__).parent / "stored"
 ENTRIES = sorted(STORED.glob("entry-*.json"))
+STAGED = {path.stem: json.loads(path.read_bytes())["staged"] for path in sorted(STORED.glob("staged-*.json"))}
+
+
+def staged_record(fields: dict[str, Any]) -> StagedRecord:
+    return StagedRecord.from_fields(fields, layout=TableLayout(Location.parse(ROOT)), write_id="w1")
 
 
 def loaded(path: Path) -> LogEntry:
@@ -59,8 +65,17 @@ def test_an_entry_without_a_field_that_there_always_was_is_refused() -> None:
 
 
 def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
-    stored = json.loads((STORED / "staged.json").read_bytes())
-    layout = TableLayout(Location.parse(ROOT))
-    record = StagedRecord.from_fields(stored["staged"], layout=layout, write_id=stored["write_id"])
-    assert json.dumps(record.to_fields()) == json.dumps(stored["staged"])
-    assert record.plan.spellings.names == {("1",): (("01",),)}
+    append, overwrite = map(staged_record, STAGED.values())
+    assert [json.loads(json.dumps(record.to_fields())) for record in (append, overwrite)] == [*STAGED.values()]
+    assert overwrite.plan.spellings.names == {("1",): (("01",),)}
+    assert overwrite.plan.scope([("d2",), ("d3",)]) == {("d2",)}
+    assert (append.plan.key.text, append.plan.in_doubt, append.plan.based_on) == ("batch-7", {2, 4}, 1)
+
+
+@pytest.mark.parametrize("fields", STAGED.values(), ids=STAGED)
+def test_a_staged_write_without_a_field_or_with_another_type_is_refused(fields: dict[str, Any]) -> None:
+    needed = fields.keys() - {"in_place", "based_on", "tags", "max_copied_bytes", "notes"}
+    lacking = [{name: value for name, value in fields.items() if name != left_out} for left_out in needed]
+    for damaged in (*lacking, *({**fields, name: {"": {"": [1.5]}}} for name in fields)):
+        with pytest.raises(InvalidInputError):
+            staged_record(damaged)

@@ -27,15 +27,15 @@ from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_so
 
 SEED = 15
 ROOMS = {
-    "appends in place": r"publish\.append\..*InPlace|log\.files\.",
-    "copies and compactions": r"publish\.append\.(?!.*InPlace)|publish\.entry\.",
-    "the publish and its switch": r"publish\.(publisher|switch|statistics|reads)\.",
+    "appends in place": r"publish\.in_place\.|storage\.table_files\.",
+    "copies and compactions": r"publish\.append\.|publish\.entry\.",
+    "the publish and its switch": r"publish\.(publisher|switch|parameters|statistics|reads)\.",
     "recoveries": r"publish\.(recovery|evidence|correction)\.",
     "rollbacks and restores": r"publish\.(rollback|restore)\.",
-    "history": r"log\.(history|rules)\.",
-    "folds and the log": r"log\.(fold|stored|table_log|keys|trimming)\.",
-    "older versions": r"log\.(past|present)\.",
-    "staged writes": r"write\.staged_writes\.|log\.registration\.|complete\.",
+    "history": r"log\.(history|placements|past_states|records|rules|versions|changes)\.",
+    "folds and the log": r"log\.(fold|state|stored|table_log|listing|slots|marks|keys|trimming)\.",
+    "older versions": r"table\.(past|present)\.",
+    "staged writes": r"steps\.staged_writes\.|log\.registration\.|complete\.",
     "vacuums": r"vacuum\.",
 }
 """As many mutants are drawn of each: a draw over all files alike hardly reaches the small ones."""

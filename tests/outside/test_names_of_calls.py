@@ -8,7 +8,6 @@ replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where 
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +17,10 @@ import pytest
 from table_writer import InvalidInputError, Maintenance, TableWriter
 from table_writer.checked import HARMFUL
 from table_writer.cli.arguments import UsageError
-from table_writer.cli.commands import BY_NAME, COMMANDS, Command, build_parser, parse
+from table_writer.cli.commands import BY_NAME, COMMANDS, build_parser, parse
 from table_writer.config import write_mode
 from table_writer.maintenance import OF_SPARK
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 
 MILDEST_FIRST = ["create_partitions", "append", "overwrite_partitions", "overwrite_table"]
 ON_SEVERAL = {"recover_many": "recover", "vacuum_many": "vacuum", "staged_write": "staged", "examine_store": "doctor"}
@@ -80,19 +79,6 @@ def test_every_call_of_maintenance_is_a_command_of_the_same_name() -> None:
     assert {ON_SEVERAL.get(name, name) for name in public(Maintenance) - {"close"}} == set(BY_NAME)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
-def test_every_parameter_is_an_option_of_the_same_name(command: Command) -> None:
-    calls = [command.name, *(name for name, other in ON_SEVERAL.items() if other == command.name)]
-    wanted = {name for call in calls for name in inspect.signature(getattr(Maintenance, call)).parameters} - {"self"}
-    words = {name.lstrip("-").replace("-", "_") for name in {**command.options, **command.exclusive_options}} | {
-        "table",
-        "tables",
-    }
-    repeated = {f"{name}s" for name, option in command.options.items() if option.get("action") == "append"}
-    given = words | {name.lstrip("-") for name in repeated}
-    assert wanted <= given
-
-
 @pytest.mark.parametrize(
     ("former", "now"),
     [
@@ -110,7 +96,7 @@ def test_a_former_spelling_still_does_the_same_and_is_shown_nowhere(former: str,
 
 
 def test_what_asks_before_it_changes_something_is_suggested_for_a_slip_of_the_pen_alone() -> None:
-    asking = {command.name for command in COMMANDS if "--yes" in {**command.options}} - {"uploads"}
+    asking = {command.name for command in COMMANDS if command.asks} - {"uploads"}
     assert asking <= HARMFUL
     for words in (
         ["remove", "a.b"],

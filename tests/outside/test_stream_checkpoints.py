@@ -169,7 +169,7 @@ def test_the_usual_batch_costs_no_request_more_than_a_key() -> None:
         lambda log, recent: log.find_key(Key("orders/40", "orders"), recent),
     ):
         log = world.services().log  # which remembers nothing
-        recent, before = log.read_recent_state(), world.store.request_counts()["GetObject"]
+        recent, before = log.list_recent(), world.store.request_counts()["GetObject"]
         assert look(log, recent) is None
         counts.append(world.store.request_counts()["GetObject"] - before)
     assert counts[0] == counts[1]

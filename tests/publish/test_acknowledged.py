@@ -16,8 +16,8 @@ from table_writer.log import rules
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
-from table_writer.model.write import WriteMode
-from table_writer.steps.publish.switch import NO_FILES
+from table_writer.model.write_mode import WriteMode
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import visible_files
 from tests.cells import first_fast
 from tests.publish.world import DIED, REFUSED, DeathError, Fault, World, fail, insert, move, without_answer, written
@@ -229,8 +229,8 @@ def test_recoveries_that_die_at_any_request_leave_the_next_one_to_say_the_same(d
             have_died.append(dies_at(world, number))
         world.recover_later()
         assert world.rows() == ALL, number
-        assert world.history().publishes_in_doubt == ()
-        assert world.services().log.outcome(2) is Outcome.PUBLISHED
+        assert world.history().records.publishes_in_doubt == ()
+        assert world.services().log.slots.outcome(2) is Outcome.PUBLISHED
         if not any(have_died):
             assert number > 50
             return
@@ -320,7 +320,7 @@ def test_a_recover_entry_that_has_lost_its_outcome_ends_as_its_original(
     world.wait_out_claims()
     world.keeper.recover(T)
     assert world.rows() == (OLD if len(moved) == 2 else {"d1": OLD["d1"], "d2": MORE["d2"]})
-    assert world.history().publishes_in_doubt == ()
+    assert world.history().records.publishes_in_doubt == ()
 
 
 def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: World) -> None:
@@ -329,19 +329,19 @@ def test_however_many_recoveries_were_refused_the_next_one_ends_them_all(world: 
     world.wait_out_claims()
     world.fails(REFUSED, lambda: world.keeper.recover(T), MetastoreError)
     log = world.services().log
-    log.read_state()
-    entry = log.read(3).entry
+    log.lister.read()
+    entry = log.slots.read(3).entry
     for version in range(4, 204):
         entry = replace(entry, version=version, write_id=f"w{version}", base_version=version - 1, recovers=version - 1)
-        assert log.claim(entry)
-        log.remember_recovery(version)
-        assert log.take_last_word(version - 1, entry.write_id) == entry.write_id
-        log.release_recovery(version)
+        assert log.slots.claim(entry)
+        log.marks.remember_recovery(version)
+        assert log.marks.take_last_word(version - 1, entry.write_id) == entry.write_id
+        log.marks.release_recovery(version)
     before = world.store.request_counts()["GetObject"]
     world.keeper.recover(T)
     assert world.store.request_counts()["GetObject"] - before < 20 * 200
     assert world.rows() == ALL
-    assert world.history().publishes_in_doubt == ()
+    assert world.history().records.publishes_in_doubt == ()
 
 
 def test_a_recovery_of_a_lost_entry_that_was_abandoned_is_not_carried_out(world: World) -> None:
@@ -406,7 +406,7 @@ def test_a_late_call_over_what_another_tool_has_moved_is_undone(world: World, mo
     assert come()
     world.keeper.recover(T)
     assert world.rows() == {"d1": frozenset({77}), "d2": frozenset({77}) if len(moved) == 2 else MORE["d2"]}
-    assert (world.history().publication(write_id) is None) is (len(moved) == 2)
+    assert (world.history().records.publication(write_id) is None) is (len(moved) == 2)
 
 
 def test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found(world: World) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError
 from table_writer.model.table import Partition, PartitionValues, TableName
-from table_writer.model.write import WriteMode
-from table_writer.steps.publish.switch import NO_FILES
+from table_writer.model.write_mode import WriteMode
+from table_writer.steps.publish.parameters import NO_FILES
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import REFUSED, ROOT, TABLE, World, written
 
@@ -88,7 +88,7 @@ def test_what_a_filter_may_hide_and_another_tool_has_dropped_is_dropped() -> Non
     metastore.partial = "a filter"
     world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     assert (world.rows(), set(world.partitions())) == ({"d1": frozenset({9})}, {"d1"})
-    assert world.services().log.read_state().in_doubt == frozenset()
+    assert world.services().log.lister.read().in_doubt == frozenset()
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -18,7 +18,7 @@ from table_writer.errors import (
 )
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
 from tests.publish.world import DIED, DeathError, Fault, World, fail, insert
 
@@ -58,7 +58,7 @@ def test_a_refused_claimant_and_a_recovery_at_that_moment_agree(world: World, mo
     world.at_store("put_if_absent", "before", world.recover_later, moment)
     with pytest.raises(OutcomeUnknownError if is_first else MetastoreError):
         world.write(TWO)
-    assert world.services().log.outcome(2) is (Outcome.PUBLISHED if is_first else Outcome.ABANDONED)
+    assert world.services().log.slots.outcome(2) is (Outcome.PUBLISHED if is_first else Outcome.ABANDONED)
     assert world.rows() == (TWO if is_first else before)
 
 
@@ -84,7 +84,7 @@ def test_an_error_after_a_switch_of_which_another_tool_has_moved_a_part_is_no_re
     world.at_metastore("alter_partitions", "after", move_one_and_fail)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
-    assert world.services().log.outcome(2) is not Outcome.ABANDONED
+    assert world.services().log.slots.outcome(2) is not Outcome.ABANDONED
     assert world.rows() == {"d1": frozenset({2}), "d2": frozenset({99})}
 
 
@@ -118,7 +118,11 @@ def test_nothing_is_added_where_a_vacuum_is_deleting(world: World) -> None:
     plan = world.plan(WriteMode.APPEND, in_place=True)
 
     def meanwhile(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("list_page", "before") and key == Location.parse(old).key and world.history().in_doubt:
+        if (
+            (call, phase) == ("list_page", "before")
+            and key == Location.parse(old).key
+            and world.history().records.in_doubt
+        ):
             world.store.on_call = None
             world.pointed_by_another_tool("d1", old)
             with pytest.raises(ConflictError, match="would add files to a location that version 3 of the log deletes"):
@@ -209,7 +213,7 @@ def test_a_partition_that_vanishes_again_and_again_is_added_again_three_times_at
         with pytest.raises(PartitionMissingError, match="vanish as fast as they are added"):
             world.write(TWO)
         assert world.rows() == {"d1": before["d1"]}
-        assert world.services().log.outcome(2) is Outcome.ABANDONED
+        assert world.services().log.slots.outcome(2) is Outcome.ABANDONED
 
 
 def test_a_refusal_that_cannot_be_looked_behind_is_an_unknown_outcome(world: World) -> None:
@@ -220,7 +224,7 @@ def test_a_refusal_that_cannot_be_looked_behind_is_an_unknown_outcome(world: Wor
     world.at_metastore("alter_partitions", "before", refuse_and_go_away)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
-    assert world.services().log.outcome(2) is None
+    assert world.services().log.slots.outcome(2) is None
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
@@ -232,13 +236,13 @@ def test_what_an_error_of_the_switch_means_is_told_by_the_partitions(world: Worl
     if phase == "after":
         assert world.write(TWO).notes == ()
         assert world.rows() == TWO
-        assert world.services().log.outcome(2) is Outcome.PUBLISHED
+        assert world.services().log.slots.outcome(2) is Outcome.PUBLISHED
         return
     with pytest.raises(OutcomeUnknownError if lost else MetastoreError) as raised:
         world.write(TWO)
     assert isinstance(raised.value, OutcomeUnknownError) is lost
     assert world.rows() == before
-    assert world.services().log.outcome(2) is (None if lost else Outcome.ABANDONED)
+    assert world.services().log.slots.outcome(2) is (None if lost else Outcome.ABANDONED)
 
 
 def test_a_log_that_cannot_be_asked_after_a_refusal_leaves_the_refusal_as_it_is(world: World) -> None:
@@ -249,7 +253,7 @@ def test_a_log_that_cannot_be_asked_after_a_refusal_leaves_the_refusal_as_it_is(
     world.at_metastore("alter_partitions", "before", refuse)
     with pytest.raises(MetastoreError, match="refused"):
         world.write(TWO)
-    assert world.services().log.outcome(2) is Outcome.ABANDONED
+    assert world.services().log.slots.outcome(2) is Outcome.ABANDONED
 
 
 @pytest.mark.parametrize("request_", [f"last-word-{2:020}", f"{2:020}.done"])
@@ -259,7 +263,7 @@ def test_a_refused_write_that_cannot_be_given_up_stays_in_doubt(world: World, re
     world.at_store("put_if_absent", "before", lambda: fail(StorageError("no")), request_)
     with pytest.raises(OutcomeUnknownError):
         world.write(TWO)
-    assert world.services().log.outcome(2) is None
+    assert world.services().log.slots.outcome(2) is None
     world.recover_later()
     assert world.rows() == (TWO if request_.startswith("last-word") else before)
 

@@ -14,7 +14,7 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
 from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.steps.publish.entry import with_figures
 from table_writer.steps.publish.recovery import Recovery
@@ -143,7 +143,7 @@ def recovered(world: World) -> None:
 def vacuumed_days_later(world: World) -> None:
     world.skipped_seconds += 5 * 86_400.0
     world.keeper.vacuum(str(world.name))
-    assert not world.services().log.read_state(listed_after=0).unverified
+    assert not world.services().log.lister.read(listed_after=0).unverified
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_call_that_comes_after_others_have_replaced_the_rows_is_undone(
     world.at_metastore(call, "before", lost if call == "set_statistics" else second)
     published = world.write(NEW)
     assert any("is not known" in note or "resolves it" in note for note in published.notes)
-    state = world.services().log.read_state()
+    state = world.services().log.lister.read()
     assert len(state.in_doubt) == (call == "alter_partitions"), "an alter could move partitions when it comes"
     assert len(state.unverified) == (call == "set_statistics"), "whoever comes next compares"
     world.wait_out_claims()
@@ -196,7 +196,7 @@ def test_a_refusal_is_a_note_and_no_failure() -> None:
         published = world.write(NEW)
     assert any("column statistics were not set" in note for note in published.notes)
     assert world.rows() == {**OLD, **NEW}
-    assert world.services().log.read_state().in_doubt == frozenset()
+    assert world.services().log.lister.read().in_doubt == frozenset()
 
 
 def test_an_unpartitioned_table_is_one_partition_here_too() -> None:
@@ -214,7 +214,7 @@ def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_r
     unknown = MetastoreError("Invalid method name")
     world.metastore.on_call = lambda method, _: fail(unknown) if method.endswith("statistics") else None
     world.write(NEW)
-    world.services().log.remember_recovery(1)
+    world.services().log.marks.remember_recovery(1)
     world.wait_seconds = 3 * 86_400
     world.wait_out_claims()
     world.write({"2": frozenset({77})}, plan=world.plan(WriteMode.APPEND))
@@ -229,9 +229,9 @@ def test_a_server_that_never_answers_calls_for_statistics_hinders_nobody(call: s
     world.metastore.on_call = lambda *now: fail(lost) if now == (call, "before") else None
     for number in range(3):
         assert world.write({"1": frozenset({number}), "2": frozenset({500 + number})}).notes
-        assert not world.services().log.read_state().in_doubt
+        assert not world.services().log.lister.read().in_doubt
     world.recover_later()
-    assert not world.services().log.read_state().in_doubt
+    assert not world.services().log.lister.read().in_doubt
     assert world.rows()["2"] == frozenset({502})
 
 
@@ -297,7 +297,7 @@ def test_statistics_that_nobody_could_take_back_are_named_as_marked() -> None:
     assert "its column statistics are set, but marked as accurate (refused" in note
     world.metastore.on_call = None
     assert kept(world) == right(world)
-    assert world.services().log.read_state().in_doubt == frozenset()
+    assert world.services().log.lister.read().in_doubt == frozenset()
 
 
 def test_where_a_server_marks_no_statistics_the_switch_is_the_only_alter() -> None:

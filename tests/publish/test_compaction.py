@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from table_writer.model.entry import Operation, Outcome
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.publisher import GaveWayError
 from tests.publish.world import DIED, World
 
@@ -123,4 +123,4 @@ def test_a_dead_one_is_given_up_and_not_finished_by_others() -> None:
     world.wait_out_claims()
     append(world, {"d1": frozenset({9})})
     assert world.rows() == {**MANY, "d1": frozenset({1, 2, 3, 4, 9})}
-    assert world.services().log.outcome(world.history().records[-3].entry.version) is Outcome.ABANDONED
+    assert world.services().log.slots.outcome(world.history().records[-3].entry.version) is Outcome.ABANDONED

@@ -79,10 +79,10 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.Lo
     assert caplog.text.count("is being published by") == 1
     assert world.rows() == TWO
     log = world.services().log
-    record = log.read(3)
+    record = log.slots.read(3)
     assert record.entry.operation is Operation.RECOVER
     assert record.entry.recovers == 2
-    assert log.outcome(2) is Outcome.PUBLISHED
+    assert log.slots.outcome(2) is Outcome.PUBLISHED
 
 
 def resolved(world: World, version: int) -> tuple[RecoveredEntry, list[float]]:
@@ -150,7 +150,7 @@ def test_a_claimant_without_an_answer_believes_the_log() -> None:
     world.at_metastore("alter_partitions", "after", loses_the_answer)
     assert world.write(TWO).entry.version == 2
     assert world.rows() == {"d1": frozenset({4})}
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
@@ -170,11 +170,11 @@ def test_recovering_twice_changes_nothing_more(world: World) -> None:
     plan = world.plan()
     world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE, plan=plan))
     services = world.services()
-    record = services.log.read(1)
+    record = services.log.slots.read(1)
     Recovery(services).recover(record, world.table, newest=1)
     before = world.located()
     Recovery(services).recover(record, world.table, newest=2)
-    assert (world.located(), services.log.outcome(1)) == (before, Outcome.PUBLISHED)
+    assert (world.located(), services.log.slots.outcome(1)) == (before, Outcome.PUBLISHED)
 
 
 def test_a_partition_dropped_before_the_switch_is_added_again() -> None:
@@ -228,7 +228,7 @@ def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had(world: 
 def test_the_checkpoint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start(world: World) -> None:
     for number in range(120):
         world.write({f"d{number}": frozenset({number})})
-    assert world.services().log.read_state().listed_after >= 50
+    assert world.services().log.lister.read().listed_after >= 50
 
 
 def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
@@ -238,7 +238,7 @@ def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_
     world.write(OTHER)
     checkpoint = {"version": 3, "log_id": late.log_id}
     world.store.put(world.layout.checkpoint_key, json.dumps(checkpoint).encode())
-    assert world.services().log.read_state().listed_after == 3
+    assert world.services().log.lister.read().listed_after == 3
     assert world.write(TWO, plan=late).entry.version == 4
     with pytest.raises(ConflictError, match=r"version 4, .* planned at version 1: dt=d1"):
         world.write(TWO, plan=later)

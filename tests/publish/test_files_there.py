@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.entry import NotThereError, files_there
 from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 
@@ -137,7 +137,7 @@ def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: Wo
     named = {} if operation == "restore" else {"version": 2}
     dry = call(T, dry_run=True, **named)
     assert any("version 3 is in doubt" in note for note in dry.notes)
-    assert world.services().log.outcome(3) is None
+    assert world.services().log.slots.outcome(3) is None
     assert any("version 3 was in doubt: published now" in note for note in call(T, **named).notes)
 
 
@@ -169,7 +169,7 @@ def test_a_recovery_that_cannot_see_the_table_gives_its_own_claim_up(world: Worl
     assert world.rows() == OLD
     world.recover_later()
     assert world.rows() == {**OLD, **NEW}
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def half_added(*values: str) -> World:

@@ -12,11 +12,11 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.rules import Deadline
-from table_writer.log.table_log import TableLog
+from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionChange
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish import publisher
 from table_writer.storage.object_store import visible_files
 from table_writer.table import open_table
@@ -236,7 +236,7 @@ def test_partitions_that_share_a_location_are_refused_since_their_files_may_have
         world.pointed_by_another_tool(value, "s3a://lake/mart/orders/shared/")
     with pytest.raises(InvalidInputError, match="shares s3a://lake/mart/orders/shared/ with another partition"):
         append(world, {**ONE, "d2": frozenset({2})})
-    assert world.history().records == []
+    assert not world.history().records
     with pytest.raises(InvalidInputError, match="with another partition, dt=d2"):
         append(world, ONE)
 
@@ -245,7 +245,7 @@ def test_a_partition_stored_differently_is_refused(world: World) -> None:
     world.metastore.put_partition(world.name, world.pointed_by_another_tool("d1", "s3a://other/mart/orders/dt=d1/"))
     with pytest.raises(InvalidInputError, match="another bucket"):
         append(world, ONE)
-    assert world.history().records == []
+    assert not world.history().records
 
 
 def past_rows(world: World, version: int) -> dict[str, frozenset[int]]:
@@ -350,15 +350,15 @@ def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
 
 @contextmanager
 def before_the_claim_of_a_rollback(act: Callable[[], object]) -> Iterator[None]:
-    claim = TableLog.claim
+    claim = Slots.claim
 
-    def claimed(log: TableLog, entry: LogEntry) -> bool:
+    def claimed(slots: Slots, entry: LogEntry) -> bool:
         if entry.rollback_to is not None:
             act()
-        return claim(log, entry)
+        return claim(slots, entry)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableLog, "claim", claimed)
+        patch.setattr(Slots, "claim", claimed)
         yield
 
 
@@ -444,7 +444,7 @@ def test_a_partition_whose_location_another_one_reads_too_is_refused_though_the_
     world.pointed_by_another_tool("latest", f"s3a://lake/{place}")
     with pytest.raises(InvalidInputError, match=r"shares s3a://lake/mart/orders/dt=d1/ with another .*dt=latest"):
         append(world, TWO)
-    assert world.history().records == []
+    assert not world.history().records
     append(world, TWO, in_place=False)
     assert world.partitions()["latest"].location == f"s3a://lake/{place}"
     append(world, THREE)  # what is below our own directory nobody sees from around it

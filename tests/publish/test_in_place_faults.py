@@ -13,7 +13,8 @@ from table_writer.errors import OutcomeUnknownError, StorageError
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode, WritePlan
+from table_writer.model.write import WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.table import open_table
 from tests.doubles.faults import Late
 from tests.doubles.memory_store import MIN_PART_BYTES
@@ -49,7 +50,7 @@ def test_half_of_one_whose_other_files_are_lost_has_no_outcome(rows: dict[str, f
             call()
         assert visible in str(failure.value)
         assert lost in str(failure.value)
-        assert world.history().in_doubt[0].entry.version == entry.version
+        assert world.history().records.in_doubt[0].entry.version == entry.version
     if mended == "sources":
         world.store.put(lost, body)
     else:

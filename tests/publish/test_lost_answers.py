@@ -20,7 +20,7 @@ def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_re
     with world.inject(request, keep_call=late), pytest.raises(OutcomeUnknownError, match="recover"):
         world.write(SHAPES[shape])
     assert world.rows() == OLD
-    assert len(world.services().log.read_state().in_doubt) == 1
+    assert len(world.services().log.lister.read().in_doubt) == 1
     world.apply_kept_call()
     world.wait_out_claims()
     write(SHAPES[shape])(world)

@@ -9,7 +9,7 @@ import pytest
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import World
 
 NEW: Final = {"d1": frozenset({9})}

@@ -16,7 +16,8 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
-from table_writer.model.write import WriteMode, written_ids
+from table_writer.model.write import written_ids
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.table.open_table import RepeatedError
 from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written

@@ -14,7 +14,8 @@ from table_writer.errors import ConflictError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import ReadOf, TableRead
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
+from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage.table_files import listed_files
 from tests.publish.world import Rows, World, publisher_of
 

@@ -21,7 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.staged_writes import StagedWrites
@@ -123,7 +123,7 @@ def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its
 
 
 def publisher_of(world: World, version: int) -> str:
-    writer = world.services().log.read(version).entry.writer
+    writer = world.services().log.slots.read(version).entry.writer
     return f"{writer['user']}@{writer['host']}"
 
 
@@ -169,7 +169,7 @@ def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: 
     assert (again.repeated, again.version) == (True, 2)
     assert list(world.store.list(world.layout.all_staged.key)) == []
     assert world.rows() == seen
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -> None:
@@ -180,7 +180,7 @@ def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -
     assert any("could not record it" in note for note in first.notes)
     again = result_of(world, write_id)
     assert (again.repeated, again.version) == (True, 2)
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
 
 
 def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(world: World) -> None:
@@ -192,7 +192,7 @@ def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(
     world.recover_later()
     world.apply_kept_call()
     log = world.services().log
-    log.forget_recoveries(log.read_state().unverified)  # else the late call is undone
+    log.marks.forget_recoveries(log.lister.read().unverified)  # else the late call is undone
     before = world.rows()
     with pytest.raises(ConflictError, match=r"readers of mart\.orders .* `table-writer recover mart\.orders`"):
         world.keeper.publish(T, write_id)

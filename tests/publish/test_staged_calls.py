@@ -19,7 +19,8 @@ from table_writer.errors import (
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
-from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.model.write import WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.staged_report import StagedDetail
 from table_writer.steps.announcing import announced
 from table_writer.steps.complete import Completer

@@ -15,7 +15,7 @@ from table_writer.errors import MetastoreError
 from table_writer.log.registration import writer_identity
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.results import success_json
 from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, World, body_of
@@ -31,7 +31,7 @@ def stored(world: World, version: int) -> dict[str, Any]:
     assert found is not None
     text = found.body.decode()
     for number in range(1, version + 1):
-        text = text.replace(log.read(number).entry.write_id, f"<{number}>")
+        text = text.replace(log.slots.read(number).entry.write_id, f"<{number}>")
     fields: dict[str, Any] = json.loads(text)
     made_at = datetime.fromisoformat(fields["created_at"])
     fields["replaced"] = {
@@ -111,7 +111,7 @@ def test_every_outcome_names_its_entry_and_who_has_recorded_it(world: World) -> 
     world.fails(REFUSED, lambda: world.write(NEW), MetastoreError)
     world.fails(DIED, lambda: world.write(NEW))
     world.recover_later()
-    entries = {version: world.services().log.read(version).entry.write_id for version in (1, 2, 3, 4)}
+    entries = {version: world.services().log.slots.read(version).entry.write_id for version in (1, 2, 3, 4)}
     ends = {1: ("published", 1), 2: ("abandoned", 2), 3: ("published", 4), 4: ("published", 4)}
     for version, (outcome, by) in ends.items():
         found = body_of(world.store, world.layout.outcome_key(version))

@@ -12,7 +12,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.model.table_read import ReadOf, TableRead
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.storage.table_files import listed_files
 from table_writer.table.past import Past, files_of
 from tests.publish.world import DeathError, Fault, World, body_of, insert, move, without_answer, written
@@ -50,7 +50,7 @@ def append_of_a_new_partition_is_given_up(world: World, value: str = "d3") -> Ca
     else:
         world.written_by_another_tool(value, rows(50))
     late = lost_and_recovered(world, lambda: append_beside_an_insert(world, value, 10, 51, "k"))
-    assert world.services().log.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
+    assert world.services().log.slots.outcome(2 if value else 1).value == "abandoned"  # type: ignore[union-attr]
     return late
 
 
@@ -209,6 +209,6 @@ def test_files_of_after_a_version_in_doubt_had_switched_are_no_part_of_the_versi
     world.wait_out_claims()
     with pytest.raises(ConflictError):
         world.write({"d1": rows(4)})  # resolves the first of them alone
-    assert [record.entry.version for record in world.history().publishes_in_doubt] == [3]
+    assert [record.entry.version for record in world.history().records.publishes_in_doubt] == [3]
     with pytest.raises(InvalidInputError, match="another tool has written there"):
         read(world, 2)

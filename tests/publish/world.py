@@ -18,8 +18,8 @@ import pytest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
+from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, take_root
-from table_writer.log.table_log import LogState
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import ColumnFigures, as_text
@@ -32,18 +32,18 @@ from table_writer.model.table import Column, Partition, PartitionValues, Table, 
 from table_writer.model.write import (
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.history_reports import RecoverReport
 from table_writer.reports.vacuum_reports import VacuumReport
 from table_writer.steps.complete import Completer
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.publish.publisher import Publisher, PublishResult
-from table_writer.steps.publish.switch import NO_FILES
 from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import ObjectStore, visible_files
 from table_writer.table.open_table import OpenTable, RepeatedError
@@ -168,12 +168,12 @@ class TableWorld:
         key: str = "",
         stream: str = "",
         in_place: bool = False,
-        seen: LogState | None = None,
+        seen: Listing | None = None,
     ) -> WritePlan:
         services = self.services()
         log_id = take_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         services.log.expect(log_id)
-        state = services.state_to_build_on(log_id, seen)
+        state = services.listing_to_build_on(log_id, seen)
         return WritePlan(
             write_id=new_write_id(),
             mode=mode,

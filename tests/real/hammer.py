@@ -10,7 +10,7 @@ from typing import Any
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
 from table_writer.model.entry import Operation
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import TableWorld
 from tests.real.real_world import CONFIG, Address
 
@@ -59,7 +59,7 @@ def assert_clean(world: TableWorld) -> None:
 
 def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
     """Check every pair of published writes, and what readers see; returns the number of overlapping pairs."""
-    published = [record.entry for record in history.published_records if record.entry.operation is Operation.WRITE]
+    published = [record.entry for record in history.records.published if record.entry.operation is Operation.WRITE]
     pairs = 0
     for index, later in enumerate(published):
         for earlier in published[:index]:
@@ -67,7 +67,7 @@ def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
                 pairs += 1
                 assert later.base_version >= earlier.version, "it was planned before the other one was published"
     now = {values: partition.location for values, partition in world.metastore.get_all_partitions(world.table).items()}
-    for values, placed in history.current_partitions.items():
+    for values, placed in history.state.current.items():
         assert now[values] == placed.partition.new_location, "readers see the newest published rows"
     return pairs
 
@@ -75,7 +75,7 @@ def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
 def rows_by_the_log(history: History) -> dict[str, frozenset[int]]:
     """Return what readers must see if every published write counts, in the order of the log."""
     rows: dict[str, frozenset[int]] = {}
-    for record in history.published_records:
+    for record in history.records.published:
         if record.entry.operation is Operation.WRITE:
             new = frozenset({int(record.entry.tags["row"])})
             for (value,) in record.entry.partition_values:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from table_writer.errors import ConflictError
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.publish.world import DeathError, Fault
 from tests.real.hammer import Written, assert_clean, assert_no_update_is_lost, hammer, rows_by_the_log, settled
 from tests.real.real_world import Address, RealWorld
@@ -90,8 +90,8 @@ def test_writers_of_different_partitions_never_conflict(address: Address, new_wo
     assert outcomes["conflict"] == 0
     history = settled(world)
     published = {version for _, outcome, version, _ in written if outcome == "published"}
-    assert published <= {record.entry.version for record in history.published_records}
-    assert len(history.current_partitions) == len(VALUES)
+    assert published <= {record.entry.version for record in history.records.published}
+    assert len(history.state.current) == len(VALUES)
     assert_no_update_is_lost(world, history)
 
 
@@ -132,9 +132,9 @@ def test_writers_that_are_killed_at_random_lose_nothing(
     assert kills > 0
     published = {version for _, outcome, version, _ in written if outcome == "published"}
     history = settled(world)
-    assert published <= {record.entry.version for record in history.published_records}, "what was reported published is"
+    assert published <= {record.entry.version for record in history.records.published}, "what was reported published is"
     assert_no_update_is_lost(world, history)
-    assert not history.publishes_in_doubt
+    assert not history.records.publishes_in_doubt
     assert_clean(world)
     print(f"{kills} kills, {len(history.records)} versions, {Counter(outcome for _, outcome, _, _ in written)}")
 

@@ -15,7 +15,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.errors import MetastoreError
 from table_writer.metastore.hive_objects import new_partition
 from table_writer.model.table import Partition
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.processes import ServerProcess
@@ -93,7 +93,7 @@ def test_a_value_that_is_not_kept_changes_nothing(latin1: Servers, rows: dict[st
         world.write(rows)
     assert names(world) == ["d1"]
     assert world.rows() == OLD
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
     world.write({"d1": frozenset({4}), "ü": frozenset({4})})
@@ -128,7 +128,7 @@ def test_values_that_differ_in_trailing_spaces_are_kept_apart(latin1: Servers, f
     both = latin1.new_world()
     with pytest.raises(MetastoreError, match="refused add_partitions_req"):
         both.write({first: frozenset({1}), second: frozenset({2})})
-    assert (both.rows(), both.history().in_doubt) == ({}, ())
+    assert (both.rows(), both.history().records.in_doubt) == ({}, ())
     rows = {first: frozenset({1}), first.upper(): frozenset({2})}
     both.write(rows)
     assert both.rows() == rows, "Hive's own collation is binary"

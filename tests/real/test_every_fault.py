@@ -95,7 +95,7 @@ def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
     world.keeper.recover(str(world.name))
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     assert world.rows() == after
 
 

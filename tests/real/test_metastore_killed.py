@@ -13,7 +13,7 @@ import pytest
 from table_writer.errors import MetastoreError, TableWriterError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
-from table_writer.steps.publish.switch import NO_FILES
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.testing import MetastoreServer
 from table_writer.testing.processes import ServerProcess
 from tests.maintenance.operations import OPERATIONS, Operation
@@ -97,7 +97,7 @@ def kill_around_the_switch(
     world.keeper.recover(str(world.name))
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
-    assert world.history().in_doubt == ()
+    assert world.history().records.in_doubt == ()
     assert world.rows() == after
 
 

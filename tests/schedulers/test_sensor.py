@@ -18,7 +18,7 @@ from airflow.triggers.base import TriggerEvent
 from table_writer.integrations.airflow import PartitionSensor, PartitionTrigger
 from table_writer.integrations.airflow.sensor import NEWEST_VERSIONS
 from table_writer.maintenance import Maintenance
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from tests.real.real_world import RealWorld
 
 NewWorld = Callable[[], RealWorld]

@@ -92,7 +92,7 @@ class Attacked(World):
 
     def add_entry(self, fields: Mapping[str, Any], *, outcome: str | None = "published") -> int:
         """Forge the next entry from the newest one."""
-        version = max(1, self.services().log.read_state(listed_after=0).newest)
+        version = max(1, self.services().log.lister.read(listed_after=0).newest)
         forged = {**self.entry(version), "version": version + 1, "base_version": version, "write_id": "forged"}
         self.replace_body(self.layout.entry_key(version + 1), json.dumps({**forged, **fields}).encode())
         if outcome is not None:

@@ -201,7 +201,7 @@ def test_an_entry_is_data_only() -> None:
     world = Attacked()
     evil = {"__class__": "os.system", "py/object": "subprocess.Popen", "$ref": "file:///etc/passwd", "!!python": "x"}
     world.add_entry({**evil, "writer": {name: str(value) for name, value in evil.items()}, "replaced": []})
-    entry = world.services().log.read(3).entry
+    entry = world.services().log.slots.read(3).entry
     assert type(entry) is LogEntry
     assert {type(value) for value in entry.writer.values()} == {str}
     assert not evil.keys() & set(dir(entry)) - {"__class__"}

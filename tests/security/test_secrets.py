@@ -315,7 +315,7 @@ def test_a_login_in_a_location_as_old_hadoops_had_it_goes_no_further(scheme: str
     world = World()
     world.write({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})})
-    (left,) = world.history().left_locations.values()
+    (left,) = world.history().state.left.values()
     login = f"{scheme}://{ACCESS_KEY}:{LOGIN_SECRET}@lake/"
     world.pointed_by_another_tool("d7", login + left.location.key)
     report = world.vacuum()

@@ -15,7 +15,8 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import TableLayout, WriteMode, WritePlan, WrittenFiles
+from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
 from table_writer.storage.settings import LocalSettings

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer.config import write_mode
 from table_writer.errors import InvalidInputError, TableWriterError, needs_extra
 from table_writer.model.new_table import NewTable
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.writer import TableWriter
 
 with needs_extra("dbt", "table_writer.integrations.dbt"):

@@ -14,6 +14,7 @@ from pyspark.sql.types import CharType, LongType, StringType, StructField, Struc
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
+from table_writer.log.listing import Listing
 from table_writer.log.owner import (
     other_tables,
     refuse_immovable,
@@ -23,7 +24,6 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
-from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.entry import Key
 from table_writer.model.new_table import SchemaMode
@@ -34,13 +34,13 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
     TableLayout,
-    WriteMode,
     WritePlan,
     WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
 )
+from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
@@ -60,7 +60,6 @@ MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
 ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"
-PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +85,7 @@ class Planner:
         self._file_settings: FileSettings | None = None
 
     def plan(
-        self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None, *, stream: str = ""
+        self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: Listing | None = None, *, stream: str = ""
     ) -> PlannedWrite:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
@@ -105,15 +104,14 @@ class Planner:
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
-            creates = mode is WriteMode.CREATE_PARTITIONS
-            refused = spelled if creates else frozenset[PartitionValues]()
-            rows, spec = self.prepare(fitted, options, write_id, refused)
-        notes, log_id, state = self._own_root(reading, seen)
+            in_the_way = spelled if mode.facts.only_creates else frozenset[PartitionValues]()
+            rows, spec = self.prepare(fitted, options, write_id, in_the_way)
+        notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        spec = spec and self._with_limits(spec, rows, data_schema, state)
-        keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
+        spec = spec and self._with_limits(spec, rows, data_schema, listing)
+        keeps_rows, gateway = mode.facts.keeps_rows, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
-        based_on = self.base(carried if options.based_on is None else options.based_on, state)
+        based_on = self.base(carried if options.based_on is None else options.based_on, listing)
         rows, reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
         plan = WritePlan(
             write_id=write_id,
@@ -121,11 +119,11 @@ class Planner:
             table=self._table,
             layout=self._layout,
             schema=data_schema.json(),
-            base_version=state.newest if based_on is None else based_on,
+            base_version=listing.newest if based_on is None else based_on,
             based_on=based_on,
             reads=reads,
-            checkpoint=state.listed_after,
-            in_doubt=state.in_doubt,
+            checkpoint=listing.listed_after,
+            in_doubt=listing.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
             named_by_caller=options.write_uuid != "",
@@ -138,24 +136,26 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        return PlannedWrite(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if creates else ())
+        return PlannedWrite(
+            plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if mode.facts.only_creates else ()
+        )
 
-    def base(self, based_on: int | None, state: LogState) -> int | None:
+    def base(self, based_on: int | None, listing: Listing) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
-        if based_on is not None and based_on > state.newest:
+        if based_on is not None and based_on > listing.newest:
             raise InvalidInputError(
-                f"{self._table.name} has no version {based_on}: its newest is {state.newest}. version_of(rows, table)"
+                f"{self._table.name} has no version {based_on}: its newest is {listing.newest}. version_of(rows, table)"
                 " tells the version of rows that read() returned",
                 table=str(self._table.name),
             )
         return based_on
 
-    def _with_limits(self, spec: UploadSpec, rows: DataFrame, data_schema: StructType, state: LogState) -> UploadSpec:
+    def _with_limits(self, spec: UploadSpec, rows: DataFrame, data_schema: StructType, listing: Listing) -> UploadSpec:
         """Return how executors upload, with how many rows they take at a time."""
         if open_gateway(rows.sparkSession).runs_other_python(rows):
             return replace(spec, batch_rows=0, max_row_bytes=0)
         is_fixed = fixed_row_bytes(rows.schema) is not None
-        seen_bytes = 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json())
+        seen_bytes = 0 if is_fixed else self._opened.log.seen_row_bytes(listing, data_schema.json())
         row_count, max_row_bytes = batch_limits(rows.schema, seen_bytes)
         return replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
 
@@ -204,7 +204,7 @@ class Planner:
 
     def scope(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Scope:
         """Return which partitions the write replaces beside those that it has rows for."""
-        if mode is WriteMode.OVERWRITE_TABLE:
+        if mode.facts.replaces_table:
             return every_partition
         if not options.where:
             return no_partition
@@ -224,18 +224,18 @@ class Planner:
         stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
         return (*([unusable] if unusable else ()), *stray)
 
-    def _read_log(self, seen: LogState | None) -> tuple[str, LogState] | None:
+    def _read_log(self, seen: Listing | None) -> tuple[str, Listing] | None:
         """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
         complete = self._opened.require_all_columns
         log_id = require_owner(self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True)
         if not log_id:
             return None
         refuse_sink(self._store, self._layout.root, self._table)
-        return log_id, self._opened.state_to_build_on(log_id, seen)
+        return log_id, self._opened.listing_to_build_on(log_id, seen)
 
     def _own_root(
-        self, reading: Future[tuple[str, LogState] | None], seen: LogState | None
-    ) -> tuple[tuple[str, ...], str, LogState]:
+        self, reading: Future[tuple[str, Listing] | None], seen: Listing | None
+    ) -> tuple[tuple[str, ...], str, Listing]:
         """Find out whose files these are; returns what a person should know, the id of the log, and what it says."""
         require_in_place(self._store, self._layout, self._table)
         found = reading.result()
@@ -244,7 +244,7 @@ class Planner:
         notes: list[str] = []
         owner = self._opened.owner
         log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
-        return tuple(notes), log_id, self._opened.state_to_build_on(log_id, seen)
+        return tuple(notes), log_id, self._opened.listing_to_build_on(log_id, seen)
 
     def spellings(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
         """Sort partitions that exist by their values: another tool may have spelled one in its own way.
@@ -269,9 +269,9 @@ class Planner:
 
         It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.
         """
-        is_read = options.where or mode is WriteMode.CREATE_PARTITIONS or has_spellings(self._partition_types())
+        is_read = options.where or mode.facts.only_creates or has_spellings(self._partition_types())
         names = self._metastore.get_partition_names(self._table.name) if is_read else ()
-        if mode is not WriteMode.CREATE_PARTITIONS:
+        if not mode.facts.only_creates:
             return names
         found = self._metastore.get_partitions(self._table, names)
         return sorted(existing_values(self._store, self._layout, found))
@@ -337,10 +337,10 @@ def require_batch(df: DataFrame, table: TableName) -> None:
 def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, partitioned: bool) -> None:
     """Refuse a mode that the table has no use for, and options that the mode has none for."""
     options.require_fit(mode)
-    if not partitioned and mode in PARTITION_MODES:
+    if not partitioned and mode.facts.needs_partitions:
         raise InvalidInputError(
             f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use append"
-            f" ({WriteMode.APPEND.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.replaces})."
+            f" ({WriteMode.APPEND.facts.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.facts.replaces})."
             " Nothing was written.",
             table=str(table),
         )
@@ -348,7 +348,7 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
 
 def refuse_immutable(table: Table, mode: WriteMode) -> None:
     """Refuse what Hive refuses: to add rows to a table that says that it is never added to."""
-    if mode is WriteMode.APPEND and parameter(table, "immutable") == "true":
+    if mode.facts.keeps_rows and parameter(table, "immutable") == "true":
         raise InvalidInputError(
             f"{table.name} is immutable, so Hive adds no rows to it: overwrite, or ALTER TABLE {table.name.sql} UNSET"
             " TBLPROPERTIES ('immutable'). Nothing was written.",

@@ -5,8 +5,10 @@
 ``base``         the metastore's answers on which a write may build
 ``reads``        the partitions that a write's own query has read
 ``entry``        the entry that a write claims, what it replaces, and the files that it needs
-``append``       the files of an append beside those that are there: copies of these, or in place
+``append``       the files of an append beside copies of those that are there
+``in_place``     the files of an append in place: planned, copied, and as a recovery finds them
 ``switch``       the switch, its three outcomes, and the end of a claimed entry
+``parameters``   the parameters of a partition after the switch
 ``statistics``   column statistics in the metastore, before and after the switch
 ``recovery``     finishes an entry whose writer is gone
 ``evidence``     the partitions and files of an entry, as a recovery finds them

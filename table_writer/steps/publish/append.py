@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
-from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
-from table_writer.model.location import Location, Place
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, name_in, shown_name
+from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation
+from table_writer.model.location import Location
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
-from table_writer.steps.publish.switch import PartitionsNow
-from table_writer.storage.object_store import (
-    ObjectInfo,
-    ObjectStore,
-    SourceChangedError,
-    is_hidden,
-    many,
-    visible_files,
-)
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
 from table_writer.storage.table_files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
 
 logger = logging.getLogger(__name__)
@@ -303,122 +295,6 @@ class CarryOver:
             " objects, or a backup; or replace the partition with overwrite_partitions.",
             **self.plan.named,
         )
-
-
-@dataclass
-class InPlace:
-    """The partitions to whose locations a write adds its files, and these files; none unless its plan says so.
-
-    ``read_all`` reads all partitions of the table: one that the write does not name may look at the same files. It is
-    called once a publish, if any partition stays. ``copies`` are those of the write's :class:`CarryOver`: where a
-    partition was at a placeholder before, they lie beside its new files.
-    """
-
-    store: ObjectStore
-    staged: WrittenFiles
-    read_all: Callable[[Table], PartitionsNow]
-    copies: Collection[str]
-    files: Mapping[str, ObjectInfo] = field(default_factory=dict, init=False)
-    """The write's own, by their keys, as they were listed last."""
-    _others: PartitionsNow | None = field(default=None, init=False)
-
-    def partitions_to_grow(self, table: Table, now: PartitionsNow) -> PartitionsNow:
-        """Return the partitions to whose location files are added, having looked whether all files are there.
-
-        A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
-        ``InvalidInputError`` if files of the table cannot be put beside those of a partition, or would show in another
-        one too, and ``StorageError`` if the write's files are not as they were written.
-        """
-        plan = self.staged.plan
-        if not plan.in_place:
-            return {}
-        to_grow = {
-            values: partition
-            for values, partition in now.items()
-            if not plan.layout.is_placeholder(Location.parse(partition.location))
-        }
-        readers = self._readers(table, now) if to_grow else {}
-        for values, partition in to_grow.items():
-            location = Location.parse(partition.location)
-            in_reach = plan.layout.root.contains(location)
-            outside = "" if in_reach else "lies outside the table's directory"
-            reason = why_not_copied(plan.layout, partition) or outside
-            others = [name for name in _readers_of(location, readers) if name != values]
-            if others:
-                reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
-            if reason:
-                raise InvalidInputError(
-                    f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
-                    " Nothing was published. Replace it with overwrite_partitions, with its rows and the new ones"
-                    f"{'' if in_reach else ', or append with carry=copy'}.",
-                    **plan.named,
-                )
-        if to_grow:
-            self.files = require_as_staged(self.store, self.staged)
-            self._refuse_strays(to_grow)
-        return to_grow
-
-    def _readers(self, table: Table, now: PartitionsNow) -> dict[Place, list[PartitionValues]]:
-        """Return which partitions are at each place, those that the write does not name too."""
-        if self._others is None:
-            self._others = self.read_all(table) if table.partition_columns else {}
-        readers: dict[Place, list[PartitionValues]] = {}
-        for values, partition in ({**self._others, **now}).items():
-            location = Location.parse_any(partition.location)
-            if location is not None:
-                readers.setdefault(location.place, []).append(values)
-        return readers
-
-    def _refuse_strays(self, to_grow: Collection[PartitionValues]) -> None:
-        """Refuse files that nobody has written where those lie that are to be added, as a late executor's would."""
-        plan = self.staged.plan
-        own = [partition for partition in self.staged.partitions if plan.spelled(partition.values) in to_grow]
-        directories = tuple(plan.data_location.child(name_in(plan.table, partition.values)).key for partition in own)
-        strays = {key for key in self.files if key.startswith(directories)}
-        strays -= {key for partition in own for key in partition.keys} | set(self.copies)
-        if strays:
-            raise StorageError(
-                f"the files of write {plan.write_id} are not exactly those that were written:"
-                f" {counted(len(strays), 'file')} more, for example {min(strays)}. Nothing was published. Run it"
-                " again.",
-                **plan.named,
-            )
-
-    def with_added_files(self, draft: LogEntry, to_grow: PartitionsNow) -> LogEntry:
-        """Return the draft with these partitions where they are, and with what is added to them: no copy of others'."""
-        own = {self.staged.plan.spelled(partition.values): partition.keys for partition in self.staged.partitions}
-        named = (
-            self._grown_partition(partition, own[partition.values], to_grow[partition.values].location)
-            if partition.values in to_grow
-            else partition
-            for partition in draft.partitions
-        )
-        return replace(draft, partitions=tuple(named))
-
-    def _grown_partition(self, drafted: EntryPartition, keys: Iterable[str], location: str) -> EntryPartition:
-        prefix = Location.parse(str(drafted.new_location)).key
-        sizes = {key.removeprefix(prefix): self.files[key].size_bytes for key in keys}
-        added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
-        return replace(drafted, new_location=location, source=drafted.new_location, added=added)
-
-    def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
-        """Return where the files lie that are copied: one directory if all partitions stay where they are."""
-        found = tuple(Location.parse(partition.source) for partition in partitions if partition.source is not None)
-        return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
-
-
-def _readers_of(location: Location, readers: Mapping[Place, list[PartitionValues]]) -> Iterator[PartitionValues]:
-    """Yield the partitions whose readers see what lies at a location: those that are there, or at a directory around.
-
-    Readers list what is below a location too, and pass over what is hidden.
-    """
-    store, bucket, key = location.place
-    segments = key.split("/")[:-1]
-    for depth in range(len(segments), -1, -1):
-        around = "".join(f"{segment}/" for segment in segments[:depth])
-        yield from readers.get((store, bucket, around), ())
-        if depth and is_hidden(segments[depth - 1]):
-            return
 
 
 def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
-from table_writer.log.history import LATE_CALL_SECONDS, SlotRecord
+from table_writer.log.marks import LATE_CALL_SECONDS
+from table_writer.log.records import SlotRecord
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, Table, shown_name
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, Table, shown_name
 from table_writer.model.write import new_write_id
-from table_writer.steps.publish.switch import NO_FILES, PartitionsNow
+from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import files_at
 from table_writer.table.open_table import OpenTable
@@ -70,7 +71,7 @@ def unlisted_partitions(
     Of a long log that is asked only where the metastore is known to hide what a role may not see.
     """
     if newest > MOST_ENTRIES:
-        in_log = opened.log.read_recent().current_partitions if opened.why_partial() else {}
+        in_log = opened.log.read_recent().state.current if opened.why_partial() else {}
         known = {values for values, current in in_log.items() if current.partition.new_location is not None}
         return frozenset(known.difference(listed))
     log = _Log(opened, newest)
@@ -167,7 +168,7 @@ class _Log:
 
     def entries(self, first: int) -> list[LogEntry]:
         """Read all entries from a version on, the newest first."""
-        found = many(self.opened.log.find_entry, range(self.newest, first - 1, -1))
+        found = many(self.opened.log.slots.find_entry, range(self.newest, first - 1, -1))
         return [entry for entry in found if entry is not None]
 
     def newest_mention(
@@ -177,7 +178,7 @@ class _Log:
         for entry in entries:
             for partition in entry.partitions:
                 if partition.values == values and entry.version > after:
-                    record = self.opened.log.find(entry.version)
+                    record = self.opened.log.slots.find(entry.version)
                     is_published = record is not None and record.outcome is Outcome.PUBLISHED
                     if record is not None and is_published and values not in record.superseded:
                         return record, partition
@@ -186,10 +187,8 @@ class _Log:
     def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
-        versions = {
-            history.current_partitions[values].version for values in wanted if values in history.current_partitions
-        }
-        found = many(self.opened.log.find_entry, sorted(versions, reverse=True))
+        versions = {history.state.current[values].version for values in wanted if values in history.state.current}
+        found = many(self.opened.log.slots.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 
     def _moving_version(self, shown: Partition, seen: int, entries: Collection[LogEntry]) -> int | None:

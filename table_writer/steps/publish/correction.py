@@ -7,19 +7,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
+from table_writer.log.listing import Listing
+from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
-from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, Outcome
-from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, Table
+from table_writer.model.location import Location, same_place
+from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, locations
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.parameters import FIGURES
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
-from table_writer.steps.publish.switch import FIGURES, PartitionsNow, locations
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import same_place
 
 MOST_ROUNDS = 20  # corrections of one partition that moves again meanwhile
 
@@ -63,7 +63,7 @@ class Correction:
             table=str(table.name),
         )
 
-    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
+    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, listing: Listing) -> bool:
         """Correct what a late call has done to partitions that somebody is about to build on.
 
         Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
@@ -72,14 +72,14 @@ class Correction:
         compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
         old location back.
         """
-        moved = () in now and not self._is_where_published(now[()], state.newest)
-        if not moved and not state.unverified:
+        moved = () in now and not self._is_where_published(now[()], listing.newest)
+        if not moved and not listing.unverified:
             return False
         here = locations(now)
         history = self._log.explained_history(self._log.read_recent(), here)
-        if history.newest > state.newest:  # a newer entry may have moved them, and be in doubt: compare it first
+        if history.newest > listing.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
-        is_alone = not history.publishes_in_doubt  # otherwise two claims would be at one partition
+        is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
         placements, taken = self._placements(history, values, now)
@@ -105,7 +105,7 @@ class Correction:
         These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
-        placements = history.placements(here, wanted)
+        placements = history.placements.of_all(here, wanted)
         gone = [values for values, where in placements.items() if where is Placement.BEHIND and values not in now]
         placements |= dict.fromkeys(there_under_other_names(self._metastore, self._opened.table, gone), Placement.MOVED)
         behind = {
@@ -114,10 +114,10 @@ class Correction:
         written = written_placeholders(self._log.store, self._layout, behind)
         for values in (values for values, where in placements.items() if where is Placement.IN_PLACE and values in now):
             parameters = now[values].parameters
-            if not FIGURES.isdisjoint(parameters) and history.has_late_parameters(values, parameters):
+            if not FIGURES.isdisjoint(parameters) and history.placements.has_late_parameters(values, parameters):
                 placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
-            current = history.current_partitions.get(values)
+            current = history.state.current.get(values)
             is_gone = current is not None and current.partition.new_location is None
             placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
@@ -132,7 +132,7 @@ class Correction:
         look again.
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-        known = history.known_values
+        known = history.placements.known_values
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
             return self._verify(table, self._recovery.resolved_history(table)[0])
@@ -142,17 +142,17 @@ class Correction:
             return placements, taken, [again] if again else []
         are_right = not history.unverified or self._opened.correct_statistics(history, placements)
         if not taken and is_last_look and are_right:
-            self._log.forget_recoveries(history.unverified or ())
+            self._log.marks.forget_recoveries(history.unverified or ())
         return placements, taken, None
 
     def _can_verify(self, history: History) -> bool:
         """Return whether calls may have come late, and none can any more."""
-        return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
+        return bool(history.unverified) and not self._log.marks.may_calls_come(max(history.unverified or ()))
 
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
         """Return whether an unpartitioned table is where the newest published entry, if any, has put it."""
         for version in range(newest, 0, -1):
-            record = self._log.find(version)
+            record = self._log.slots.find(version)
             is_published = record is not None and record.outcome is Outcome.PUBLISHED
             partitions = record.entry.partitions if record is not None and is_published else ()
             if partitions and partitions[0].new_location is not None:
@@ -172,7 +172,7 @@ class Correction:
         for values in (values for values, where in placements.items() if where is Placement.BEHIND):
             version, target = self._target_of(entries, values, here.get(values))
             location = target.new_location
-            content = entries.content_at(values, Location.parse(location)) if location else None
+            content = entries.past.content_at(values, Location.parse(location)) if location else None
             moved = replace(content or target, old_location=here.get(values), new_location=location)
             moved = self._with_listed_figures(replace(moved, source=None, added=()))
             behind.setdefault(version, []).append(moved)
@@ -185,14 +185,16 @@ class Correction:
                 " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
-        return self._recovery.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
+        return self._recovery.recover(
+            self._log.slots.read(oldest), table, newest=history.last_slot, behind=behind[oldest]
+        )
 
     def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs, newest = history.correction_of(values, here), history.current_partitions.get(values)
+        belongs, newest = history.placements.correction_of(values, here), history.state.current.get(values)
         if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
         version, location = (belongs.version, belongs.location) if belongs else (0, here)

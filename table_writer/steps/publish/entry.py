@@ -18,10 +18,9 @@ from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
-from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.steps.publish.append import CarriedFiles
-from table_writer.steps.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 from table_writer.storage.table_files import files_at, files_read_at, is_named_by_us
 from table_writer.table.open_table import OpenTable
@@ -108,7 +107,7 @@ def with_figures(
 
 def _partitions_of(log: TableLog, version: int) -> tuple[EntryPartition, ...]:
     try:
-        record = log.find(version)
+        record = log.slots.find(version)
     except TableWriterError as error:
         logger.warning("version=%d cannot be read for its column figures: %s", version, error)
         return ()
@@ -228,7 +227,7 @@ class RepublishResult:
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
-    for values in (values for values in chosen if values not in history.current_partitions):
+    for values in (values for values in chosen if values not in history.state.current):
         raise InvalidInputError(
             f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
@@ -275,12 +274,12 @@ def files_there(
     and ETag. ``old_location`` and ``new_location`` are the caller's to set.
     """
     if history.layout.is_placeholder(location):
-        if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
+        if location.place in history.state.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
         return FilesThere(EntryPartition.without_rows(values, str(location)))
-    surplus = history.surplus_names(location, history.newest if version is None else version)
+    surplus = history.past.surplus_names(location, history.newest if version is None else version)
     later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
-    known = history.content_at(values, location, version=version)
+    known = history.past.content_at(values, location, version=version)
     ours = history.layout.all_data.contains(location)
     listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
     found = [file for file in listed_now if file.key not in later]
@@ -290,7 +289,7 @@ def files_there(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
         return FilesThere(known, tuple(found), later)
-    left = history.left_locations.get(location.place)
+    left = history.state.left.get(location.place)
     if ours or (left is None and not later):
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"

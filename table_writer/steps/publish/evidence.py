@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
 
-from table_writer.errors import StorageError, counted, few
 from table_writer.log import rules
-from table_writer.log.history import History
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
-from table_writer.model.location import Location
-from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionValues
-from table_writer.model.write import WriteMode
+from table_writer.model.location import Location, same_place
+from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionsNow, PartitionValues, locations
 from table_writer.steps.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
-from table_writer.steps.publish.switch import PartitionsNow, locations, states
-from table_writer.storage.table_files import files_read_at, listed_sources, missing_files, written_placeholders
+from table_writer.steps.publish.in_place import require_addable, whole_partitions
+from table_writer.steps.publish.switch import states
+from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import same_place
-
-MOST_NAMED: Final = 20  # files, in an error
 
 
 class Evidence:
@@ -29,15 +23,9 @@ class Evidence:
         self._log, self._store, self._layout = opened.log, opened.store, opened.layout
         self._metastore, self._table = opened.metastore, opened.table
 
-    def whole_partitions(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
-        """Return the partitions to which an append in place has added all of its files."""
-        in_place = [partition for partition in partitions if partition.added]
-        missing = missing_files(self._store, in_place).keys()
-        return frozenset(partition.values for partition in in_place if missing.isdisjoint(partition.targets()))
-
     def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        whole = self.whole_partitions(entry.partitions)
+        whole = whole_partitions(self._store, entry.partitions)
         found, here = states(entry, now, self._layout, whole), locations(now)
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
@@ -68,10 +56,10 @@ class Evidence:
 
     def _chain_of(self, entry: LogEntry) -> frozenset[str]:
         """Return the ids in whose name the entry that is recovered may have been switched, by whomever."""
-        ids, earlier = {entry.recovered_write_id}, self._log.find(entry.recovers or 0)
+        ids, earlier = {entry.recovered_write_id}, self._log.slots.find(entry.recovers or 0)
         while earlier is not None:
             ids.add(earlier.entry.write_id)
-            earlier = self._log.find(earlier.entry.recovers or 0)
+            earlier = self._log.slots.find(earlier.entry.recovers or 0)
         return frozenset(ids)
 
     def lost_files(
@@ -88,54 +76,11 @@ class Evidence:
         _, lost = check_each(ours, lambda _, partition: self._require_files(partition))
         return lost
 
-    def half_added_error(
-        self,
-        entry: LogEntry,
-        claimed: LogEntry,
-        found: Mapping[PartitionValues, PartitionState],
-        in_the_way: Mapping[PartitionValues, str],
-    ) -> StorageError | None:
-        """Return the error of an append in place that readers see a part of, and that cannot be finished.
-
-        No outcome is true of it: its rows are neither all there nor nowhere. A partition that has all of them is done,
-        and can be on record as such beside others that are given up.
-        """
-        grown = (partition for partition in claimed.partitions if partition.added)
-        partitions = [partition for partition in grown if found[partition.values] is not PartitionState.SUPERSEDED]
-        missing = missing_files(self._store, partitions)
-        visible = sorted({key for partition in partitions for key in partition.targets()} - missing.keys())
-        sources = {target: key for partition in partitions for target, key in partition.sources().items()}
-        gone = sorted({sources[key] for key in missing} - listed_sources(self._store, partitions).keys())
-        undone = (partition for partition in partitions if found[partition.values] is not PartitionState.DONE)
-        is_partly_there = any(not missing.keys() >= partition.targets().keys() for partition in undone)
-        if not (visible and gone) and not is_partly_there:
-            return None
-        if gone:
-            reason = f"{counted(len(gone), 'file')} that it was to add are gone ({few(gone, most=MOST_NAMED)})"
-            way = "Bring the lost files back, from older versions of the bucket's objects or a backup"
-        else:
-            reason, way = (
-                f"it cannot be finished: {min(in_the_way.values())}",
-                "Put back what is missing or has changed",
-            )
-        name = entry.table
-        return StorageError(
-            f"version {entry.version} of {name}, an append in place, is half there: readers see"
-            f" {counted(len(visible), 'file')} of it ({few(visible, most=MOST_NAMED)}), and {reason}. It stays in"
-            f" doubt. {way}; or delete those that readers see, and write its rows again afterwards. Then run"
-            f" `table-writer recover {name}`.",
-            **entry.named,
-        )
-
     def _require_files(self, partition: EntryPartition) -> EntryPartition:
         """Return a partition whose files are all there; of those that are to be added, each in either place."""
         if not partition.added:
             return require_not_fewer(self._store, self._layout, partition)
-        missing, sources = missing_files(self._store, [partition]), partition.sources()
-        gone = missing and {sources[key] for key in missing} - listed_sources(self._store, [partition]).keys()
-        if gone:
-            raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
-        return partition
+        return require_addable(self._store, partition)
 
     def why_not_copied_again(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState]
@@ -154,7 +99,7 @@ class Evidence:
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
-        if entry.mode != WriteMode.APPEND.value:
+        if not entry.keeps_rows:
             return {}
         _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
         return changed
@@ -182,11 +127,3 @@ class Evidence:
 
 def _writer_of(partition: Partition | None) -> str | None:
     return None if partition is None else partition.parameters.get(WRITE_ID_PARAMETER)
-
-
-def is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
-    """Return whether an append in place has added files; ``None`` if their location is deleted, or may be just now."""
-    place = Location.parse(str(partition.new_location)).place
-    if any(key not in missing for key in partition.targets()):
-        return True
-    return None if place in history.deleted or place in history.doomed else False

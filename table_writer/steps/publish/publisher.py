@@ -18,16 +18,16 @@ from table_writer.errors import (
     counted,
     few,
 )
-from table_writer.log.history import SlotRecord
+from table_writer.log.listing import Listing
+from table_writer.log.records import SlotRecord
 from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
-from table_writer.log.table_log import LogState
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues, Table, shown_name
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
 from table_writer.model.table_kind import refuse_others
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, every_partition, no_partition, written_ids
-from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, InPlace, OwnFilesSeenError
+from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
+from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
 from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
@@ -37,14 +37,14 @@ from table_writer.steps.publish.entry import (
     with_figures,
     with_old_locations,
 )
+from table_writer.steps.publish.in_place import InPlace
 from table_writer.steps.publish.reads import require_as_read
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
+from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable, repetition_error
 
 logger = logging.getLogger(__name__)
-BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 MOST_PAUSES: Final = 3  # pauses of the machine before a claim; a clock that leaps all the time says nothing
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
@@ -119,20 +119,20 @@ class Publisher:
         in_place = InPlace(
             self._opened.store, staged, read_all=self._opened.metastore.get_all_partitions, copies=carry_over.copies
         )
-        state = self._opened.log.read_state(
+        listing = self._opened.log.lister.read(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         pauses = MOST_PAUSES
         while True:
             started = Deadline(self._opened.config.publish_timeout_seconds)
-            records = self._unseen_records(staged.plan, state)
+            records = self._unseen_records(staged.plan, listing)
             if is_shared:
                 _require_unpublished(staged.plan, records)
-            self._refuse_other_log(staged.plan, state)
+            self._refuse_other_log(staged.plan, listing)
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
-                self._resolve_other(waiting_for, staged.plan, state)
-            elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
+                self._resolve_other(waiting_for, staged.plan, listing)
+            elif look := self._look(replace(draft, version=listing.newest + 1), carry_over, in_place, listing):
                 seen = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
@@ -145,14 +145,14 @@ class Publisher:
                     else:
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
                         if not notes:
-                            log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
-                            self._opened.log.save_checkpoint(log)
+                            log = replace(listing, newest=look.entry.version, listed_after=staged.plan.checkpoint)
+                            self._opened.log.lister.save_checkpoint(log)
                         return look.result(carry_over, notes)
-            state = self._opened.log.read_state(listed_after=state.listed_after)
+            listing = self._opened.log.lister.read(listed_after=listing.listed_after)
 
     def _gives_up(self, entry: LogEntry) -> bool:
         """Give a claim up that was made long after its look; not if others have ended it meanwhile."""
-        if self._opened.log.outcome(entry.version) is not None:
+        if self._opened.log.slots.outcome(entry.version) is not None:
             return False
         why = f"its process was paused between its look at {entry.table} and its claim"
         self._claimed.give_up(entry, ConflictError(why, **entry.named))
@@ -164,25 +164,25 @@ class Publisher:
         Raises ``OutcomeUnknownError`` if it could not be resolved.
         """
         while True:
-            state = self._opened.log.read_state(listed_after=plan.base_version)
-            records = self._unseen_records(plan, state)
+            listing = self._opened.log.lister.read(listed_after=plan.base_version)
+            records = self._unseen_records(plan, listing)
             _require_unpublished(plan, records)
             in_doubt = (record.entry for record in records if record.outcome is None)
             own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
-            self._resolve_other(doubtful[0], plan, state)
+            self._resolve_other(doubtful[0], plan, listing)
 
     def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
         Entries in doubt are passed over: a publish would wait for them.
         """
-        state = self._opened.log.read_state(listed_after=0)
-        records = self._unseen_records(staged.plan, state)
+        listing = self._opened.log.lister.read(listed_after=0)
+        records = self._unseen_records(staged.plan, listing)
         _require_unpublished(staged.plan, records)
-        self._refuse_other_log(staged.plan, state)
+        self._refuse_other_log(staged.plan, listing)
         draft = entry_of(staged, self._opened)
         self._first_in_doubt(draft, records, staged.plan)
         now = self._opened.metastore.get_partitions(self._table(staged.plan), sorted(draft.partition_values))
@@ -192,16 +192,16 @@ class Publisher:
     def require_as_read(self, staged: WrittenFiles) -> None:
         """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
         plan = staged.plan
-        if plan.reads and plan.mode is not WriteMode.APPEND:
+        if plan.reads and not plan.mode.facts.keeps_rows:
             table = self._table(plan)
             draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
             values = [partition.values for partition in draft.partitions]
             require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
 
-    def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
-        entry = self._opened.log.read(version).entry
+    def _resolve_other(self, version: int, plan: WritePlan, listing: Listing) -> None:
+        entry = self._opened.log.slots.read(version).entry
         try:
-            self._recovery.resolve(version, self._table(plan), newest=state.newest)
+            self._recovery.resolve(version, self._table(plan), newest=listing.newest)
         except TableWriterError as error:
             if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
                 raise outcome_unknown(entry, error) from error
@@ -213,14 +213,14 @@ class Publisher:
                 **plan.named,
             ) from error
 
-    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, state: LogState) -> _Look | None:
+    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, listing: Listing) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
         ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
         """
         plan = carry_over.plan
         table = self._table(plan)
-        draft = self._with_emptied_partitions(plan, draft, table, state.newest)
+        draft = self._with_emptied_partitions(plan, draft, table, listing.newest)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
         emptied = [partition.values for partition in draft.partitions if partition.new_location is None]
@@ -228,11 +228,11 @@ class Publisher:
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
-        is_building = plan.mode in BUILDING_MODES or bool(plan.reads)
-        if is_building and self._correction.correct(table, values, now, state):
+        is_building = plan.mode.facts.builds_on_what_is_there or bool(plan.reads)
+        if is_building and self._correction.correct(table, values, now, listing):
             return None
         while True:
-            now = confirmed_partitions(self._opened, table, now, state.newest) if is_building else now
+            now = confirmed_partitions(self._opened, table, now, listing.newest) if is_building else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
@@ -241,17 +241,17 @@ class Publisher:
             old_locations, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             store, layout = self._opened.store, plan.layout
             replaced = replaced_locations(store, layout, old_locations, delete_after, partitioned=partitioned)
-            carried = leaving if plan.mode is WriteMode.APPEND else {}
+            carried = leaving if plan.mode.facts.keeps_rows else {}
             moving = (partition for partition in draft.partitions if partition.values not in to_grow)
             targets = {partition.values: str(partition.new_location) for partition in moving}
-            if self._brings(carry_over, carried, targets, state):
+            if self._brings(carry_over, carried, targets, listing):
                 return None
             if not carried and not any(location.objects for location in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        if plan.mode is not WriteMode.APPEND:  # an append builds on whatever is there
+        if not plan.mode.facts.keeps_rows:  # an append builds on whatever is there
             require_as_read(self._opened, plan, now, values)
         entry_partitions = in_place.with_added_files(carry_over.with_new_locations(draft, to_grow), to_grow).partitions
         if not entry_partitions and carry_over.given_up:
@@ -267,13 +267,13 @@ class Publisher:
         return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
     def _brings(
-        self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], state: LogState
+        self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], listing: Listing
     ) -> bool:
         """Copy what an append brings along; returns whether to look again, as where others have just published it."""
         try:
             return carry_over.bring(carried, targets)
         except OwnFilesSeenError:
-            if self._opened.log.read_state(listed_after=state.listed_after).newest == state.newest:
+            if self._opened.log.lister.read(listed_after=listing.listed_after).newest == listing.newest:
                 raise
             return True
 
@@ -303,7 +303,7 @@ class Publisher:
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
-        if plan.mode is not WriteMode.CREATE_PARTITIONS:
+        if not plan.mode.facts.only_creates:
             return
         existing = existing_values(self._opened.store, plan.layout, now)
         if existing:
@@ -340,10 +340,10 @@ class Publisher:
             return table
         raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
-    def _unseen_records(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
+    def _unseen_records(self, plan: WritePlan, listing: Listing) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""
-        unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
-        return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
+        unseen: set[int] = {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt, *listing.in_doubt}
+        return self._opened.log.read_history(replace(listing, versions=listing.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
@@ -354,7 +354,7 @@ class Publisher:
                 require_same_query(published.entry, draft.key, query_ids)
             raise repetition_error(published, plan.table)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
-        appends, layout = plan.mode is WriteMode.APPEND and plan.based_on is None, plan.layout
+        appends, layout = plan.mode.facts.keeps_rows and plan.based_on is None, plan.layout
         for record in records:
             verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
             if verdict is Standing.IN_DOUBT:
@@ -387,12 +387,12 @@ class Publisher:
             **draft.named,
         )
 
-    def _refuse_other_log(self, plan: WritePlan, state: LogState) -> None:
+    def _refuse_other_log(self, plan: WritePlan, listing: Listing) -> None:
         """Refuse a plan whose base version says nothing of the log that is there now."""
-        name, needed = plan.table.name, {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt}
-        if state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids):
+        name, needed = plan.table.name, {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt}
+        if listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids):
             why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
-        elif not state.versions.issuperset(needed):
+        elif not listing.versions.issuperset(needed):
             when = "at which it was planned" if plan.based_on is None else "on which its rows are based"
             why = f"the log of {name} was trimmed past version {plan.base_version} of write {plan.write_id}, {when}"
         else:

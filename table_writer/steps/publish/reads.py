@@ -13,10 +13,9 @@ from functools import cached_property
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.table import PartitionValues, partition_values
+from table_writer.model.table import PartitionsNow, PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
 from table_writer.model.write import WritePlan
-from table_writer.steps.publish.switch import PartitionsNow
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import listed_files
 from table_writer.table.open_table import OpenTable
@@ -84,7 +83,7 @@ class _Look:
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
         """Return the places where readers have looked for each partition, as far as the log still says."""
-        named = (partition for record in self._history.published_records for partition in record.entry.partitions)
+        named = (partition for record in self._history.records.published for partition in record.entry.partitions)
         texts = (
             (partition.values, text)
             for partition in named
@@ -124,15 +123,15 @@ class _Look:
         location = self._locations.get(values)
         if location is None:
             return False
-        known = self._history.content_at(values, location)
+        known = self._history.past.content_at(values, location)
         files = {name: facts for name, facts in self._files(location).items() if facts[0]}
         if known is None or (known.files, known.bytes) != (len(files), sum(size for size, _ in files.values())):
             return False
-        for record, partition in self._history.published_of(values):
+        for record, partition in self._history.records.published_of(values):
             old = Location.parse_any(partition.old_location or "")
             if not record.entry.is_compaction or old is None or known.rows is None:
                 return False
-            before = self._history.content_at(values, old, version=record.entry.version - 1)
+            before = self._history.past.content_at(values, old, version=record.entry.version - 1)
             if before is None or before.rows != known.rows:
                 return False
             held = read.files.get(old.place)

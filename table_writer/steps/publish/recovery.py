@@ -13,21 +13,22 @@ from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.events.event import TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
-from table_writer.log.history import NOT_KNOWN, History, SlotRecord
+from table_writer.log.changes import change_of
+from table_writer.log.history import History
+from table_writer.log.records import NOT_KNOWN, SlotRecord
 from table_writer.log.rules import Deadline, Effect, PartitionState
-from table_writer.log.table_log import StoredOutcome
+from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.location import Location
+from table_writer.model.location import Location, same_place
 from table_writer.model.partition_facts import PartitionFacts
-from table_writer.model.table import PartitionValues, Table, name_in
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import require_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
-from table_writer.steps.publish.evidence import Evidence, is_copied
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown, states
-from table_writer.storage.table_files import missing_files
+from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
+from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import change_of, same_place
 
 logger = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS = 0.05
@@ -61,11 +62,11 @@ class Recovery:
 
         Returns when something changed: the caller reads the log again.
         """
-        record = self._log.read(version)
+        record = self._log.slots.read(version)
         if self._is_wordless(record):
             version = record.entry.recovers or 0
-            stored_outcome = self._log.stored_outcome(version)
-            if stored_outcome is None and self._log.find(version) is not None:  # its end decides
+            stored_outcome = self._log.slots.stored_outcome(version)
+            if stored_outcome is None and self._log.slots.find(version) is not None:  # its end decides
                 return self.resolve(version, table, newest=newest)
             # one that is published may be a correction, which needs no word
             if stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED:
@@ -83,7 +84,7 @@ class Recovery:
         """
         recovers = record.entry.recovers
         is_in_doubt = record.outcome is None and recovers is not None and record.entry.recovered_write_id != ""
-        return is_in_doubt and self._log.last_word(recovers or 0) != record.entry.write_id
+        return is_in_doubt and self._log.marks.last_word(recovers or 0) != record.entry.write_id
 
     def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:
         """Return an entry once it has ended, or others may end it; also whether readers see all of it by then."""
@@ -100,7 +101,7 @@ class Recovery:
                 )
             self._opened.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
-            record = self._log.read(version)
+            record = self._log.slots.read(version)
         return record, False
 
     def _end(self, record: SlotRecord, table: Table, *, newest: int) -> RecoveredEntry | None:
@@ -109,15 +110,15 @@ class Recovery:
         That may be a recovery which has died or was refused, on which another has the last word, and so on: the last of
         them is ended, and the others as it is.
         """
-        history = self._log.read_history(self._log.read_state(listed_after=record.entry.version))
+        history = self._log.read_history(self._log.lister.read(listed_after=record.entry.version))
         heirs = {later.entry.write_id: later for later in history.records if later.entry.version > record.entry.version}
-        chain, word = [record], self._log.last_word(record.entry.version)
+        chain, word = [record], self._log.marks.last_word(record.entry.version)
         heir = heirs.pop(word, None)
         while heir is not None and heir.outcome is None:
             heir, _ = self._wait(heir, table)
             if heir.outcome is None:
                 chain.append(heir)
-                word = self._log.last_word(heir.entry.version)
+                word = self._log.marks.last_word(heir.entry.version)
                 heir = heirs.pop(word, None)
         recovered_entry = self._end_last(chain[-1], heir, word, history, table, newest=newest)
         for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
@@ -147,7 +148,7 @@ class Recovery:
         """Return whether no call of an entry in doubt is under way any more, if its claimant keeps to its time."""
         if rules.claim_is_over(record.entry, record.age_seconds):
             return True
-        return record.entry.operation is Operation.RECOVER and self._log.is_released(record.entry.version)
+        return record.entry.operation is Operation.RECOVER and self._log.marks.is_released(record.entry.version)
 
     def _record(
         self,
@@ -160,7 +161,7 @@ class Recovery:
         moved: Mapping[PartitionValues, str | None] = MappingProxyType({}),
     ) -> RecoveredEntry:
         """Record how an entry in doubt has ended, without anything to be switched, and tell listeners."""
-        stored_outcome = self._log.record_outcome(
+        stored_outcome = self._log.slots.record_outcome(
             entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
         )
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, stored_outcome.outcome.value)
@@ -175,10 +176,10 @@ class Recovery:
         in_place = [partition for partition in entry.partitions if partition.added]
         missing = missing_files(self._opened.store, in_place)
         if in_place:  # a vacuum that has deleted some of them is in the log by now
-            history = self._log.read_history(self._log.read_state(listed_after=entry.version))
+            history = self._log.read_history(self._log.lister.read(listed_after=entry.version))
         copied = {partition.values: is_copied(history, partition, missing) for partition in in_place}
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
-        self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
+        self._log.marks.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next(
             (record.recorded_by for record in history.records if record.entry.recovers == entry.version), ""
         )
@@ -204,9 +205,9 @@ class Recovery:
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        found = states(entry, now, self._layout, self._evidence.whole_partitions(entry.partitions))
+        found = states(entry, now, self._layout, whole_partitions(self._opened.store, entry.partitions))
         return rules.effect(found.values()) is Effect.ALL and not (
-            self._log.read_state(listed_after=entry.version).unverified
+            self._log.lister.read(listed_after=entry.version).unverified
         )
 
     def recover(
@@ -232,7 +233,7 @@ class Recovery:
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
-        self._log.remember_recovery(claimed.version)
+        self._log.marks.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
         if not behind and not self._has_last_word(record.entry, claimed, lost_heir):
@@ -245,9 +246,9 @@ class Recovery:
     def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
         """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
         while entry.recovers is not None:
-            if ended := self._log.stored_outcome(entry.recovers):
+            if ended := self._log.slots.stored_outcome(entry.recovers):
                 return ended
-            record = self._log.find(entry.recovers)
+            record = self._log.slots.find(entry.recovers)
             if record is None:  # its entry is lost
                 return None
             entry = record.entry
@@ -278,7 +279,7 @@ class Recovery:
         in_the_way = {} if is_correction else self._evidence.why_not_copied_again(claimed, found)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
-            half = self._evidence.half_added_error(record.entry, claimed, found, in_the_way)
+            half = half_added_error(self._opened.store, record.entry, claimed, found, in_the_way)
             if half is not None:
                 self._claimed.give_up(claimed, half)
                 raise half
@@ -329,18 +330,20 @@ class Recovery:
                 same_place(here.get(partition.values), place)
                 for place in (partition.old_location, partition.new_location)
             )
-            and history.correction_of(partition.values, here.get(partition.values)) is None
+            and history.placements.correction_of(partition.values, here.get(partition.values)) is None
         }
 
     def _has_last_word(self, original: LogEntry, claimed: LogEntry, lost_heir: str) -> bool:
         """Take the last word on an entry in doubt; a recovery that comes too late for it has changed nothing."""
         try:
-            word = self._log.take_last_word(original.version, claimed.write_id)
+            word = self._log.marks.take_last_word(original.version, claimed.write_id)
         except StorageError as error:
             raise outcome_unknown(claimed, error) from error
         if word in {claimed.write_id, lost_heir}:
             return True
-        self._log.record_outcome(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id)
+        self._log.slots.record_outcome(
+            claimed.version, Outcome.ABANDONED, write_id=claimed.write_id, of=claimed.write_id
+        )
         return False
 
     def _confirm_moves(
@@ -426,11 +429,11 @@ class Recovery:
         """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         by, outcome = claimed.write_id, Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        stored_outcome = self._log.record_outcome(
+        stored_outcome = self._log.slots.record_outcome(
             claimed.version, outcome, write_id=by, superseded=superseded, moved=moved, of=by
         )
         superseded_locations = stored_outcome.superseded_locations
-        outcome = self._log.record_outcome(
+        outcome = self._log.slots.record_outcome(
             original.version,
             stored_outcome.outcome,
             write_id=by,
@@ -492,7 +495,7 @@ class Recovery:
         history, done = self.resolve_in_doubt(table)
         while history.fold is not None:
             history = self._log.read_history()
-            if history.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
+            if history.records.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
                 history, more = self.resolve_in_doubt(table, self._log.read_history)
                 done += more
         return history, tuple(done)
@@ -504,8 +507,8 @@ class Recovery:
         read = read or self._log.read_recent
         done: list[RecoveredEntry] = []
         history = read()
-        while history.publishes_in_doubt:
-            oldest = history.publishes_in_doubt[0].entry.version
+        while history.records.publishes_in_doubt:
+            oldest = history.records.publishes_in_doubt[0].entry.version
             recovered = self.resolve(oldest, table, newest=history.last_slot)
             done += [recovered] if recovered else []
             history = read()
@@ -517,7 +520,7 @@ class Recovery:
             history, done = self.resolved_history(table)
             return history, tuple(f"version {entry.version} was in doubt: {entry.outcome.value} now" for entry in done)
         history = self._log.read_history()
-        versions = [record.entry.version for record in history.publishes_in_doubt]
+        versions = [record.entry.version for record in history.records.publishes_in_doubt]
         return history, tuple(
             f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
         )

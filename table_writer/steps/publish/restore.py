@@ -27,6 +27,7 @@ from table_writer.model.table import (
     PartitionValues,
     Table,
     TableName,
+    locations,
     shown_name,
 )
 from table_writer.model.table_kind import refuse_others
@@ -40,7 +41,7 @@ from table_writer.steps.publish.entry import (
     there_under_other_names,
 )
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, locations
+from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
@@ -61,7 +62,7 @@ def restore_partitions(
         resolved += notes
         wanted = {
             values: current.partition.new_location
-            for values, current in sorted(history.current_partitions.items())
+            for values, current in sorted(history.state.current.items())
             if current.partition.new_location is not None and (chosen is None or values in chosen)
         }
         require_known(chosen or (), history, table)
@@ -124,7 +125,7 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
 
 def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
     """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
-    after = {values: history.lost_after(history.current_partitions[values].version) for values in missing}
+    after = {values: history.lost_after(history.state.current[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
         for values, lost in after.items()
@@ -223,11 +224,11 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
     history = replace(opened, layout=layout).log.read_history()
-    current = history.current_partitions.get(())
+    current = history.state.current.get(())
     now = Location.parse(table.location)
     newest = current.partition if current else None
     if newest is not None and newest.new_location is not None:
-        held = history.content_at((), Location.parse(newest.new_location))
+        held = history.past.content_at((), Location.parse(newest.new_location))
         newest = replace(held, new_location=newest.new_location) if held else newest
     in_place = newest is None or layout.own.contains(now) or now.same_place(Location.parse(str(newest.new_location)))
     if in_place and not strayed:

@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError, counted
-from table_writer.log.history import History, Placement, StateThen
+from table_writer.log.history import History
+from table_writer.log.past_states import StateThen
+from table_writer.log.placements import Placement
+from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
-from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.location import Location, same_place
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.entry import (
     FilesThere,
@@ -24,11 +27,10 @@ from table_writer.steps.publish.entry import (
     there_under_other_names,
 )
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.publish.switch import ClaimedEntries, PartitionsNow, locations
+from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.table_files import existing_values, files_read_at
 from table_writer.table.open_table import OpenTable
-from table_writer.table.past import require_version, same_place
 
 
 def roll_back(
@@ -49,7 +51,9 @@ def roll_back(
         resolved += notes
         require_version(history, version, table)
         targets = _targets(history, version, chosen, table)
-        known = history.known_values if chosen is None else history.known_values.intersection(chosen)
+        known = (
+            history.placements.known_values if chosen is None else history.placements.known_values.intersection(chosen)
+        )
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
         targets |= _states_brought_late(history, known - targets.keys(), here)
         now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
@@ -59,7 +63,7 @@ def roll_back(
         first = before
         found = _checked_partitions(opened, history, version, targets, now)
         place = opened.layout.data(write_id).place
-        if found != copied_of or place in history.deleted or place in history.doomed:
+        if found != copied_of or place in history.state.deleted or place in history.state.doomed:
             write_id, copied_of = new_write_id(), None
         partitions, copies = _separate_copies(opened, write_id, found)
         copied = (_copy_note(copies),) if copies else ()
@@ -72,7 +76,7 @@ def roll_back(
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
             raise _moved_error(table)  # while files were listed, which can take minutes
-        opened.log.remember_rollback(entry.version)
+        opened.log.marks.remember_rollback(entry.version)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
@@ -122,9 +126,9 @@ def _checked_partitions(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
-        newest_partition = history.current_partitions.get(values)
+        newest_partition = history.state.current.get(values)
         newest = newest_partition.partition.new_location if newest_partition else None
-        is_moved = history.placement(values, current) is not Placement.IN_PLACE
+        is_moved = history.placements.of(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
@@ -139,7 +143,9 @@ def _checked_partitions(
             wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
         else:
             wanted = _with_rows(opened, history, target.location)
-            if not same_place(current, wanted) or (wanted and history.surplus_names(Location.parse(wanted), version)):
+            if not same_place(current, wanted) or (
+                wanted and history.past.surplus_names(Location.parse(wanted), version)
+            ):
                 changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
@@ -168,7 +174,7 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
     location = Location.parse(target) if target else None
     if location is None or not opened.layout.is_placeholder(location):
         return target
-    had_rows = location.place in history.deleted or location.place in history.doomed
+    had_rows = location.place in history.state.deleted or location.place in history.state.doomed
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
 
 
@@ -183,7 +189,7 @@ def _check(
     if target is None:
         return FilesThere(EntryPartition.without_rows(values, None))
     location, is_left = Location.parse(target), not same_place(now.get(values), target)
-    if is_left and not opened.layout.is_placeholder(location) and not history.is_restorable(location):
+    if is_left and not opened.layout.is_placeholder(location) and not history.past.is_restorable(location):
         raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
     found = files_there(opened.store, history, values, location, version=version)
     return replace(found, described=replace(found.described, new_location=target))
@@ -219,7 +225,7 @@ def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
 ) -> dict[PartitionValues, StateThen]:
     """Return where the partitions were that are to be put back; of all, only if nobody has lost which ones changed."""
-    states, lost = history.state_at(version), history.lost_after(version)
+    states, lost = history.past.changed_since(version), history.lost_after(version)
     if chosen is not None:
         require_known(chosen, history, table)
         return {values: states[values] for values in sorted(chosen) if values in states}
@@ -236,5 +242,5 @@ def _states_brought_late(
     history: History, suspects: Collection[PartitionValues], now: PartitionsNow
 ) -> dict[PartitionValues, StateThen]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
-    placements = history.placements(locations(now), suspects)
+    placements = history.placements.of_all(locations(now), suspects)
     return {values: StateThen(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}

@@ -1,7 +1,7 @@
 """The switch: the one metastore call after which readers see the rows of a publish.
 
 Elsewhere, :mod:`table_writer.steps.publish.restore` points an unpartitioned table back at its rows, and
-:mod:`table_writer.storage.table_files` copies the files of an append in place to where readers look. In AWS Glue
+:mod:`table_writer.steps.publish.in_place` copies the files of an append in place to where readers look. In AWS Glue
 a partitioned table has no such call: there each partition switches whole, and partitions one after another.
 """
 
@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from table_writer.errors import (
     ConflictError,
@@ -25,48 +24,30 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
-from table_writer.log.table_log import StoredOutcome
+from table_writer.log.slots import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import (
-    ROOT_PARAMETER,
     VERSION_PARAMETER,
     WRITE_ID_PARAMETER,
     Partition,
     PartitionChange,
+    PartitionsNow,
     PartitionValues,
     Table,
+    locations,
 )
 from table_writer.model.write import TableLayout
-from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, StatisticsResult, spark_statistics
+from table_writer.steps.publish.in_place import add_files
+from table_writer.steps.publish.parameters import NO_FILES, added_parameters, new_parameters, stale_parameters
+from table_writer.steps.publish.statistics import Statistics, StatisticsResult
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
-from table_writer.storage.table_files import add_files, written_placeholders
+from table_writer.storage.table_files import written_placeholders
 from table_writer.table.open_table import OpenTable, partly_published_error
 
 logger = logging.getLogger(__name__)
-NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
-"""With its figures given, the metastore does not list an added location for them."""
-
-PartitionsNow = Mapping[PartitionValues, Partition]
-"""Partitions as the metastore has just shown them; those that do not exist are absent."""
-
-FIGURES: Final = frozenset(
-    {
-        "numFiles",
-        "numRows",
-        "totalSize",
-        "rawDataSize",
-        "spark.sql.statistics.numRows",
-        "spark.sql.statistics.totalSize",
-    }
-)
-
-
-def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
-    """Return where each partition is."""
-    return {values: partition.location for values, partition in now.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,55 +230,6 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
     )
 
 
-def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
-    """Return what one partition's parameters say after the publish.
-
-    Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
-    of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
-    publish: it keeps where its root is.
-    """
-    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
-    figures = {
-        "numFiles": partition.files,
-        "numRows": partition.rows,
-        "totalSize": partition.bytes,
-        "rawDataSize": partition.raw_bytes,
-        "spark.sql.statistics.numRows": partition.rows,
-        "spark.sql.statistics.totalSize": partition.bytes,
-    }
-    return {
-        **rooted,
-        **{name: str(figure) for name, figure in figures.items() if figure is not None},
-        **({} if partition.values else spark_statistics(entry.schema, partition.column_figures())),
-        VERSION_PARAMETER: str(entry.version),
-        WRITE_ID_PARAMETER: entry.write_id,
-    }
-
-
-def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_counted: bool) -> dict[str, str]:
-    """Return what the parameters of a partition say once files are added to it: what is not known stays unknown.
-
-    Figures of other tools are not built on: they need not be those of the files that are there. If the files are
-    counted already, the figures stay.
-    """
-    known = {name: int(text) for name, text in before.items() if text.isdecimal()}
-    sums = {
-        name: str(known[name] if is_counted else known[name] + int(new[name]))
-        for name in FIGURES & new.keys() & known.keys()
-    }
-    return {name: text for name, text in new.items() if name not in FIGURES} | sums
-
-
-def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
-    """Return the parameters that are wrong once the rows are replaced.
-
-    ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
-    from ``numRows`` after another tool's INSERT.
-    """
-    stale = {ACCURATE, *(FIGURES - new.keys())}
-    return frozenset(name for name in parameters if name in stale or name.startswith(SPARK_PREFIX))
-
-
 class ClaimedEntries:
     """Claims entries, carries them out, and records how they ended."""
 
@@ -321,7 +253,7 @@ class ClaimedEntries:
         then.
         """
         try:
-            return self._log.claim(entry)
+            return self._log.slots.claim(entry)
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
         except KeyboardInterrupt as stopped:
@@ -362,8 +294,8 @@ class ClaimedEntries:
             return notes
         try:
             if forgotten.is_late or statistics_result.is_late:
-                self._log.remember_recovery(entry.version)  # whoever comes next compares
-            stored_outcome = self._log.record_outcome(
+                self._log.marks.remember_recovery(entry.version)  # whoever comes next compares
+            stored_outcome = self._log.slots.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
         except TableWriterError as error:
@@ -409,9 +341,9 @@ class ClaimedEntries:
         but to do the same. Two recoveries may be at it at once, the older one's call after the newer one's.
         """
         version, first = parameters.get(VERSION_PARAMETER, ""), entry
-        while first.recovers is not None and (earlier := self._log.find(first.recovers)) is not None:
+        while first.recovers is not None and (earlier := self._log.slots.find(first.recovers)) is not None:
             first = earlier.entry
-        newest = self._log.find(int(version)) if version.isdecimal() and int(version) >= first.version else None
+        newest = self._log.slots.find(int(version)) if version.isdecimal() and int(version) >= first.version else None
         return newest is not None and newest.entry.write_id == parameters.get(WRITE_ID_PARAMETER)
 
     def _add_files(self, entry: LogEntry, files: Mapping[str, ObjectInfo] | None, deadline: Deadline) -> None:
@@ -436,7 +368,7 @@ class ClaimedEntries:
     def _recorded_outcome(self, entry: LogEntry) -> StoredOutcome | None:
         """Return what others have recorded of how an entry has ended; ``None`` if nothing, or nobody can read it."""
         try:
-            return self._log.stored_outcome(entry.version)
+            return self._log.slots.stored_outcome(entry.version)
         except TableWriterError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return None
@@ -450,12 +382,14 @@ class ClaimedEntries:
         """
         try:
             if entry.operation is Operation.RECOVER:
-                self._log.release_recovery(entry.version)
+                self._log.marks.release_recovery(entry.version)
                 return
-            word = self._log.take_last_word(entry.version, entry.write_id)
+            word = self._log.marks.take_last_word(entry.version, entry.write_id)
             is_ours = word == entry.write_id
             stored_outcome = (
-                self._log.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word) if is_ours else None
+                self._log.slots.record_outcome(entry.version, Outcome.ABANDONED, write_id=word, of=word)
+                if is_ours
+                else None
             )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)

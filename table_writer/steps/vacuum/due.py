@@ -14,10 +14,11 @@ from typing import Final
 
 from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.fold import LeftLocation
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
 from table_writer.log.owner import other_tables, places_of
+from table_writer.log.placements import Placement
 from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check
+from table_writer.log.state import LeftLocation
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.entry import WRITE_ID, ReplacedObject
@@ -154,7 +155,7 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
     lacking = {
-        values for values, current in history.current_partitions.items() if current.partition.new_location is not None
+        values for values, current in history.state.current.items() if current.partition.new_location is not None
     } - shown
     hidden_places = _former_places(history, lacking) if lacking and why_partial() else frozenset()
     return InUse(history.layout, live | history.in_use() | hidden_places)
@@ -167,16 +168,11 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     """
     entries = (record.entry for record in history.records)
     named = [partition for entry in entries for partition in entry.partitions if partition.values in wanted]
-    named += [history.current_partitions[values].partition for values in wanted]
-    texts = {
-        text
-        for partition in named
-        for text in (partition.old_location, partition.new_location, partition.source)
-        if text is not None
-    }
+    named += [history.state.current[values].partition for values in wanted]
+    texts = {text for partition in named for text in partition.locations}
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
-    left = (old.location for old in history.left_locations.values())
+    left = (old.location for old in history.state.left.values())
     left_by_own = [location for location in left if _below_write(history.layout, location) in own]
     return frozenset(location.place for location in (*places, *left_by_own))
 
@@ -196,7 +192,7 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
     """
     chosen: list[LeftLocation] = []
     kept: list[KeptLocation] = []
-    for left in sorted(history.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
+    for left in sorted(history.state.left.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
@@ -328,9 +324,9 @@ class Traces:
 
         Copies to locations of other tools must be as old as dead writes: others may bring a file of ours back there.
         """
-        ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
+        ended = history.claimed_ids - history.records.ids_in_doubt - self.registered.keys()
         alive = {write_id for write_id, writer in self.registered.items() if not writer.is_dead(older_than_seconds)}
-        running = history.ids_in_doubt | alive
+        running = history.records.ids_in_doubt | alive
         of_appends = (
             upload
             for upload in self.elsewhere
@@ -369,7 +365,7 @@ class Traces:
                 continue
             objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()
             uploads = tuple(self.uploads.get(write_id, ()))
-            given_up = history.deleted.get(self.layout.data(write_id).place)
+            given_up = history.state.deleted.get(self.layout.data(write_id).place)
             if registered is not None:
                 sign = "it was staged" if registered.is_staged else "its writer gave its last sign of life"
                 reason = f"{sign} {registered.age_seconds / 3600:.1f} hours ago"
@@ -435,4 +431,4 @@ class Look:
     def placements(self) -> dict[PartitionValues, Placement]:
         """Compare every partition of the log with the metastore."""
         here = {values: partition.location for values, partition in self.partitions.items()}
-        return self.history.placements(here)
+        return self.history.placements.of_all(here)

@@ -9,11 +9,12 @@ from functools import cache, partial
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.fold import LeftLocation, Oldest
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History
+from table_writer.log.placements import Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over
-from table_writer.log.trimming import Trimming
+from table_writer.log.state import LeftLocation
+from table_writer.log.trimming import Oldest, Trimming
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
@@ -104,7 +105,7 @@ class Vacuum:
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
                 trimmed=self._trimmable(history, ages, oldest),
                 kept=chosen.kept,
-                in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
+                in_doubt=tuple(record.entry.version for record in history.records.publishes_in_doubt),
             )
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
@@ -117,7 +118,7 @@ class Vacuum:
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
-            if unfinished or self._log.claim(entry):
+            if unfinished or self._log.slots.claim(entry):
                 return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest)
 
     def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
@@ -136,7 +137,7 @@ class Vacuum:
         if all(where is Placement.IN_PLACE for where in look.placements().values()):
             return False
         newest = look.history.newest
-        return self._log.read_state(listed_after=newest, allow_lost=True).newest > newest
+        return self._log.lister.read(listed_after=newest, allow_lost=True).newest > newest
 
     def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
         """Return the entries to be trimmed; not the one that the next fold ends with."""
@@ -153,8 +154,8 @@ class Vacuum:
         """
         name, data = self._opened.table.name, self._layout.data(write_id)
         while True:
-            history = self._log.read_history(self._log.read_state(listed_after=max(0, base_version - 1)))
-            if write_id in history.published_ids or self._in_use(history).meets(data.place):
+            history = self._log.read_history(self._log.lister.read(listed_after=max(0, base_version - 1)))
+            if write_id in history.records.published_ids or self._in_use(history).meets(data.place):
                 raise ConflictError(
                     f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
                     f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
@@ -168,7 +169,7 @@ class Vacuum:
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
             entry = self._entry(history, DISCARD, deletes)
             deadline = self._deadline(entry)
-            if self._log.claim(entry):
+            if self._log.slots.claim(entry):
                 return self._carry_out(history, entry, plan, deadline)
 
     def _plan_to_give_up(self, history: History, write_id: str) -> VacuumResult:
@@ -188,29 +189,35 @@ class Vacuum:
             ids = {self._layout.write_id_of(Location.parse(deletion.location)) for deletion in entry.deletes}
             dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
             plan = VacuumResult(
-                locations=tuple(map(FoundLocation, history.outstanding_locations(entry))),
+                locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
-            if self._log.outcome(entry.version) is not None:
+            if self._log.slots.outcome(entry.version) is not None:
                 finished.append(entry.version)
         return tuple(finished)
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: partition.location for values, partition in partitions.items()}
-        placements = history.placements(here)
+        placements = history.placements.of_all(here)
         if Placement.BEHIND in placements.values():
             return
         shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
-        is_older = any(history.has_late_parameters(values, parameters) for values, parameters in shown.items())
+        is_older = any(
+            history.placements.has_late_parameters(values, parameters) for values, parameters in shown.items()
+        )
         if not is_older and self._opened.correct_statistics(history, placements):
-            self._log.forget_recoveries(history.unverified or ())
+            self._log.marks.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
         """Return whether calls may have come late, none can any more, and nothing is in doubt."""
         late = history.unverified
-        return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
+        return (
+            bool(late)
+            and not history.records.publishes_in_doubt
+            and not self._log.marks.may_calls_come(max(late or ()))
+        )
 
     def _in_use(self, history: History) -> InUse:
         shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
@@ -255,7 +262,7 @@ class Vacuum:
         )
 
     def _deadline(self, entry: LogEntry) -> Deadline:
-        return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.claim_age, entry))
+        return Deadline(CLAIM_SECONDS, self._clock, claim_age=partial(self._log.slots.claim_age, entry))
 
     def _carry_out(self, history: History, entry: LogEntry, plan: VacuumResult, deadline: Deadline) -> VacuumResult:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
@@ -317,12 +324,14 @@ class Vacuum:
     def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
-        for earlier in (record.entry for record in history.in_doubt if record.entry.operation is Operation.VACUUM):
-            if done.issuperset(left.location.place for left in history.outstanding_locations(earlier)):
-                self._log.record_outcome(
+        for earlier in (
+            record.entry for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM
+        ):
+            if done.issuperset(left.location.place for left in history.state.outstanding_locations(earlier)):
+                self._log.slots.record_outcome(
                     earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
                 )
-        self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+        self._log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidy(self, plan: VacuumResult, history: History, oldest: Oldest) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
@@ -344,5 +353,5 @@ class Vacuum:
 
 def interrupted(history: History) -> tuple[LogEntry, ...]:
     """Return the vacuums that are in doubt although their time is over."""
-    vacuums = (record for record in history.in_doubt if record.entry.operation is Operation.VACUUM)
+    vacuums = (record for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM)
     return tuple(record.entry for record in vacuums if claim_is_over(record.entry, record.age_seconds))

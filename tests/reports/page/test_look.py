@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.model.write import WriteMode
+from table_writer.model.write_mode import WriteMode
 from table_writer.reports.page.table_page import TablePage
 from tests.publish.world import TABLE, DeathError, Fault, World
 

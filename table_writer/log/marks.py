@@ -1,0 +1,89 @@
+"""Marks: facts that every listing of a log shows, as objects whose names sort after all entries, empty but for folds.
+
+This file reads and puts them; what follows from one says whoever asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS
+from table_writer.model.write import TableLayout
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+
+LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
+MARK: Final = re.compile(r"(folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
+RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
+
+
+class Marks:
+    """The marks of one log."""
+
+    def __init__(self, store: ObjectStore, layout: TableLayout) -> None:
+        self._store = store
+        self._layout = layout
+
+    def key(self, kind: str, value: int | str) -> str:
+        """Return the key of a mark."""
+        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
+
+    def numbers(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
+        """Return the versions that marks name, by what they say of them."""
+        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
+        found = [(mark[1], mark[2]) for name in names if (mark := MARK.fullmatch(name))]
+        numbers: defaultdict[str, frozenset[int]] = defaultdict(frozenset)
+        for kind, number in found:
+            numbers[kind] |= {int(number)} if number.isdecimal() else frozenset()
+        return numbers
+
+    def list(self) -> Iterator[ObjectInfo]:
+        """List all marks, and no entry."""
+        return self._store.list(self._layout.log_prefix, start_after=f"{self._layout.log_prefix}:")  # after all numbers
+
+    def listed(self, kind: str) -> frozenset[int]:
+        """Return the versions that marks of one kind name now."""
+        return self.numbers(mark.key for mark in self.list())[kind]
+
+    def take_last_word(self, version: int, write_id: str) -> str:
+        """Return whose word on an entry in doubt is the last one: this writer's, unless another has taken it before.
+
+        Its claimant takes it before it says that the metastore has refused; a recovery before it switches, in the name
+        of its own entry. So of the two at most one acts, however late a request of the other arrives.
+        """
+        key = self.key("last-word", version)
+        return write_id if self._store.put_if_absent(key, write_id.encode()) else self.last_word(version)
+
+    def last_word(self, version: int) -> str:
+        """Return the ``write_id`` that has taken the last word on an entry; empty if none has."""
+        stored = self._store.get(self.key("last-word", version))
+        return "" if stored is None else stored.body.decode(errors="replace")
+
+    def remember_recovery(self, version: int) -> None:
+        """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""
+        self._store.put(self.key("recovered", version), b"")
+
+    def release_recovery(self, version: int) -> None:
+        """Note that a recovery has nothing under way: the metastore has refused, and another may go on at once."""
+        self._store.put(self.key("recovered", version), RELEASED)
+
+    def is_released(self, version: int) -> bool:
+        """Return whether a recovery has nothing under way, and will not go on."""
+        stored = self._store.get(self.key("recovered", version))
+        return stored is not None and stored.body == RELEASED
+
+    def forget_recoveries(self, versions: Iterable[int]) -> None:
+        """Note that all partitions are where they should be, and that no call of before these recoveries can come."""
+        self._store.delete([self.key("recovered", version) for version in sorted(versions)])
+
+    def may_calls_come(self, version: int) -> bool:
+        """Return whether calls from before a recovery may still come, or its own, to which its claim gives a day."""
+        stored = self._store.get(self.key("recovered", version))
+        return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
+
+    def remember_rollback(self, version: int) -> None:
+        """Note, before a rollback is claimed, that batches of streams may come again; if that fails, there is none."""
+        self._store.put(self.key("rolled-back", version), b"")

@@ -1,0 +1,176 @@
+"""The partitions of a table after an earlier version, as far as its entries tell; what nobody can know is said so.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+
+from table_writer.log.records import Records, SlotRecord
+from table_writer.log.state import TableState
+from table_writer.model.entry import EntryPartition, Operation, Outcome
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues
+
+
+@dataclass(frozen=True, slots=True)
+class StateThen:
+    """The location of a partition after a version, ``None`` if it did not exist; unknown if entries are gone."""
+
+    location: str | None
+    known: bool = field(kw_only=True)
+    sure: bool = field(default=True, kw_only=True, compare=False)
+    """False if another tool has moved it between two entries: nobody knows whether before or after that version."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sight:
+    """The locations of a partition before and after an entry, or a recovery that has left it alone, by the log."""
+
+    version: int
+    is_found: bool  # by a recovery, after the entry
+    before: str | None = field(compare=False)
+    after: str | None = field(compare=False)
+    is_switched: bool = field(default=False, kw_only=True, compare=False)  # by the entry
+
+
+class PastStates:
+    """The states of a table after each version; all of its entries must have been read."""
+
+    def __init__(self, records: Records, state: TableState) -> None:
+        self._records = records
+        self._state = state
+
+    def changed_since(self, version: int) -> dict[PartitionValues, StateThen]:
+        """Return where each partition that was changed after ``version`` was at ``version``.
+
+        It was where the newest sight up to then had it; before the first, where all later ones have found it until one
+        has switched it. If entries in between were trimmed, and no other sight confirms the location, it is not known.
+        """
+        self._records.require_all()
+        later = (record for record in self._records.published if record.entry.version > version)
+        changed_values = dict.fromkeys(partition.values for record in later for partition in record.switched_partitions)
+        newest = self._state.version
+        hole = next(
+            (number for number in range(version + 1, newest) if not self._records.has_all(number, number)), newest
+        )
+        return {values: self._state_at(values, version, hole) for values in changed_values}
+
+    def at(self, version: int) -> dict[PartitionValues, StateThen]:
+        """Return the same of every partition that was ever published: the others are where they were at ``version``."""
+        unchanged = {
+            values: StateThen(current.partition.new_location, known=True)
+            for values, current in self._state.current.items()
+        }
+        for values in {values for record in self._records for values in record.moved_locations}:
+            unchanged[values] = StateThen(max(reversed(self._sights(values))).after, known=True)
+        return unchanged | self.changed_since(version)
+
+    def _state_at(self, values: PartitionValues, version: int, hole: int) -> StateThen:
+        sights, place_of = self._sights(values), self._state.place_of
+        last = max((sight for sight in reversed(sights) if sight.version <= version), default=None)
+        later = sorted(sight for sight in sights if sight.version > version)
+        changed = next(index for index, sight in enumerate(later) if sight.is_switched)
+        seen = [sight.before for sight in later[: changed + 1]]
+        if last is None:
+            places = {None if self._state.is_name(text) else place_of(text) for text in seen}
+            return StateThen(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
+        is_borne_out = set(map(place_of, seen)) == {place_of(last.after)}
+        known = is_borne_out or self._records.has_all(last.version, version)
+        return StateThen(last.after, known=known, sure=is_borne_out or last.version == version)
+
+    @cached_property
+    def _version_of(self) -> Mapping[str, int]:
+        return {record.entry.write_id: record.entry.version for record in self._records}
+
+    def _sights(self, values: PartitionValues) -> list[Sight]:
+        """Return where a partition was on record to be, before and after entries and recoveries that left it alone.
+
+        A correction shows that it was before its late call where it is after the correction.
+        """
+        sights: list[Sight] = []
+        for record, partition in self._records.naming.get(values, ()):
+            entry, corrected = record.entry, self._records.by_version.get(record.entry.recovers or 0)
+            if record.has_switched(values):
+                is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
+                before = partition.new_location if is_correction else partition.old_location
+                sights.append(Sight(entry.version, False, before, partition.new_location, is_switched=True))
+            elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
+                sights.append(Sight(entry.version, False, partition.old_location, partition.old_location))
+            if values in record.found:
+                found = record.found[values]
+                sights.append(Sight(self._version_of.get(record.recorded_by, entry.version), True, found, found))
+        return sights
+
+    def content_at(
+        self, values: PartitionValues, location: Location, *, version: int | None = None
+    ) -> EntryPartition | None:
+        """Return what the log knows of the files at a location of ours after a version, by default the newest.
+
+        Those that appends in place have added since it was written count. ``None`` if no entry has written it.
+        """
+        self._records.require_all()
+        content: EntryPartition | None = None
+        added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
+        for record, partition in self._records.naming.get(values, ()):
+            if version is not None and record.entry.version > version:
+                break
+            if partition.new_location is None or location.place != self._state.place_of(partition.new_location):
+                continue
+            if not partition.added:
+                content, added = partition, {}
+            elif record.has_switched(values):
+                added[partition.added[0].name] = partition
+        return None if content is None else reduce(EntryPartition.with_more, added.values(), content)
+
+    @cached_property
+    def _appends_in_place(self) -> Mapping[Place, list[tuple[int, SlotRecord, EntryPartition]]]:
+        """Appends in place to each location, whatever became of them; one that is done again keeps its version."""
+        appends: dict[Place, list[tuple[int, SlotRecord, EntryPartition]]] = {}
+        first: dict[int, int] = {}  # versions of entries that were done again, by those of their recoveries
+        for record in self._records:
+            version, again = record.entry.version, record.entry.recovers
+            first[version] = version if again is None else first.get(again, again)
+            for partition in (partition for partition in record.entry.partitions if partition.added):
+                place = self._state.parse(str(partition.new_location)).place
+                appends.setdefault(place, []).append((first[version], record, partition))
+        return appends
+
+    def surplus_names(self, location: Location, version: int) -> frozenset[str]:
+        """Return names of files that may lie at a location, or come there, and are no part of a version.
+
+        Those are the files of all appends in place but the ones that were published up to the version. A recovery names
+        the same files as the entry that it finishes. What its own claimant has abandoned was refused before any copy.
+        """
+        self._records.require_all()
+        appends = [
+            (first, record, partition)
+            for first, record, partition in self._appends_in_place.get(location.place, [])
+            if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id
+        ]
+        part = {
+            file.name
+            for first, record, partition in appends
+            if first <= version and record.has_switched(partition.values)
+            for file in partition.added
+        }
+        return frozenset(file.name for _, _, partition in appends for file in partition.added) - part
+
+    def is_deleted(self, location: Location) -> bool:
+        """Return whether a vacuum has deleted what lay there, or may be deleting it, and readers have not come back."""
+        self._records.require_all()
+        state, place = self._state, location.place
+        if place in state.live_places:
+            return False
+        left, deleted = state.left.get(place), state.deleted.get(place)
+        return place in state.doomed or (deleted is not None and (left is None or deleted >= left.left_by))
+
+    def is_restorable(self, location: Location) -> bool:
+        """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""
+        self._records.require_all()
+        state, left = self._state, self._state.left.get(location.place)
+        is_there = left is not None and state.deleted.get(location.place, 0) < left.left_by
+        return is_there and location.place not in state.doomed

@@ -1,0 +1,74 @@
+"""The parameters of a partition after a publish: figures for Hive and Spark, and which write it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import ROOT_PARAMETER, VERSION_PARAMETER, WRITE_ID_PARAMETER
+from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, spark_statistics
+
+NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
+"""With its figures given, the metastore does not list an added location for them."""
+
+FIGURES: Final = frozenset(
+    {
+        "numFiles",
+        "numRows",
+        "totalSize",
+        "rawDataSize",
+        "spark.sql.statistics.numRows",
+        "spark.sql.statistics.totalSize",
+    }
+)
+
+
+def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
+    """Return what one partition's parameters say after the publish.
+
+    Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
+    of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
+    publish: it keeps where its root is.
+    """
+    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
+    figures = {
+        "numFiles": partition.files,
+        "numRows": partition.rows,
+        "totalSize": partition.bytes,
+        "rawDataSize": partition.raw_bytes,
+        "spark.sql.statistics.numRows": partition.rows,
+        "spark.sql.statistics.totalSize": partition.bytes,
+    }
+    return {
+        **rooted,
+        **{name: str(figure) for name, figure in figures.items() if figure is not None},
+        **({} if partition.values else spark_statistics(entry.schema, partition.column_figures())),
+        VERSION_PARAMETER: str(entry.version),
+        WRITE_ID_PARAMETER: entry.write_id,
+    }
+
+
+def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_counted: bool) -> dict[str, str]:
+    """Return what the parameters of a partition say once files are added to it: what is not known stays unknown.
+
+    Figures of other tools are not built on: they need not be those of the files that are there. If the files are
+    counted already, the figures stay.
+    """
+    known = {name: int(text) for name, text in before.items() if text.isdecimal()}
+    sums = {
+        name: str(known[name] if is_counted else known[name] + int(new[name]))
+        for name in FIGURES & new.keys() & known.keys()
+    }
+    return {name: text for name, text in new.items() if name not in FIGURES} | sums
+
+
+def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
+    """Return the parameters that are wrong once the rows are replaced.
+
+    ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
+    from ``numRows`` after another tool's INSERT.
+    """
+    stale = {ACCURATE, *(FIGURES - new.keys())}
+    return frozenset(name for name in parameters if name in stale or name.startswith(SPARK_PREFIX))
