@@ -212,7 +212,19 @@ def test_a_tables_whole_life_leaves_no_secret_anywhere(logged: Callable[[], list
 
 
 SHOWN_MAPPINGS: Final = frozenset(
-    {"tags", "writer", "headers", "unreadable", "not_there", "skipped", "error", "examples", "LINES", "KEYS"}
+    {
+        "tags",
+        "writer",
+        "headers",
+        "unreadable",
+        "not_there",
+        "skipped",
+        "error",
+        "examples",
+        "LINES",
+        "KEYS",
+        "former_options",
+    }
 )
 """What a user gives to be seen, and what this library says itself; all other texts by name may hold a login."""
 
