@@ -62,7 +62,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then only the entries that can be read say where partitions are
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, history, opened.metastore.get_all_partitions(opened.table))
-    states = placements_now(look.history, {*look.history.state.current, *look.partitions}, look.partitions)
+    states = placements_now(look.history, {*look.history.state.current_partitions, *look.partitions}, look.partitions)
     troubles = sorted(
         _troubles(opened, look, states, entries, refusal), key=lambda trouble: HEALTHS.index(trouble.health)
     )
@@ -112,7 +112,7 @@ def _newest_entries(opened: OpenTable, limit: int | None = None, newest: int | N
     return _NewestEntries(
         records=tuple(records),
         damaged=damaged,
-        lost=state.lost | state.given_up,
+        lost=state.lost | state.accepted_losses,
         newest=state.newest if newest is None else newest,
         older_count=older_count,
         is_whole=not (older_count or damaged or state.lost),
@@ -138,7 +138,7 @@ def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[Partitio
     def partition_now(values: PartitionValues) -> PartitionNow:
         partition, placement = look.partitions.get(values), states.get(values)
         is_ours = placement is Placement.IN_PLACE  # else the log knows nothing of what readers find
-        placed_by = look.history.state.current.get(values) if is_ours else None
+        placed_by = look.history.state.current_partitions.get(values) if is_ours else None
         held = held_rows.get(values) if is_ours else None
         return PartitionNow(
             name=shown_name(opened.table, values),
@@ -190,7 +190,7 @@ def _left_by_age(history: History, vacuum: VacuumReport | None) -> Iterator[Left
     for youngest, oldest in zip(DAYS, (*DAYS[1:], math.inf), strict=True):
         locations = [
             location
-            for location in history.state.left.values()
+            for location in history.state.left_locations.values()
             if youngest <= location.age_seconds / DAY_SECONDS < oldest
         ]
         yield LeftByAge(

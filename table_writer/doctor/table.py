@@ -179,7 +179,7 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 def waiting(subject: Subject) -> Iterable[Finding]:
     look, vacuumed = subject.vacuumed()
-    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.state.left.values()
+    ages, left_locations = vacuum_ages(subject.opened, force=True), look.history.state.left_locations.values()
     due = [found.left for found in vacuumed.locations]
     late_count = sum(left.age_seconds >= ages.of_replaced(left) + LATE_SECONDS for left in due)
     says = (
@@ -258,7 +258,7 @@ def forgotten_partitions(subject: Subject) -> Iterable[Finding]:
 
 def _placements(subject: Subject) -> Placements:
     history = subject.history()
-    return placements_now(history, history.state.current, subject.partitions())
+    return placements_now(history, history.state.current_partitions, subject.partitions())
 
 
 def files(subject: Subject) -> Iterable[Finding]:
@@ -269,11 +269,11 @@ def files(subject: Subject) -> Iterable[Finding]:
     }
     own_values = []
     for values in sorted(placements.keys() - doubtful_values):
-        location = history.state.current[values].partition.new_location
+        location = history.state.current_partitions[values].partition.new_location
         is_ours = location is not None and history.layout.write_id_of(Location.parse(location)) is not None
         if is_ours and placements[values] is Placement.IN_PLACE:
             own_values.append(values)
-    newest_first = sorted(own_values, key=lambda values: history.state.current[values].version, reverse=True)
+    newest_first = sorted(own_values, key=lambda values: history.state.current_partitions[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
     troubles = many(lambda values: _trouble(subject, history, values), newest_values)
     mixed_values, lost_values = (
@@ -323,7 +323,7 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.state.current[values].partition.new_location))
+    location = Location.parse(str(history.state.current_partitions[values].partition.new_location))
     objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None

@@ -3,7 +3,7 @@
 Pure, made from one reading:
 
 ==================  ======================================================================
-``rules``           the rules of concurrency and keys; the deadline of a claim
+``rules``           the rules of concurrency and keys
 ``records``         the entries as they were read, with their outcomes
 ``state``           the reducer: what the entries come to, up to a version
 ``known_keys``      the part of it that knows idempotency keys, streams and rollbacks
@@ -15,9 +15,10 @@ Pure, made from one reading:
 ``trimming``        the entries that a vacuum deletes, and what a fold keeps of the state
 ==================  ======================================================================
 
-In the store:
+In the store, and by clocks:
 
 ==================  ======================================================================
+``deadline``        the time of a claimant
 ``slots``           entries and their outcomes: claim, record, read
 ``marks``           facts that every listing shows
 ``listing``         one listing: what is taken, in doubt, or lost

@@ -1,7 +1,7 @@
 """One reading of a log: its records, the state that they come to, and what the two of them tell.
 
-Pure. Publish, recover, rollback, restore and vacuum decide by it. Recover and vacuum begin with the state that an
-earlier vacuum has stored, the fold, and read only the entries after that.
+Pure. Rollbacks, restores and reads of older versions take all records. All others begin with the state that an earlier
+vacuum has stored, the fold, and read only the entries after that.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class History:
 
         That is so after a late call, and after a metastore was set back.
         """
-        current = self.state.current
+        current = self.state.current_partitions
         known = {values: location for values, location in here.items() if values in current} if self.fold else {}
         return any(self.placements.is_unexplained(values, location) for values, location in known.items())
 
@@ -88,5 +88,5 @@ class History:
         """Return where readers look by the log, or may once what is in doubt is resolved, or a late call is undone."""
         doubtful = (partition for record in self.records.in_doubt for partition in record.entry.partitions)
         named = (location for partition in doubtful for location in partition.locations)
-        places = map(self.state.place_of, (*named, *self.placements.places_they_belong_to()))
+        places = map(self.state.place_of, (*named, *self.placements.right_places()))
         return self.state.live_places.union(place for place in places if place is not None)

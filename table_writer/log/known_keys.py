@@ -47,7 +47,8 @@ class KnownKeys:
     @property
     def newest_batches(self) -> dict[str, int]:
         """The newest version of each stream of batches."""
-        return {**self.older_batches, **self.batches}
+        streams = self.older_batches.keys() | self.batches.keys()
+        return {name: max(self.older_batches.get(name, 0), self.batches.get(name, 0)) for name in streams}
 
     def voids(self, version: int) -> bool:
         """Return whether a rollback may have taken back what this version published: then its key is free again."""

@@ -19,7 +19,6 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
 CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
-MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 
@@ -30,15 +29,14 @@ class Listing:
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
-    listed_after: int  # up to this version nothing was in doubt, and nothing was listed
+    listed_after: int  # nothing up to this version was in doubt, and nothing before it was listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
-    orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
     ids: frozenset[str] = frozenset()  # ids of the log: one that was deleted and begun again has another
     unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
-    given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
+    accepted_losses: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
     def checkpoint(self) -> int:
@@ -64,7 +62,7 @@ class Lister:
         checkpoint. ``allow_lost`` also returns a log of which entries are lost: to look at it, or to declare the loss.
         ``listed`` is what a listing from there has just shown.
         Raises ``InvalidInputError`` if the log was deleted, or entries of it are lost, and ``ConflictError`` if it was
-        deleted since :meth:`expect` was told which one it is.
+        deleted since :meth:`~table_writer.log.table_log.TableLog.expect` was told which one it is.
         """
         start, of_log = self.read_checkpoint() if listed_after is None else (listed_after, "")
         listing = self._list(start, listed)
@@ -94,7 +92,7 @@ class Lister:
         for found in self._store.list(self._layout.log_prefix, start_after=first) if listed is None else listed:
             name = found.key.removeprefix(self._layout.log_prefix)
             slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
-            if found.size_bytes > MAX_ENTRY_BYTES:
+            if found.size_bytes > MAX_BYTES:
                 raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
             if slot is not None:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
@@ -119,13 +117,12 @@ class Lister:
             in_doubt=frozenset(entries - outcomes),
             listed_after=start,
             versions=frozenset(entries),
-            orphans=frozenset(outcomes - entries),
             ids=self._slots.ids,
             unverified=numbers["recovered"],
             rolled_back=numbers["rolled-back"],
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers["lost"] - {0},
-            given_up=numbers["lost"],
+            accepted_losses=numbers["lost"],
         )
 
     def _with_log_id(self, listing: Listing) -> Listing:
@@ -208,12 +205,12 @@ class Lister:
             logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
     def put_checkpoint(self, version: int) -> None:
-        """Put up to where nothing is in doubt."""
+        """Store the version up to which nothing is in doubt."""
         checkpoint = {"version": version, "log_id": self._slots.log_id}
         self._store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
 
     def with_checkpoint(self, listing: Listing) -> Listing:
-        """Return the state of the whole log with the stored checkpoint: its age tells writers when to renew it."""
+        """Return a listing of the whole log with the stored checkpoint: its age tells writers when to renew it."""
         version, of_log = self.read_checkpoint()
         is_ours = version in listing.versions and (not of_log or of_log in listing.ids)
         return replace(listing, listed_after=version) if is_ours else listing

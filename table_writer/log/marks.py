@@ -1,6 +1,7 @@
-"""Marks: facts that every listing of a log shows, as objects whose names sort after all entries, empty but for folds.
+"""Marks: small objects whose names say facts, so that every listing shows them; they sort after all entries.
 
-This file reads and puts them; what follows from one says whoever asks.
+Folds, last words, and marks of recoveries that were released have a body. This file reads and puts them; what follows
+from one says whoever asks.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Marks:
         return "" if stored is None else stored.body.decode(errors="replace")
 
     def remember_recovery(self, version: int) -> None:
-        """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""
+        """Note that calls of this entry, or from before it, may come late: a recovery does so before its claim."""
         self._store.put(self.key("recovered", version), b"")
 
     def release_recovery(self, version: int) -> None:

@@ -17,7 +17,7 @@ from table_writer.model.table import PartitionValues
 
 
 @dataclass(frozen=True, slots=True)
-class StateThen:
+class PastLocation:
     """The location of a partition after a version, ``None`` if it did not exist; unknown if entries are gone."""
 
     location: str | None
@@ -44,7 +44,7 @@ class PastStates:
         self._records = records
         self._state = state
 
-    def changed_since(self, version: int) -> dict[PartitionValues, StateThen]:
+    def changed_since(self, version: int) -> dict[PartitionValues, PastLocation]:
         """Return where each partition that was changed after ``version`` was at ``version``.
 
         It was where the newest sight up to then had it; before the first, where all later ones have found it until one
@@ -59,28 +59,28 @@ class PastStates:
         )
         return {values: self._state_at(values, version, hole) for values in changed_values}
 
-    def at(self, version: int) -> dict[PartitionValues, StateThen]:
+    def at(self, version: int) -> dict[PartitionValues, PastLocation]:
         """Return the same of every partition that was ever published: the others are where they were at ``version``."""
         unchanged = {
-            values: StateThen(current.partition.new_location, known=True)
-            for values, current in self._state.current.items()
+            values: PastLocation(current.partition.new_location, known=True)
+            for values, current in self._state.current_partitions.items()
         }
         for values in {values for record in self._records for values in record.moved_locations}:
-            unchanged[values] = StateThen(max(reversed(self._sights(values))).after, known=True)
+            unchanged[values] = PastLocation(max(reversed(self._sights(values))).after, known=True)
         return unchanged | self.changed_since(version)
 
-    def _state_at(self, values: PartitionValues, version: int, hole: int) -> StateThen:
+    def _state_at(self, values: PartitionValues, version: int, hole: int) -> PastLocation:
         sights, place_of = self._sights(values), self._state.place_of
         last = max((sight for sight in reversed(sights) if sight.version <= version), default=None)
         later = sorted(sight for sight in sights if sight.version > version)
         changed = next(index for index, sight in enumerate(later) if sight.is_switched)
         seen = [sight.before for sight in later[: changed + 1]]
         if last is None:
-            places = {None if self._state.is_name(text) else place_of(text) for text in seen}
-            return StateThen(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
+            places = {None if self._state.is_placeholder(text) else place_of(text) for text in seen}
+            return PastLocation(seen[-1], known=later[changed].version <= hole, sure=len(places) == 1)
         is_borne_out = set(map(place_of, seen)) == {place_of(last.after)}
         known = is_borne_out or self._records.has_all(last.version, version)
-        return StateThen(last.after, known=known, sure=is_borne_out or last.version == version)
+        return PastLocation(last.after, known=known, sure=is_borne_out or last.version == version)
 
     @cached_property
     def _version_of(self) -> Mapping[str, int]:
@@ -92,7 +92,7 @@ class PastStates:
         A correction shows that it was before its late call where it is after the correction.
         """
         sights: list[Sight] = []
-        for record, partition in self._records.naming.get(values, ()):
+        for record, partition in self._records.records_by_partition.get(values, ()):
             entry, corrected = record.entry, self._records.by_version.get(record.entry.recovers or 0)
             if record.has_switched(values):
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
@@ -115,7 +115,7 @@ class PastStates:
         self._records.require_all()
         content: EntryPartition | None = None
         added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
-        for record, partition in self._records.naming.get(values, ()):
+        for record, partition in self._records.records_by_partition.get(values, ()):
             if version is not None and record.entry.version > version:
                 break
             if partition.new_location is None or location.place != self._state.place_of(partition.new_location):
@@ -165,12 +165,12 @@ class PastStates:
         state, place = self._state, location.place
         if place in state.live_places:
             return False
-        left, deleted = state.left.get(place), state.deleted.get(place)
-        return place in state.doomed or (deleted is not None and (left is None or deleted >= left.left_by))
+        left, deleted = state.left_locations.get(place), state.deleted_places.get(place)
+        return place in state.doomed_places or (deleted is not None and (left is None or deleted >= left.left_by))
 
     def is_restorable(self, location: Location) -> bool:
         """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""
         self._records.require_all()
-        state, left = self._state, self._state.left.get(location.place)
-        is_there = left is not None and state.deleted.get(location.place, 0) < left.left_by
-        return is_there and location.place not in state.doomed
+        state, left = self._state, self._state.left_locations.get(location.place)
+        is_there = left is not None and state.deleted_places.get(location.place, 0) < left.left_by
+        return is_there and location.place not in state.doomed_places

@@ -28,8 +28,8 @@ class Placement(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Belongs:
-    """The location to which a partition belongs, and the version that says so."""
+class RightPlace:
+    """The location to which a partition right_place, and the version that says so."""
 
     version: int
     location: str | None  # None: nowhere
@@ -60,13 +60,13 @@ class Placements:
         """
         if self.correction_of(values, location) is not None:
             return Placement.BEHIND
-        newest = self._state.current.get(values)
+        newest = self._state.current_partitions.get(values)
         current = None if location is None else Location.parse_any(location)
         wanted = self._state.place_of(newest.partition.new_location) if newest is not None else None
         if current is not None and current.place == wanted:
             return Placement.IN_PLACE
         if location is not None and (
-            not self._state.is_name(location) or self._has_lost_after(newest.version if newest else 0)
+            not self._state.is_placeholder(location) or self._has_lost_after(newest.version if newest else 0)
         ):
             return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         return Placement.IN_PLACE if newest is not None and wanted is None else Placement.MISSING
@@ -78,23 +78,23 @@ class Placements:
         return {
             values: self.of(values, here.get(values))
             for values in (self.known_values if wanted is None else wanted)
-            if values in self._state.current or self.correction_of(values, here.get(values))
+            if values in self._state.current_partitions or self.correction_of(values, here.get(values))
         }
 
-    def belongs(self, values: PartitionValues) -> Belongs | None:
+    def right_place_of(self, values: PartitionValues) -> RightPlace | None:
         """Return where a partition belongs, ``None`` if nobody knows: of publishes and recoveries the newest says it.
 
         A recovery that has left it alone says where it was found, for as long as calls may come that take it from
         there. Where calls of ours lead to files of ours, a late one had taken it by then.
         """
-        newest = self._state.current.get(values)
-        published = None if newest is None else Belongs(newest.version, newest.partition.new_location)
-        for record, partition in reversed(self._records.naming.get(values, ())):
+        newest = self._state.current_partitions.get(values)
+        published = None if newest is None else RightPlace(newest.version, newest.partition.new_location)
+        for record, partition in reversed(self._records.records_by_partition.get(values, ())):
             if newest is not None and record.entry.version < newest.version:
                 break
             is_found = values in record.found and record.recorded_by in self._unverified_ids
-            is_given_up = record.outcome is not None and self._may_have_come_late(record)
-            if not is_found and (not is_given_up or (newest is not None and record.entry.version == newest.version)):
+            is_late = record.outcome is not None and self._may_have_come_late(record)
+            if not is_found and (not is_late or (newest is not None and record.entry.version == newest.version)):
                 continue
             text = record.found.get(values, partition.old_location)
             location = None if text is None else Location.parse_any(text)
@@ -105,38 +105,40 @@ class Placements:
                 return published
             is_ours = location is not None and self._state.layout.all_data.contains(location)
             if published is None or not is_ours or place not in self._calls(values):
-                return Belongs(record.entry.version, text)
+                return RightPlace(record.entry.version, text)
         return published
 
-    def correction_of(self, values: PartitionValues, location: str | None) -> Belongs | None:
+    def correction_of(self, values: PartitionValues, location: str | None) -> RightPlace | None:
         """Return where a partition goes back to that a late call has brought to where it is; ``None`` if none has."""
-        belongs, current = self.belongs(values), None if location is None else Location.parse_any(location)
-        if belongs is None or (location is not None and (current is None or self._has_lost_after(belongs.version))):
+        right_place, current = self.right_place_of(values), None if location is None else Location.parse_any(location)
+        if right_place is None or (
+            location is not None and (current is None or self._has_lost_after(right_place.version))
+        ):
             return None
-        wanted, place = self._state.place_of(belongs.location), current.place if current else None
+        wanted, place = self._state.place_of(right_place.location), current.place if current else None
         calls = {} if place == wanted else self._calls(values)
-        if place not in calls and self._state.is_name(location):
+        if place not in calls and self._state.is_placeholder(location):
             place = None
         if place not in calls or place == wanted:
             return None
-        return replace(belongs, location=None) if calls[place] else belongs
+        return replace(right_place, location=None) if calls[place] else right_place
 
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        unpublished = self._records.naming.keys() - self._state.current
-        return frozenset(self._state.current).union(values for values in unpublished if self._calls(values))
+        unpublished = self._records.records_by_partition.keys() - self._state.current_partitions
+        return frozenset(self._state.current_partitions).union(values for values in unpublished if self._calls(values))
 
-    def places_they_belong_to(self) -> Iterator[str | None]:
+    def right_places(self) -> Iterator[str | None]:
         """Yield where partitions go back to once late calls are undone; nothing while none may come."""
         if self._unverified_ids != {""}:
-            found = (self.belongs(values) for values in self.known_values)
-            yield from (belongs.location for belongs in found if belongs is not None)
+            found = (self.right_place_of(values) for values in self.known_values)
+            yield from (right_place.location for right_place in found if right_place is not None)
 
     def is_unexplained(self, values: PartitionValues, text: str) -> bool:
         """Return whether a published partition is at a place of ours, and no record that was read tells why."""
         location = Location.parse_any(text)
-        wanted = self._state.place_of(self._state.current[values].partition.new_location)
+        wanted = self._state.place_of(self._state.current_partitions[values].partition.new_location)
         own = self._state.layout.own
         is_elsewhere = location is not None and location.place != wanted and own.contains(location)
         return is_elsewhere and self.of(values, text) is not Placement.BEHIND
@@ -146,7 +148,7 @@ class Placements:
 
         An alter of an append in place changes no location: only the version that it writes tells that it came late.
         """
-        text, newest = parameters.get(VERSION_PARAMETER, ""), self._state.current[values].version
+        text, newest = parameters.get(VERSION_PARAMETER, ""), self._state.current_partitions[values].version
         entries = self._records.by_version
         if newest not in entries or not text.isdecimal():
             return False
@@ -180,17 +182,17 @@ class Placements:
         Those are the calls of entries before the newest published one, but not to where that has put it: there it is
         in place. And, while they may come unseen, of those after it, which by their outcomes have not moved it.
         """
-        newest = self._state.current.get(values)
+        newest = self._state.current_partitions.get(values)
         calls: dict[Place | None, bool] = {}
-        for record, partition in self._records.naming.get(values, ()):
+        for record, partition in self._records.records_by_partition.get(values, ()):
             version, is_older = record.entry.version, newest is not None and record.entry.version < newest.version
             places: set[Place | None] = set(self._own_places(record.entry, partition)) if is_older else set()
-            is_given_up = record.outcome is not None and (newest is None or version > newest.version)
-            if (is_older or is_given_up) and self._may_have_come_late(record):
+            is_unpublished = record.outcome is not None and (newest is None or version > newest.version)
+            if (is_older or is_unpublished) and self._may_have_come_late(record):
                 places.add(self._state.place_of(partition.new_location))
             if is_older and newest is not None and newest.partition.new_location is not None:
                 places.discard(self._state.place_of(newest.partition.new_location))
-            adds = is_given_up and version in self._only_adding
+            adds = is_unpublished and version in self._only_adding
             calls |= {place: adds and calls.get(place, True) for place in places}
         return calls
 
@@ -202,7 +204,7 @@ class Placements:
     def _own_places(self, entry: LogEntry, partition: EntryPartition) -> Iterator[Place]:
         """Yield the places to which only an entry's calls move a partition: its placeholder; its location, if ours."""
         layout = self._state.layout
-        yield layout.empty(entry.write_id, partition.values).place
+        yield layout.placeholder(entry.write_id, partition.values).place
         if partition.new_location is not None:
             location = self._state.parse(partition.new_location)
             if layout.write_id_of(location) is not None:

@@ -15,14 +15,14 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
-NOT_KNOWN: Final = ""  # a location that an outcome does not say
+UNRECORDED: Final = ""  # a location that an outcome does not say
 
 
 def superseded_locations(
     superseded: Collection[PartitionValues], found: Mapping[PartitionValues, str | None]
 ) -> dict[PartitionValues, str | None]:
     """Return the superseded partitions of an outcome, with where they were found."""
-    return {values: found.get(values, NOT_KNOWN) for values in superseded}
+    return {values: found.get(values, UNRECORDED) for values in superseded}
 
 
 def moved_locations(
@@ -61,6 +61,11 @@ class SlotRecord:
         """The partitions that were switched and that another tool has moved since, with where they were found."""
         return moved_locations(self.superseded, self.found)
 
+    @property
+    def has_changed(self) -> bool:
+        """Return whether it was published, and changed partitions: a vacuum changes none."""
+        return self.outcome is Outcome.PUBLISHED and self.entry.operation is not Operation.VACUUM
+
     def has_switched(self, values: PartitionValues) -> bool:
         """Return whether it was published, and this partition with it."""
         return self.outcome is Outcome.PUBLISHED and values not in self.superseded
@@ -98,13 +103,13 @@ class Records(Sequence[SlotRecord]):
         return {record.entry.version: record for record in self}
 
     @cached_property
-    def naming(self) -> Mapping[PartitionValues, Sequence[tuple[SlotRecord, EntryPartition]]]:
+    def records_by_partition(self) -> Mapping[PartitionValues, Sequence[tuple[SlotRecord, EntryPartition]]]:
         """The records that name each partition, with what they say of it."""
-        naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = {}
+        by_partition: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = {}
         for record in self:
             for partition in record.entry.partitions:
-                naming.setdefault(partition.values, []).append((record, partition))
-        return naming
+                by_partition.setdefault(partition.values, []).append((record, partition))
+        return by_partition
 
     @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
@@ -119,13 +124,12 @@ class Records(Sequence[SlotRecord]):
     @property
     def published(self) -> tuple[SlotRecord, ...]:
         """Entries that changed partitions."""
-        ended = (record for record in self if record.outcome is Outcome.PUBLISHED)
-        return tuple(record for record in ended if record.entry.operation is not Operation.VACUUM)
+        return tuple(record for record in self if record.has_changed)
 
     def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
         """Yield the entries that have changed a partition, newest first, with what they say of it."""
         self.require_all()
-        named = reversed(self.naming.get(values, ()))
+        named = reversed(self.records_by_partition.get(values, ()))
         return ((record, partition) for record, partition in named if record.has_switched(values))
 
     def publication(self, write_id: str) -> SlotRecord | None:
@@ -147,7 +151,7 @@ class Records(Sequence[SlotRecord]):
         return self._ids_of(self)
 
     @cached_property
-    def published_ids(self) -> frozenset[str]:
+    def possibly_published_ids(self) -> frozenset[str]:
         """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
         self.require_all()
         return self._ids_of([record for record in self if record.outcome is not Outcome.ABANDONED])

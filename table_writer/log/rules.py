@@ -1,4 +1,4 @@
-"""The rules by which writers of one table agree: pure functions of entries, and the deadline of a claim.
+"""The rules by which writers of one table agree: pure functions of entries.
 
 ``docs/design/claims.md`` and ``docs/design/recovery.md`` say why. Change one, and explore all interleavings again.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -16,12 +16,9 @@ from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
-from table_writer.model.process import boot_seconds, wall_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, no_partition
 
-LEAP_SECONDS: Final = 10.0
-CLOCKS_AGREE_SECONDS: Final = 1.0  # two clocks of one machine differ less as long as nobody pauses it or sets one
 QUERY_TAG: Final = "streaming_query_id"
 """Tag of an entry with the id of the streaming query that has written it: it belongs to one checkpoint."""
 
@@ -110,7 +107,7 @@ class PartitionState(enum.Enum):
     EMPTIED = "without rows, and still to be dropped"
     BEFORE = "as it was before the entry: the change can be applied"
     SUPERSEDED = "at a location the entry does not know: another tool was there"
-    MOVED = "at such a location, and its parameters say that the entry had switched it before"
+    SWITCHED_THEN_MOVED = "at such a location, and its parameters say that the entry had switched it before"
 
 
 def partition_state(
@@ -198,7 +195,6 @@ def rebuilt_outcome(
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [record.entry for record in history.records if _covers(record, entry)]
-    present = {record.entry.version for record in history.records}
     if any(is_there is not False for is_there in copied.values()):
         return Outcome.PUBLISHED, frozenset()
     for partition in (placed for placed in entry.partitions if not placed.added):
@@ -206,7 +202,7 @@ def rebuilt_outcome(
         named = (later.old_location for later in after.partitions if later.values == partition.values) if after else ()
         found = next(iter(named), None) if after else locations.get(partition.values)
         state = partition_state(partition, found, history.layout)
-        is_known = after is None or present.issuperset(range(entry.version + 1, after.version))
+        is_known = after is None or history.records.has_all(entry.version + 1, after.version - 1)
         if state in {PartitionState.DONE, PartitionState.EMPTIED} or not is_known:
             return Outcome.PUBLISHED, frozenset()
     return Outcome.ABANDONED, frozenset()
@@ -229,7 +225,7 @@ def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[Par
     """
     if not {PartitionState.BEFORE, PartitionState.EMPTIED} & set(states.values()):
         return frozenset()
-    others = {PartitionState.SUPERSEDED, PartitionState.MOVED}
+    others = {PartitionState.SUPERSEDED, PartitionState.SWITCHED_THEN_MOVED}
     return frozenset(values for values, state in states.items() if state not in others)
 
 
@@ -326,36 +322,3 @@ def comes_before(key: str, other: str) -> bool:
     """
     (stream, _, batch), (of_other, _, later) = key.rpartition("/"), other.rpartition("/")
     return stream != "" and stream == of_other and batch.isdecimal() and later.isdecimal() and int(batch) < int(later)
-
-
-class Deadline:
-    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does.
-
-    Its clock goes on while the machine is suspended, but not while a hypervisor has paused it: then only the wall clock
-    has moved. Where the two disagree, ``claim_age`` decides: how old the claim is by the store's clock, by which
-    everybody else judges it. Where nobody knows that, the longer time counts.
-    """
-
-    def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float] = boot_seconds,
-        *,
-        claim_age: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        self._seconds, self._clock, self._claim_age = seconds, clock, claim_age
-        self._began, self._began_on_wall = clock(), wall_seconds()
-        self._ahead = self._missed = 0.0  # how far the wall clock was ahead when last asked; what the clock had missed
-
-    def allows(self, seconds: float) -> bool:
-        """Return whether something that takes this long still ends in time."""
-        passed = self._clock() - self._began
-        ahead = wall_seconds() - self._began_on_wall - passed
-        if abs(ahead - self._ahead) > CLOCKS_AGREE_SECONDS:
-            age = self._claim_age()
-            self._ahead, self._missed = ahead, max(0.0, ahead if age is None else age - passed)
-        return passed + self._missed + seconds <= self._seconds
-
-    def has_leapt(self) -> bool:
-        """Return whether the machine was paused since then, or somebody has set its clock: the two clocks tell."""
-        return abs(wall_seconds() - self._began_on_wall - (self._clock() - self._began)) > LEAP_SECONDS

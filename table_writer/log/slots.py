@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.records import NOT_KNOWN, SlotRecord, moved_locations, superseded_locations
+from table_writer.log.records import UNRECORDED, SlotRecord, moved_locations, superseded_locations
 from table_writer.log.stored import MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import PartitionValues
@@ -215,7 +215,7 @@ class Slots:
         body: dict[str, Any] = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         body |= {"superseded": sorted(map(list, superseded))} if superseded else {}
         found = tuple(
-            (values, place) for values, place in sorted({**superseded, **moved}.items()) if place != NOT_KNOWN
+            (values, place) for values, place in sorted({**superseded, **moved}.items()) if place != UNRECORDED
         )
         body |= {"found": found} if found else {}
         if self._store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps(body).encode())):

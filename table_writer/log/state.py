@@ -51,22 +51,22 @@ class TableState:
     version: int = 0
     log_id: str = ""  # of a fold: the id of its log
     write_id: str = ""  # of the version; a log that was set back has another one there, or none
-    current: dict[PartitionValues, CurrentPartition] = field(default_factory=dict)
+    current_partitions: dict[PartitionValues, CurrentPartition] = field(default_factory=dict)
     """The newest published entry's word on each partition that was ever published."""
-    left: dict[Place, LeftLocation] = field(default_factory=dict)
+    left_locations: dict[Place, LeftLocation] = field(default_factory=dict)
     """The locations that readers have left and no vacuum has deleted."""
-    deleted: dict[Place, int] = field(default_factory=dict)
+    deleted_places: dict[Place, int] = field(default_factory=dict)
     """The places that vacuums have deleted, each with the version of the newest one."""
     contents: dict[Place, EntryPartition] = field(default_factory=dict)
     """The rows and files that lie at each location that was published."""
-    naming: dict[Place, tuple[int, ...]] = field(default_factory=dict)
-    """The versions that name each location."""
-    grown: set[Place] = field(default_factory=set)
+    versions_by_place: dict[Place, tuple[int, ...]] = field(default_factory=dict)
+    """The versions that point readers at each place."""
+    grown_places: set[Place] = field(default_factory=set)
     """The locations to which appends in place added, whatever became of them."""
     vacuums: dict[int, frozenset[int]] = field(default_factory=dict)
     """The vacuums, each with the versions that had replaced what it has deleted."""
     keys: KnownKeys = field(default_factory=KnownKeys)
-    doomed: set[Place] = field(default_factory=set)
+    doomed_places: set[Place] = field(default_factory=set)
     """The places that vacuums in doubt may be deleting at this moment. Of a fold nothing is in doubt."""
     read_at: datetime | None = None  # of a fold, by the store's clock
     _counted: set[str] = field(default_factory=set, repr=False)  # keys of files that were added in place since the fold
@@ -100,9 +100,9 @@ class TableState:
         for partition in entry.partitions:
             place = self.place_of(partition.new_location)
             if place is not None:
-                self.naming[place] = (*self.naming.get(place, ()), entry.version)
+                self.versions_by_place[place] = (*self.versions_by_place.get(place, ()), entry.version)
                 if partition.added:
-                    self.grown.add(place)
+                    self.grown_places.add(place)
 
     def _apply_vacuum(self, record: SlotRecord) -> None:
         entry = record.entry
@@ -113,16 +113,16 @@ class TableState:
         for deletion in (deletion for deletion in entry.deletes if not deletion.kept):
             place = self.parse(deletion.location).place
             if record.outcome is None:
-                self.doomed.add(place)
+                self.doomed_places.add(place)
                 continue
-            self.deleted[place] = entry.version
+            self.deleted_places[place] = entry.version
             self.contents.pop(place, None)
-            left = self.left.get(place)
+            left = self.left_locations.get(place)
             if left is not None and left.left_by == (deletion.replaced_by or left.left_by):
-                del self.left[place]
+                del self.left_locations[place]
 
     def _apply_abandoned(self, record: SlotRecord) -> None:
-        """Leave what only this entry would have shown; all but writes point at what is there anyway, or have copied."""
+        """Note as left what readers would have seen by this entry alone: its own files, or its copies."""
         entry, data = record.entry, self.layout.data(record.entry.write_id)
         own = [
             self.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
@@ -147,13 +147,15 @@ class TableState:
         entry, data = record.entry, self.layout.all_data
         switched = record.switched_partitions
         for partition in switched:
-            before = self.current.get(partition.values)
+            before = self.current_partitions.get(partition.values)
             for text in (self._left_behind(before), partition.old_location):
                 if text is not None and text != partition.new_location and data.contains(self.parse(text)):
                     content = self.contents.get(self.parse(text).place)
                     self._leave(self.parse(text), record, bytes=content.bytes if content else 0)
             self._hold(partition)
-            self.current[partition.values] = CurrentPartition(entry.version, partition, record.outcome_age_seconds)
+            self.current_partitions[partition.values] = CurrentPartition(
+                entry.version, partition, record.outcome_age_seconds
+            )
         self._leave_replaced(record, switched)
         for partition in (partition for partition in entry.partitions if partition.new_location is not None):
             if partition.values not in record.superseded:
@@ -170,7 +172,7 @@ class TableState:
             is_own = self.layout.write_id_of(location) in ids
             if record.superseded and location.place not in left and not is_own:
                 continue  # another tool has taken its files elsewhere: they were never replaced by this library
-            earlier = self.left.get(location.place)
+            earlier = self.left_locations.get(location.place)
             self._leave(
                 location,
                 record,
@@ -192,7 +194,7 @@ class TableState:
     def _left_behind(self, before: CurrentPartition | None) -> str | None:
         """Return where a partition was; not what is deleted by now, since an entry that is trimmed had left it."""
         text = before.partition.new_location if before else None
-        deleted = self.deleted.get(self.parse(text).place, 0) if text else 0
+        deleted = self.deleted_places.get(self.parse(text).place, 0) if text else 0
         return None if before is None or deleted > before.version else text
 
     def _leave_superseded(self, partition: EntryPartition, record: SlotRecord) -> None:
@@ -204,10 +206,10 @@ class TableState:
 
     def _come_to(self, location: Location) -> None:
         """Note that readers look at a location, which may belong to a write whose earlier entry was abandoned."""
-        self.left.pop(location.place, None)
+        self.left_locations.pop(location.place, None)
         write_id = self.layout.write_id_of(location)
         if write_id is not None:
-            self.left.pop(self.layout.data(write_id).place, None)
+            self.left_locations.pop(self.layout.data(write_id).place, None)
 
     def _leave(
         self,
@@ -218,7 +220,7 @@ class TableState:
         objects: tuple[ReplacedObject, ...] = (),
         bytes: int = 0,  # noqa: A002  # as everywhere in the model
     ) -> None:
-        self.left[location.place] = LeftLocation(
+        self.left_locations[location.place] = LeftLocation(
             location=location,
             left_by=record.entry.version,
             age_seconds=record.outcome_age_seconds,
@@ -240,32 +242,36 @@ class TableState:
         parsed = self._locations.get(location) or Location.parse_any(location)
         return ("", "", location) if parsed is None else self.parse(location).place
 
-    def is_name(self, text: str | None) -> bool:
-        """Return whether a publish has left a name there: where another tool has not written, there is no partition."""
+    def is_placeholder(self, text: str | None) -> bool:
+        """Return whether a location is a placeholder: where no other tool has written, there is no partition."""
         location = None if text is None else Location.parse_any(text)
         return location is not None and self.layout.is_placeholder(location)
 
     @property
     def live_places(self) -> frozenset[Place]:
         """The places where readers look, by the newest published entries."""
-        places = (self.place_of(current.partition.new_location) for current in self.current.values())
+        places = (self.place_of(current.partition.new_location) for current in self.current_partitions.values())
         return frozenset(place for place in places if place is not None)
 
     def current_contents(self) -> dict[PartitionValues, EntryPartition]:
         """Return what lies where each partition is by the log, as far as the log has written it."""
-        places = {values: self.place_of(current.partition.new_location) for values, current in self.current.items()}
+        places = {
+            values: self.place_of(current.partition.new_location) for values, current in self.current_partitions.items()
+        }
         return {values: self.contents[place] for values, place in places.items() if place in self.contents}
 
     def outstanding_locations(self, vacuum: LogEntry) -> tuple[LeftLocation, ...]:
         """Return what a vacuum names and has not deleted, unless readers have been there again since."""
         named = (deletion for deletion in vacuum.deletes if not deletion.kept)
-        found = ((self.left.get(self.parse(deletion.location).place), deletion.replaced_by) for deletion in named)
+        found = (
+            (self.left_locations.get(self.parse(deletion.location).place), deletion.replaced_by) for deletion in named
+        )
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def write_ids(self) -> frozenset[str]:
         """Return the writes whose files readers see, or have left."""
-        texts = (text for current in self.current.values() for text in current.partition.locations)
-        places = (*map(self.parse, texts), *(left.location for left in self.left.values()))
+        texts = (text for current in self.current_partitions.values() for text in current.partition.locations)
+        places = (*map(self.parse, texts), *(left.location for left in self.left_locations.values()))
         return frozenset(write_id for location in places if (write_id := self.layout.write_id_of(location)) is not None)
 
     def stands_for(self, unverified: Collection[int]) -> bool:
@@ -274,21 +280,25 @@ class TableState:
 
     def facts(self) -> tuple[object, ...]:
         """Return what two readings of one log agree on, which ages are not."""
-        left = {place: (left.left_by, left.objects) for place, left in self.left.items()}
-        partitions = {values: (current.version, current.partition) for values, current in self.current.items()}
+        left = {place: (left.left_by, left.objects) for place, left in self.left_locations.items()}
+        partitions = {
+            values: (current.version, current.partition) for values, current in self.current_partitions.items()
+        }
         return self.version, partitions, left, self.current_contents()
 
     def fold(self, log_id: str, stays: Callable[[int], bool]) -> TableState:
         """Return what is stored of the state: what concerns places that are there, and versions that stay."""
-        there = self.live_places | self.left.keys()
+        there = self.live_places | self.left_locations.keys()
         vacuums = {version: frozenset(filter(stays, by)) for version, by in self.vacuums.items() if stays(version)}
         return replace(
             self,
             log_id=log_id,
-            deleted={place: version for place, version in self.deleted.items() if place in there},
+            deleted_places={place: version for place, version in self.deleted_places.items() if place in there},
             contents={place: content for place, content in self.contents.items() if place in there},
-            naming={place: tuple(filter(stays, by)) for place, by in self.naming.items() if place in there},
-            grown=self.grown & there,
+            versions_by_place={
+                place: tuple(filter(stays, by)) for place, by in self.versions_by_place.items() if place in there
+            },
+            grown_places=self.grown_places & there,
             vacuums={version: by for version, by in vacuums.items() if by},
             keys=self.keys.folded(stays),
             _counted=set(),

@@ -20,7 +20,7 @@ from table_writer.log.records import SlotRecord
 from table_writer.log.slots import Slots
 from table_writer.log.state import TableState
 from table_writer.log.stored import MAX_MEMORY_BYTES, Allowance, packed
-from table_writer.log.trimming import Oldest, Trimming, counts_twice, foldable
+from table_writer.log.trimming import OldEntries, Trimming, counts_twice, foldable
 from table_writer.model.entry import Key, LogEntry
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -32,7 +32,7 @@ MOST_FOLDS: Final = 3  # that are tried, the newest first: two are kept
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 
 
-class Recent(NamedTuple):
+class RecentLog(NamedTuple):
     """The newest fold, and the log's listing after it; without a fold from the beginning."""
 
     listing: Listing
@@ -59,8 +59,8 @@ class TableLog:
     def read_history(self, listing: Listing | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
 
-        Entries that a vacuum trims meanwhile are left out: nothing depends on them. ``state`` is what a listing of the
-        whole log has just shown; by default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
+        Entries that a vacuum trims meanwhile are left out: nothing depends on them. ``listing`` is of the whole log; by
+        default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
         or if all of them take more memory than they may.
         """
         return self._history(listing or self.lister.read(listed_after=0), None, Allowance(self._memory_bytes))
@@ -72,13 +72,13 @@ class TableLog:
             for record in many(lambda version: self.slots.find(version, allowance), versions)
             if record is not None
         ]
-        return History(self._layout, found, listing.unverified, lost=listing.lost | listing.given_up, fold=fold)
+        return History(self._layout, found, listing.unverified, lost=listing.lost | listing.accepted_losses, fold=fold)
 
     def read_recent(self, *, allow_lost: bool = False) -> History:
         """Read what is to be done, however long the log is: what a vacuum has folded, and the records after that.
 
         Where there is no fold, or it must not be believed, every record is read. ``allow_lost`` as in
-        :meth:`read_state`.
+        :meth:`~table_writer.log.listing.Lister.read`.
         """
         allowance = Allowance(self._memory_bytes)
         listing, fold = self.list_recent(allow_lost=allow_lost, allowance=allowance)
@@ -97,7 +97,7 @@ class TableLog:
             return history
         return self.read_history(self.lister.read(listed_after=0, allow_lost=allow_lost))
 
-    def list_recent(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> Recent:
+    def list_recent(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> RecentLog:
         """List the log from the newest fold on, and return that too; all of it where there is none.
 
         One request where the log fits on a page and has no fold; else six at the most.
@@ -113,9 +113,9 @@ class TableLog:
                     and fold.stands_for(listing.unverified)
                     and fold.log_id in (listing.ids or {fold.log_id})
                 ):
-                    return Recent(listing, fold)
+                    return RecentLog(listing, fold)
             self._passed_over.add(version)
-        return Recent(self.lister.read(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
+        return RecentLog(self.lister.read(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
 
     def _read_fold(self, version: int, allowance: Allowance) -> TableState | None:
         """Read a fold if it can be believed: the entry that it ends with must be there, and have ended."""
@@ -139,11 +139,11 @@ class TableLog:
         self._folds[version] = replace(fold, read_at=stored.info.modified_at + timedelta(seconds=stored.age_seconds))
         return self._folds[version]
 
-    def read_oldest(self, history: History, age_seconds: float) -> Oldest:
+    def read_oldest(self, history: History, age_seconds: float) -> OldEntries:
         """List the entries before a history's fold, as far as they ended longer ago than this, and which are gone."""
         fold = history.fold
         if fold is None or fold.read_at is None:
-            return Oldest()
+            return OldEntries()
         ended: set[int] = set()
         listed: set[int] = set()
         last = 0
@@ -155,9 +155,9 @@ class TableLog:
             last = last if is_entry else version
             listed.add(version)
         trimmed = max(self.marks.listed("trimmed"), default=0)
-        return Oldest(frozenset(ended), frozenset(listed), trimmed)
+        return OldEntries(frozenset(ended), frozenset(listed), trimmed)
 
-    def save_fold(self, history: History, oldest: Oldest, trimmed: Collection[int] = ()) -> int | None:
+    def save_fold(self, history: History, oldest: OldEntries, trimmed: Collection[int] = ()) -> int | None:
         """Fold what has ended, if that is much more than before; returns up to which version, ``None`` if nothing.
 
         Not where a recovery has begun since the history's marks were listed: it may have ended what the listing showed
@@ -190,7 +190,7 @@ class TableLog:
         count = sum(record.entry.version <= version for record in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 
-    def find_key(self, key: Key, recent: Recent | None = None) -> SlotRecord | None:
+    def find_key(self, key: Key, recent: RecentLog | None = None) -> SlotRecord | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
         Reads back from the newest entry, more at a time the further it gets, to the fold, which knows all keys up to
@@ -201,11 +201,11 @@ class TableLog:
         """
         return self._search(recent or self.list_recent()).look_up(key)[0]
 
-    def find_batch(self, key: Key, recent: Recent) -> tuple[SlotRecord | None, LogEntry | None]:
+    def find_batch(self, key: Key, recent: RecentLog) -> tuple[SlotRecord | None, LogEntry | None]:
         """Return the published entry with a stream's key, and the newest one of its stream that counts."""
         return self._search(recent).look_up_batch(key)
 
-    def _search(self, recent: Recent) -> KeySearch:
+    def _search(self, recent: RecentLog) -> KeySearch:
         allowance = Allowance(self._memory_bytes)
         listing, fold = recent
         return KeySearch(

@@ -14,19 +14,23 @@ from table_writer.log.state import TableState
 
 
 @dataclass(frozen=True, slots=True)
-class Oldest:
+class OldEntries:
     """The oldest entries before a fold, as a listing showed them."""
 
-    ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
-    listed: frozenset[int] = frozenset()  # all that are there, up to the first that has not
-    trimmed: int = 0  # up to here vacuums may have deleted entries
+    ended_versions: frozenset[int] = frozenset()  # those that ended longer ago than was asked
+    listed_versions: frozenset[int] = frozenset()  # all that are there, up to the first that has not
+    trimmed_to: int = 0  # up to here vacuums may have deleted entries
 
     def is_gone(self, version: int) -> bool:
         """Return whether a vacuum has trimmed an entry."""
-        return version not in self.listed and version <= self.trimmed and version < max(self.ended, default=0)
+        return (
+            version not in self.listed_versions
+            and version <= self.trimmed_to
+            and version < max(self.ended_versions, default=0)
+        )
 
 
-NOTHING_LISTED: Final = Oldest()
+NOTHING_LISTED: Final = OldEntries()
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Trimming:
     """The entries of a log that can go, and the fold that keeps what has to be known of them."""
 
     history: History
-    oldest: Oldest = NOTHING_LISTED
+    oldest: OldEntries = NOTHING_LISTED
     """The entries before the history's fold, as a listing showed them."""
 
     def versions(self, age_seconds: float) -> frozenset[int]:
@@ -52,7 +56,7 @@ class Trimming:
             for record in history.records
             if record.outcome is not None and record.outcome_age_seconds > age_seconds
         )
-        free = self.oldest.ended.union(ended) - self._needed()
+        free = self.oldest.ended_versions.union(ended) - self._needed()
         kept = history.records.by_version.keys() - free
 
         def stays(version: int) -> bool:
@@ -80,17 +84,19 @@ class Trimming:
         """Return the versions on which something depends."""
         history, state = self.history, self.history.state
         needed = {history.newest, self._folded_to}
-        needed |= {current.version for current in state.current.values()}
+        needed |= {current.version for current in state.current_partitions.values()}
         is_ours = history.layout.write_id_of
-        needed |= {left.left_by for left in state.left.values() if left.objects or is_ours(left.location)}
+        needed |= {left.left_by for left in state.left_locations.values() if left.objects or is_ours(left.location)}
         # the versions that tell which files a location held when, of those that appends in place added to: until the
         # location is deleted
-        grown = state.grown & (history.in_use() | state.left.keys())
-        needed |= {version for place in grown for version in state.naming[place]}
-        left_in_fold = history.fold.left.keys() if history.fold else frozenset()  # though it may be deleted since
-        left = state.left.keys() | left_in_fold
-        needed |= {version for place, version in state.deleted.items() if place in left}
-        needed |= set(state.keys.newest_batches.values())
+        grown = state.grown_places & (history.in_use() | state.left_locations.keys())
+        needed |= {version for place in grown for version in state.versions_by_place[place]}
+        left_in_fold = (
+            history.fold.left_locations.keys() if history.fold else frozenset()
+        )  # though it may be deleted since
+        left = state.left_locations.keys() | left_in_fold
+        needed |= {version for place, version in state.deleted_places.items() if place in left}
+        needed |= {*state.keys.batches.values(), *state.keys.older_batches.values()}  # either may be the newest batch
         in_doubt = history.records.in_doubt
         doubtful = {record.entry.version for record in in_doubt}
         needed |= {record.entry.version for record in history.records if record.entry.recovers in doubtful}

@@ -123,7 +123,7 @@ def version_of(history: History, write_id: str, table: Table) -> int:
 
 def require_version(history: History, version: int, table: Table) -> None:
     """Refuse a version that the log does not have, or that changed nothing; 0 is the state before the first."""
-    by_version = {record.entry.version: record for record in history.records}
+    by_version = history.records.by_version
     oldest = min(by_version, default=1)
     known_state = version in by_version or (version == 0 and oldest == 1)
     if not known_state:
@@ -134,8 +134,10 @@ def require_version(history: History, version: int, table: Table) -> None:
             table=str(table.name),
         )
     if version and by_version[version].outcome is Outcome.ABANDONED:
+        older = (number for number, record in by_version.items() if record.has_changed and number < version)
         raise InvalidInputError(
-            f"version {version} of {table.name} was abandoned: it changed nothing; choose {version - 1} or another one",
+            f"version {version} of {table.name} was abandoned: it changed nothing; before it readers saw version"
+            f" {max(older, default=0)}",
             table=str(table.name),
         )
 
@@ -150,15 +152,15 @@ def require_known_version(history: History, version: int, table: Table) -> None:
     why = f"version {doubt[0]} is in doubt: run `table-writer recover {table.name}` first" if doubt else ""
     raise InvalidInputError(
         f"what readers of {table.name} saw after version {version} is not known: "
-        f"{why or f'version {lost} is lost, and which partitions it changed'}",
+        f"{why or f'version {lost} is lost, and nobody knows which partitions it changed'}",
         table=str(table.name),
     )
 
 
 def oldest_whole_version(history: History) -> int | None:
     """Return the first version since which no vacuum has deleted files of any; ``None`` if none has deleted files."""
-    present = {record.entry.version for record in history.records}
-    since = max((number for number in range(1, history.newest) if number not in present), default=0)
+    gone = (version for version in range(1, history.newest) if version not in history.records.by_version)
+    since = max(gone, default=0)
     for record in history.records:
         if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
             since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])

@@ -101,9 +101,9 @@ class TableLayout:
         """Return the directory of one write, for its uploads and objects alone."""
         return self.all_data.child(write_id)
 
-    def empty(self, write_id: str, values: PartitionValues = ()) -> Location:
+    def placeholder(self, write_id: str, values: PartitionValues = ()) -> Location:
         """Return the placeholder of a partition: the write puts no file there; files of other tools are rows."""
-        return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
+        return self.all_placeholders.child(write_id, *(f"p-{escape(value)}" for value in values))
 
     @cached_property
     def all_data(self) -> Location:
@@ -111,7 +111,7 @@ class TableLayout:
         return self.own.child("data")
 
     @cached_property
-    def all_empty(self) -> Location:
+    def all_placeholders(self) -> Location:
         """Return the directory of all placeholders."""
         return self.own.child("empty")
 
@@ -127,7 +127,7 @@ class TableLayout:
 
     def is_placeholder(self, location: Location) -> bool:
         """Return whether a location is a placeholder; other tools may have put files there, so list it to be sure."""
-        return self.all_empty.contains(location)
+        return self.all_placeholders.contains(location)
 
     def write_id_of(self, location: Location) -> str | None:
         """Return the write whose data a location is, by its path alone; ``None`` for other tools' data."""

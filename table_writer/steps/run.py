@@ -78,7 +78,7 @@ class Steps:
         self._services = services
 
     def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
-        """Do steps 1 to 5. Readers switch in the call of ``publisher.publish``, or never."""
+        """Do steps 1 to 5. Readers switch in ``publisher.publish``; without an answer, a recovery may switch later."""
         announcing = self._announced("write", df, table, call)
         with announcing as announcement, self.show_progress(table, call.mode.value), MadeTable() as made_table:
             watch = announcement.watch

@@ -102,8 +102,10 @@ class StagedWrites:
                 listed_after=min(staged.record.plan.base_version for staged in staged_writes)
             )
             entries = [record.entry for record in opened.log.read_history(state).records.published]
-            published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
-            staged_writes = [staged for staged in staged_writes if staged.record.plan.write_id not in published_ids]
+            possibly_published_ids = {write_id for entry in entries for write_id in written_ids(opened.layout, entry)}
+            staged_writes = [
+                staged for staged in staged_writes if staged.record.plan.write_id not in possibly_published_ids
+            ]
         return tuple(staged_writes), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
@@ -114,7 +116,7 @@ class StagedWrites:
 
     def require_discarded(self, write_id: str) -> None:
         """Raise ``ConflictError`` if a write that is not staged any more was published, or may be."""
-        if write_id in self._opened.log.read_history().records.published_ids:
+        if write_id in self._opened.log.read_history().records.possibly_published_ids:
             raise ConflictError(
                 f"write {write_id} of {self._opened.table.name} was published by another process, and not discarded."
                 f" `table-writer history {self._opened.table.name}` shows its version; a rollback takes it back.",

@@ -13,13 +13,14 @@ from typing import Any
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.registration import Registration, writer_identity
-from table_writer.log.rules import Deadline, require_same_query
+from table_writer.log.rules import require_same_query
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, as_hive_2
@@ -164,7 +165,9 @@ class OpenTable:
         return Owner.of(self.table, self.metastore.uri)
 
     def require_new_key(self, key: Key, query_ids: Collection[str] = ()) -> Listing | None:
-        """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
+        """Refuse an idempotency key that was published before; ``None`` without a key.
+
+        That is a ``RepeatedError``, or a ``PartlyPublishedError`` where only a part was.
 
         ``query_ids`` says of a stream's batch which streaming queries may be writing it; a batch of another query than
         that of the stream's newest one is an ``InvalidInputError``.
@@ -207,7 +210,7 @@ class OpenTable:
         Returns whether that is done: what depends on rows alone goes on without it.
         """
         in_place = (values for values, where in placements.items() if where is Placement.IN_PLACE)
-        wanted = {values: history.state.current[values].partition.column_figures() for values in in_place}
+        wanted = {values: history.state.current_partitions[values].partition.column_figures() for values in in_place}
         try:
             wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
             if wrong:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from table_writer.errors import InvalidInputError, few
-from table_writer.log.past_states import StateThen
+from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import newest_known_version, oldest_whole_version, require_known_version, version_meant
 from table_writer.model.entry import Outcome, ReplacedObject
@@ -62,7 +62,9 @@ class Past:
         self._wrong: dict[PartitionValues, str] = {}
 
     def partitions(self, names: Collection[str] | None = None) -> tuple[PastPartition, ...]:
-        """Return what readers found after the version, of all partitions or of those named; a few wrong ones refuse it.
+        """Return what readers found after the version, of all partitions or of those named.
+
+        One of which nobody knows that any more refuses the call.
 
         Files are not looked at: they are compared with what is returned when they are read.
         """
@@ -86,7 +88,7 @@ class Past:
         """The subject of an error message."""
         return f"version {self.version} of {self._opened.table.name} cannot be read any more"
 
-    def _past_partition(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+    def _past_partition(self, values: PartitionValues, state: PastLocation) -> PastPartition | None:
         """Return a partition as it was; ``None`` if there was none, or if it is noted as wrong."""
         try:
             past = self._as_it_was(values, state)
@@ -98,7 +100,7 @@ class Past:
             return None
         return past
 
-    def _as_it_was(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+    def _as_it_was(self, values: PartitionValues, state: PastLocation) -> PastPartition | None:
         opened, history = self._opened, self._history
         if why := self._why_unsure(values, state):
             raise _NotKnownError(why)
@@ -145,11 +147,11 @@ class Past:
         replaced = (old for entry in reversed(seen) for old in entry.replaced)
         return {Location.parse(old.location).place: old.objects for old in replaced}
 
-    def _why_unsure(self, values: PartitionValues, state: StateThen) -> str:
+    def _why_unsure(self, values: PartitionValues, state: PastLocation) -> str:
         """Say why nobody knows where a partition was; empty if it is known."""
         if not state.known:
             return "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-        current = self._history.state.current.get(values)
+        current = self._history.state.current_partitions.get(values)
         is_sure = state.sure
         if current is not None and current.version < self.version:  # nothing of ours has moved it since
             doubtful = self._in_doubt.get(values)
@@ -168,14 +170,14 @@ class Past:
         now = {values: self._now[values]} if values in self._now else {}
         return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
-    def _partitions_of_others(self) -> dict[PartitionValues, StateThen]:
+    def _partitions_of_others(self) -> dict[PartitionValues, PastLocation]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""
         found = {values: partition.location for values, partition in self._now.items()}
         before = found | {values: partition.old_location for values, partition in self._in_doubt.items()}
         return {
-            values: StateThen(location, known=True)
+            values: PastLocation(location, known=True)
             for values, location in before.items()
-            if values not in self._history.state.current
+            if values not in self._history.state.current_partitions
         }
 
     def _seen_until(self) -> datetime | None:

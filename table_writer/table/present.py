@@ -56,7 +56,7 @@ def placements_now(
     doubtful = _doubtful(history)
 
     def where(values: PartitionValues) -> Placement | None:
-        current, seen = history.state.current.get(values), now.get(values)
+        current, seen = history.state.current_partitions.get(values), now.get(values)
         placement = None if current is None else history.placements.of(values, None if seen is None else seen.location)
         is_found = (
             current is not None and current.partition.new_location is not None and placement is Placement.IN_PLACE
@@ -81,14 +81,18 @@ class Present:
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
         self._existing = existing_values(opened.store, opened.layout, self._now)  # those that are more than a name
         self._history = history = opened.log.read_recent()
-        self._wanted = sorted({*self._now, *history.state.current}) if wanted is None else list(dict.fromkeys(wanted))
+        self._wanted = (
+            sorted({*self._now, *history.state.current_partitions}) if wanted is None else list(dict.fromkeys(wanted))
+        )
         self._where = placements_now(history, self._wanted, self._now)
         self._doubtful = _doubtful(history)
         self._held = history.state.current_contents()
 
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
-        placed = {self._history.state.current[values].version for values in self._wanted if self._is_found(values)}
+        placed = {
+            self._history.state.current_partitions[values].version for values in self._wanted if self._is_found(values)
+        }
         many(self._opened.log.slots.find, placed)  # several at once: the log keeps what it has read
         return map(self._rows_of, self._wanted)
 
@@ -101,10 +105,10 @@ class Present:
         """Return whether readers look where the newest published entry put a partition, and find more than a name."""
         if values not in self._existing or self._where[values] is not Placement.IN_PLACE:
             return False
-        return self._history.state.current[values].partition.new_location is not None
+        return self._history.state.current_partitions[values].partition.new_location is not None
 
     def _rows_of(self, values: PartitionValues) -> PresentRows:
-        current = self._history.state.current.get(values)
+        current = self._history.state.current_partitions.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
@@ -120,7 +124,7 @@ class Present:
         return self._unknown_rows(values, f"{why} {what}")
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
-        current = self._history.state.current[values]
+        current = self._history.state.current_partitions[values]
         beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
         content = self._held.get(values, current.partition)
         rows = None if beside_others else content.rows
@@ -150,9 +154,8 @@ class Present:
             wrote = next((record for record in reversed(came) if record.entry.version <= wrote.entry.version), wrote)
         if wrote.entry.write_mode is None:
             return None  # a rollback, a restore or a compaction is the oldest that is left
-        present = {record.entry.version for record in history.records}
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published
-        return wrote if present.issuperset(range(first, version + 1)) else None
+        return wrote if history.records.has_all(first, version) else None
 
     @staticmethod
     def _unknown_rows(values: PartitionValues, note: str) -> PresentRows:

@@ -89,7 +89,7 @@ def test_partitions_without_files_take_rows_and_nothing_is_copied(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
 ) -> None:
     services = writer._services.open_to_write(orders)
-    placeholder = Partition(values=("d1",), location=str(services.layout.empty("w")), parameters={})
+    placeholder = Partition(values=("d1",), location=str(services.layout.placeholder("w")), parameters={})
     services.metastore.add_partitions(services.table, [placeholder])
     spark.sql(f"ALTER TABLE {orders} ADD PARTITION (dt='d2')")
     result = writer.append(rows((1, "a", "d1"), (2, "b", "d2")), orders, max_copied_bytes=0)

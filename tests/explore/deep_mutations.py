@@ -93,7 +93,7 @@ MUTATIONS: Final = (
     Mutation(
         "a placeholder is as good as no partition",
         "log.placements:Placements.correction_of",
-        "if place not in calls and self._state.is_name(location):",
+        "if place not in calls and self._state.is_placeholder(location):",
         "if False:",
         ("old drop comes", "overwrite"),
         Bound(1, 1),
@@ -270,9 +270,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late call is undone to where the newest recovery has found the partition",
-        "log.placements:Placements.belongs",
-        "reversed(self._records.naming.get(values, ()))",
-        "self._records.naming.get(values, ())",
+        "log.placements:Placements.right_place_of",
+        "reversed(self._records.records_by_partition.get(values, ()))",
+        "self._records.records_by_partition.get(values, ())",
         test=f"{ACKNOWLEDGED}::test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found",
     ),
     Mutation(
@@ -285,15 +285,15 @@ MUTATIONS: Final = (
     Mutation(
         "what is added late came where nothing was",
         "log.placements:Placements.correction_of",
-        "replace(belongs, location=None) if calls[place] else belongs",
-        "belongs",
+        "replace(right_place, location=None) if calls[place] else right_place",
+        "right_place",
         test=f"{ACKNOWLEDGED}::test_a_given_up_add_that_comes_after_another_tools_drop_brings_nothing_back",
     ),
     Mutation(
         "a late call is no other tool, though nobody has published the partition",
         "log.rules:recovered_state",
         "if state is not PartitionState.SUPERSEDED:",
-        "if state is not PartitionState.SUPERSEDED or partition.values not in history.state.current:",
+        "if state is not PartitionState.SUPERSEDED or partition.values not in history.state.current_partitions:",
         test=f"{ACKNOWLEDGED}::test_a_late_call_is_no_other_tool_to_the_recovery_of_what_never_published_the_partition",
     ),
     Mutation(
@@ -354,14 +354,14 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what a recovery has found counts while calls may come",
-        "log.placements:Placements.belongs",
+        "log.placements:Placements.right_place_of",
         "is_found = values in record.found and record.recorded_by in self._unverified_ids",
         "is_found = values in record.found",
         test=f"{BELONG}::test_a_metastore_that_was_set_back_is_put_right_to_the_newest_version_once_no_call_comes_late",
     ),
     Mutation(
         "where a partition belongs is in use while a late call shows another place",
-        "log.placements:Placements.places_they_belong_to",
+        "log.placements:Placements.right_places",
         'if self._unverified_ids != {""}',
         "if False",
         test=f"{BELONG}::test_a_vacuum_deletes_nothing_where_a_partition_belongs_while_a_late_call_shows_another_place",

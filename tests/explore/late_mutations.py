@@ -143,7 +143,7 @@ MUTATIONS: Final = (
     Mutation(
         "a rollback that a vacuum has given up stops",
         "steps.publish.rollback:roll_back",
-        "if found != copied_of or place in history.state.deleted or place in history.state.doomed:",
+        "if found != copied_of or place in history.state.deleted_places or place in history.state.doomed_places:",
         "if found != copied_of:",
         ("rollback of files", "vacuum"),
         Bound(1, 0),

@@ -7,7 +7,7 @@ from typing import Final
 from .mutation import Mutation
 from .search import Bound
 
-CONFIRMED: Final = ("steps.publish.base:confirmed_partitions", "log = _Log(opened, newest)", "return now")
+CONFIRMED: Final = ("steps.publish.base:confirmed_partitions", "log = _RecentEntries(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
 MUTATIONS: Final = (
@@ -53,7 +53,7 @@ MUTATIONS: Final = (
     Mutation(
         "no file is added after the claim's timeout",
         "steps.publish.switch:ClaimedEntries._add_files",
-        "if not deadline.allows(0):",
+        "if deadline.is_over():",
         "if False:",
         ("append in place", "recover"),
     ),
@@ -66,7 +66,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a clock that stands still is no clock",
-        "log.rules:Deadline.allows",
+        "log.deadline:Deadline.allows",
         "max(0.0, ahead if age is None else age - passed)",
         "0.0",
         ("append in place", "recover"),
@@ -127,7 +127,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a refusal is recorded by whom nobody has overtaken",
-        "steps.publish.switch:ClaimedEntries.give_up",
+        "steps.publish.switch:ClaimedEntries.abandon",
         "is_ours = word == entry.write_id",
         "is_ours, word = True, entry.write_id",
         ("append", "recover"),
@@ -150,7 +150,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "which writes the log names is looked up in all that is read once",
-        "log.records:Records.published_ids",
+        "log.records:Records.possibly_published_ids",
         "self._ids_of([record for record in self if record.outcome is not Outcome.ABANDONED])",
         "self._ids_of(record for record in self if record.outcome is not Outcome.ABANDONED)",
         ("publish", "discard"),
@@ -233,7 +233,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is discarded that was published",
         "steps.vacuum.sweep:Vacuum.give_up",
-        "if write_id in history.records.published_ids or self._in_use(history).meets(data.place):",
+        "if write_id in history.records.possibly_published_ids or self._in_use(history).meets(data.place):",
         "if False:",
         ("publish", "discard"),
     ),

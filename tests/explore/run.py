@@ -18,7 +18,7 @@ from uuid import UUID
 import greenlet
 
 from table_writer.errors import InvalidInputError
-from table_writer.log import rules
+from table_writer.log import deadline
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import written_ids
@@ -203,7 +203,7 @@ class Run(Simulation):
         with strings_pulled(self._clock):
             replaced: list[tuple[Any, str, Any]] = [
                 (secrets, "token_hex", self._name),
-                (rules, "wall_seconds", lambda: self.now),  # it goes on where an actor's own clock stands still
+                (deadline, "wall_seconds", lambda: self.now),  # it goes on where an actor's own clock stands still
                 (memory_store.uuid, "uuid4", lambda: UUID(int=next(numbers))),
                 (Location, "parse", parsed),
                 (LogEntry, "from_json", staticmethod(read)),

@@ -199,7 +199,7 @@ class Kind:
 
     def modes(self, mode: WriteMode, scope: Scope | None) -> tuple[WriteMode, Scope | None]:
         """Return how rows are replaced here."""
-        replaces = self.is_whole and mode is not WriteMode.APPEND
+        replaces = self.is_whole and not mode.facts.keeps_rows
         return (WriteMode.OVERWRITE_TABLE, None) if replaces else (mode, scope)
 
 

@@ -26,7 +26,7 @@ MUTATIONS: Final = (
     Mutation(
         "placeholders stay after a refusal",
         "steps.publish.switch:ClaimedEntries.switch",
-        "self.give_up(entry, failure)",
+        "self.abandon(entry, failure)",
         "there = self._switch.metastore.get_partitions(table, [one.values for one in entry.partitions])\n"
         "            for values, one in there.items():\n"
         "                entry.write_id in one.location and self._switch.metastore.drop_partition(table, values)\n"
@@ -138,7 +138,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum may be deleting",
         "log.past_states:PastStates.is_restorable",
-        "return is_there and location.place not in state.doomed",
+        "return is_there and location.place not in state.doomed_places",
         "return is_there",
         ("rollback further", "vacuum"),
         Bound(2, 0),

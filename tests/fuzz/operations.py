@@ -165,7 +165,7 @@ class Operations:
     def stage(self, random: Random) -> str:
         mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
         mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
-        in_place = mode is WriteMode.APPEND and random.random() < 0.5
+        in_place = mode.facts.keeps_rows and random.random() < 0.5
         rows = self._rows(self._values(random), in_place=in_place)
         plan = self._plan(rows, mode, in_place=in_place)
         begun = self._on.now
@@ -254,7 +254,7 @@ class Operations:
 
     def insert(self, random: Random) -> None:
         now = self._on.oracle.locations()
-        empty = [value for value, where in now.items() if where.startswith(self._on.world.layout.all_empty.key)]
+        empty = [value for value, where in now.items() if where.startswith(self._on.world.layout.all_placeholders.key)]
         value = random.choice(empty * 3 + self._on.partitions)
         where = now.get(value)
         if where is None:

@@ -127,7 +127,7 @@ class Oracle:
 
     def _where(self, key: str | None) -> str | None:
         """Return a location; none at all is as good as a placeholder."""
-        return None if key is None or key.startswith(self.world.layout.all_empty.key) else key
+        return None if key is None or key.startswith(self.world.layout.all_placeholders.key) else key
 
     # What happens
 
@@ -150,7 +150,7 @@ class Oracle:
         """A creation adds: what is there is never moved for it, whoever has added it."""
         written = self.writes.get(entry.write_id) if entry and entry.operation is Operation.WRITE else None
         before = self._where(self._seen.get(value))
-        if written and written.mode is WriteMode.CREATE_PARTITIONS and before is not None and key is not None:
+        if written and written.mode.facts.only_creates and before is not None and key is not None:
             self.blame(f"a creation has moved {value} from {before} to {key}")
 
     def _require_at_once(self, moved: Collection[str], entry: LogEntry) -> None:
@@ -396,13 +396,13 @@ class Oracle:
         old = self.expected.get(value, NONE)
         since = [one for one in self.effects[written.planned_at :] if one in before]
         others = {one.original.version for one in since if one.original.operation is not Operation.COMPACT}
-        if written.mode is WriteMode.APPEND:
+        if written.mode.facts.keeps_rows:
             self.expected[value] = old | new
         else:
             self.expected[value] = new
             if others:
                 self.blame(f"version {entry.version} replaced in {value} what {others} published after its plan")
-        if written.mode is WriteMode.CREATE_PARTITIONS and old - self.soft:
+        if written.mode.facts.only_creates and old - self.soft:
             self.blame(f"version {entry.version} created {value}, which had {set(old)}")
         same_key = {
             one.original.write_id

@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 from itertools import count
 from typing import Any
 
-from table_writer.log import rules, table_log
+from table_writer.log import deadline, table_log
 from table_writer.model import write
 
 
@@ -67,7 +67,7 @@ def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
         (threading, "Thread", _NoHeartbeat),
         (secrets, "token_hex", lambda _=8: f"{next(numbers):016x}"),
         (time, "clock_gettime", lambda _: seconds()),
-        (rules, "wall_seconds", seconds),
+        (deadline, "wall_seconds", seconds),
         (write, "datetime", _OneSecond),
         (table_log, "FOLD_EVERY_VERSIONS", 2),  # histories are short
     ]

@@ -287,7 +287,7 @@ class Simulation:
 
     def _remember(self) -> None:
         """Note what readers see, and whether that is what the newest version says."""
-        newest, root = self.oracle.newest(), self.world.layout.all_empty.key
+        newest, root = self.oracle.newest(), self.world.layout.all_placeholders.key
         now = self.oracle.locations()
         rows = {value: self.oracle.rows_at(where) for value, where in now.items()}
         at_names = any(rows[value] for value, where in now.items() if where.startswith(root))

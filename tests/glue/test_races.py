@@ -20,7 +20,7 @@ from table_writer.errors import (
     PartlyPublishedError,
     TableWriterError,
 )
-from table_writer.log import rules
+from table_writer.log import deadline
 from table_writer.model.entry import Outcome
 from table_writer.model.write_mode import WriteMode
 from tests.doubles.faults import Late
@@ -286,7 +286,7 @@ def test_a_switch_that_no_claim_is_long_enough_for_is_finished_by_recoveries(
 ) -> None:
     world.write({f"d{number}": frozenset({number}) for number in range(6)})
     clock = [0.0]
-    monkeypatch.setattr(rules.Deadline.__init__, "__defaults__", (lambda: clock[0],))
+    monkeypatch.setattr(deadline.Deadline.__init__, "__defaults__", (lambda: clock[0],))
 
     def slow(call: str, phase: str) -> None:
         clock[0] += 50 * ((call, phase) == ("alter_partitions", "after"))

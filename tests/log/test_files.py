@@ -111,7 +111,7 @@ def test_what_may_not_be_sent_any_more_is_not_sent() -> None:
 
 def test_a_partition_at_a_name_that_a_refused_publish_has_left_exists_once_another_tool_writes_there() -> None:
     store = MemoryStore()
-    empty = LAYOUT.empty("w1", D1)
+    empty = LAYOUT.placeholder("w1", D1)
     found = {
         D1: Partition(values=D1, location=str(empty)),
         D2: Partition(values=D2, location=THEIRS),

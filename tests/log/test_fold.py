@@ -52,8 +52,8 @@ def recent(world: World) -> History:
 
 def said(history: History) -> tuple[object, ...]:
     """What recover and vacuum go by, but for ages."""
-    current = {values: (one.version, one.partition) for values, one in history.state.current.items()}
-    left = {place: replace(one, age_seconds=0.0) for place, one in history.state.left.items()}
+    current = {values: (one.version, one.partition) for values, one in history.state.current_partitions.items()}
+    left = {place: replace(one, age_seconds=0.0) for place, one in history.state.left_locations.items()}
     return (
         current,
         left,
@@ -95,9 +95,9 @@ def test_files_of_an_append_in_place_that_was_done_again_count_once_though_it_is
 
 
 def test_ages_go_on_while_a_fold_lies_there(world: World) -> None:
-    before = {place: one.age_seconds for place, one in recent(world).state.left.items()}
+    before = {place: one.age_seconds for place, one in recent(world).state.left_locations.items()}
     world.skipped_seconds += 1_000.0
-    after = {place: one.age_seconds for place, one in recent(world).state.left.items()}
+    after = {place: one.age_seconds for place, one in recent(world).state.left_locations.items()}
     assert all(after[place] - before[place] == pytest.approx(1_000.0, abs=60) for place in before)
 
 
@@ -218,7 +218,7 @@ def test_the_doctor_compares_a_fold_with_the_entries(world: World) -> None:
     assert not found()
     stored = body_of(world.store, key)
     fold = fold_from_json(stored, layout=world.layout, older_seconds=0.0)
-    lies = replace(fold, current={})
+    lies = replace(fold, current_partitions={})
     world.store.put(key, fold_to_json(lies))
     assert found()
 

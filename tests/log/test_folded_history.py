@@ -14,7 +14,7 @@ from table_writer.log.known_keys import KnownKeys, key_digest
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.state import TableState
-from table_writer.log.trimming import Oldest, Trimming, counts_twice, foldable
+from table_writer.log.trimming import OldEntries, Trimming, counts_twice, foldable
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation
 from table_writer.model.location import Location
 
@@ -22,7 +22,7 @@ from .test_history import abandoned, history, in_doubt, in_place, left, replacin
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry, published, rollback
 
 OLD = {"outcome_age_seconds": 100.0}
-NOTHING_GONE = Oldest(frozenset(range(1, 9)), frozenset(range(1, 9)), 0)
+NOTHING_GONE = OldEntries(frozenset(range(1, 9)), frozenset(range(1, 9)), 0)
 
 
 def fold_of(*records: SlotRecord | LogEntry) -> TableState:
@@ -51,7 +51,17 @@ def full() -> tuple[SlotRecord | LogEntry, ...]:
 
 def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_of_that() -> None:
     fold = fold_of(*full())
-    assert all((fold.current, fold.left, fold.deleted, fold.contents, fold.naming, fold.grown, fold.vacuums))
+    assert all(
+        (
+            fold.current_partitions,
+            fold.left_locations,
+            fold.deleted_places,
+            fold.contents,
+            fold.versions_by_place,
+            fold.grown_places,
+            fold.vacuums,
+        )
+    )
     assert all((fold.keys.older_batches, fold.keys.published, fold.keys.rollbacks))
     stored = fold_to_json(fold)
     assert fold_from_json(stored, layout=LAYOUT, older_seconds=0.0) == fold
@@ -59,7 +69,7 @@ def test_a_fold_is_the_same_after_storage_and_below_another_root_says_the_same_o
     elsewhere = replace(LAYOUT, root=Location.parse("s3://other/moved/"))
     moved = fold_from_json(stored, layout=elsewhere, older_seconds=0.0)
     assert str(LAYOUT.root) not in str(moved)
-    assert moved.grown == {Location.parse(at("w1").replace(str(LAYOUT.root), str(elsewhere.root))).place}
+    assert moved.grown_places == {Location.parse(at("w1").replace(str(LAYOUT.root), str(elsewhere.root))).place}
 
 
 def test_a_fold_that_was_stored_before_the_state_was_one_says_what_its_entries_come_to() -> None:
@@ -71,11 +81,12 @@ def test_a_fold_that_is_read_later_says_greater_ages() -> None:
     fold = fold_of(*full())
     read = fold_from_json(fold_to_json(fold), layout=LAYOUT, older_seconds=7.0)
     ages = [
-        (each.age_seconds, then.age_seconds) for each, then in zip(read.left.values(), fold.left.values(), strict=True)
+        (each.age_seconds, then.age_seconds)
+        for each, then in zip(read.left_locations.values(), fold.left_locations.values(), strict=True)
     ]
     ages += [
         (each.age_seconds, then.age_seconds)
-        for each, then in zip(read.current.values(), fold.current.values(), strict=True)
+        for each, then in zip(read.current_partitions.values(), fold.current_partitions.values(), strict=True)
     ]
     assert {now - then for now, then in ages} == {7.0}
 
@@ -100,7 +111,7 @@ def test_a_fold_stands_for_its_entries_while_no_call_of_theirs_may_have_come_sin
     "ask",
     [
         lambda found: found.records.publication("w1"),
-        lambda found: found.records.published_ids,
+        lambda found: found.records.possibly_published_ids,
         lambda found: found.past.changed_since(1),
         lambda found: found.past.at(1),
         lambda found: found.past.is_deleted(Location.parse(at("w1"))),
@@ -139,12 +150,15 @@ def test_entries_before_a_fold_are_needed_where_a_partition_is_at_another_place_
     ("oldest", "stays"),
     [
         (NOTHING_GONE, True),
-        (Oldest(frozenset({1, 3, 4, 5, 6}), frozenset({1, 3, 4, 5, 6}), 2), False),  # of version 2 only, all is gone
-        (Oldest(frozenset({1, 2, 4, 5, 6}), frozenset({1, 2, 4, 5, 6}), 3), True),
+        (
+            OldEntries(frozenset({1, 3, 4, 5, 6}), frozenset({1, 3, 4, 5, 6}), 2),
+            False,
+        ),  # of version 2 only, all is gone
+        (OldEntries(frozenset({1, 2, 4, 5, 6}), frozenset({1, 2, 4, 5, 6}), 3), True),
     ],
     ids=["both there", "the one between gone", "another one gone"],
 )
-def test_a_folded_rollback_stays_while_an_entry_between_it_and_its_target_does(oldest: Oldest, stays: bool) -> None:
+def test_a_folded_rollback_stays_while_an_entry_between_it_and_its_target_does(oldest: OldEntries, stays: bool) -> None:
     records = [published(each, **OLD) for each in (entry(1, D1), entry(2), rollback(3, 1), *map(entry, range(4, 7)))]
     found = after(fold_of(*records), published(entry(7, D1), **OLD), entry(8))
     assert (3 not in Trimming(found, oldest).versions(99.0)) is stays
@@ -152,7 +166,7 @@ def test_a_folded_rollback_stays_while_an_entry_between_it_and_its_target_does(o
 
 def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> None:
     folded = fold_of(*(published(entry(number), **OLD) for number in (1, 2, 3)))
-    gone = Oldest(frozenset({1, 2}), frozenset({1, 2}), 0)
+    gone = OldEntries(frozenset({1, 2}), frozenset({1, 2}), 0)
     for to, stays in ((2, True), (3, False)):
         found = after(folded, published(entry(4), **OLD), published(rollback(5, to), **OLD), entry(6))
         assert (5 not in Trimming(found, gone).versions(99.0)) is stays
@@ -163,9 +177,9 @@ def test_a_rollback_after_a_fold_stays_for_the_keys_of_folded_entries_too() -> N
 def test_of_folded_entries_those_go_that_ended_long_ago_and_on_which_nothing_depends() -> None:
     records = [published(each, **OLD) for each in (entry(1), entry(2, D1), entry(3, D2), entry(4))]
     found = after(fold_of(*records), published(entry(5, D2, old=at("w3", D2)), **OLD), published(entry(6), **OLD))
-    every = Oldest(frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4}), 0)
+    every = OldEntries(frozenset({1, 2, 3, 4}), frozenset({1, 2, 3, 4}), 0)
     assert Trimming(found, every).versions(99.0) == {1, 3}, "2 says where a partition is, 4 ends the fold"
-    assert Trimming(found, replace(every, ended=frozenset({1}))).versions(99.0) == {1}
+    assert Trimming(found, replace(every, ended_versions=frozenset({1}))).versions(99.0) == {1}
     assert Trimming(found).versions(99.0) == frozenset()
 
 
@@ -173,7 +187,7 @@ def test_what_a_vacuum_deleted_that_a_fold_says_is_left_keeps_that_vacuum() -> N
     folded = fold_of(*(published(each, **OLD) for each in (entry(1, D1), entry(2, D1, old=at("w1")), entry(3))))
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
     later = [published(each, **OLD) for each in (entry(4, D1, old=at("w2")), sweeps, entry(6))]
-    found, every = after(folded, *later, entry(7)), Oldest(frozenset({1, 2, 3}), frozenset({1, 2, 3}), 0)
+    found, every = after(folded, *later, entry(7)), OldEntries(frozenset({1, 2, 3}), frozenset({1, 2, 3}), 0)
     assert left(found) == {at("w2"): 4}
     assert Trimming(found, every).versions(99.0) == {1, 2, 6}, "who reads the fold would take the files to be there"
 
@@ -206,10 +220,14 @@ def test_a_fold_names_no_entry_that_is_trimmed() -> None:
         in_place(4, "a", location=at("w3")),
     )
     fold = Trimming(history(*records)).fold("log-1", trimmed=(1, 2, 3))
-    assert (fold.keys.published, fold.keys.rollbacks, fold.naming) == ({}, {}, {Location.parse(at("w3")).place: (4,)})
+    assert (fold.keys.published, fold.keys.rollbacks, fold.versions_by_place) == (
+        {},
+        {},
+        {Location.parse(at("w3")).place: (4,)},
+    )
     found = after(fold_of(*records), entry(5))
-    again = Trimming(found, Oldest(frozenset({4}), frozenset({4}), 3)).fold("log-1")
-    assert (again.keys.published, again.keys.rollbacks, again.naming) == (
+    again = Trimming(found, OldEntries(frozenset({4}), frozenset({4}), 3)).fold("log-1")
+    assert (again.keys.published, again.keys.rollbacks, again.versions_by_place) == (
         {},
         {},
         {Location.parse(at("w3")).place: (4,)},
@@ -230,15 +248,15 @@ def test_a_fold_says_which_versions_a_rollback_may_have_taken_back(
 @pytest.mark.parametrize(
     ("oldest", "gone"),
     [
-        (Oldest(frozenset({3}), frozenset({3}), 2), True),
-        (Oldest(frozenset({3}), frozenset({2, 3}), 2), False),  # it was listed
-        (Oldest(frozenset({3}), frozenset({3}), 1), False),  # no vacuum may have deleted it
-        (Oldest(frozenset({2}), frozenset({3}), 2), False),  # the listing may have ended before it
-        (Oldest(frozenset(), frozenset(), 2), False),
+        (OldEntries(frozenset({3}), frozenset({3}), 2), True),
+        (OldEntries(frozenset({3}), frozenset({2, 3}), 2), False),  # it was listed
+        (OldEntries(frozenset({3}), frozenset({3}), 1), False),  # no vacuum may have deleted it
+        (OldEntries(frozenset({2}), frozenset({3}), 2), False),  # the listing may have ended before it
+        (OldEntries(frozenset(), frozenset(), 2), False),
     ],
 )
 def test_an_entry_is_gone_if_a_listing_beyond_it_misses_it_and_a_vacuum_may_have_trimmed_it(
-    oldest: Oldest, gone: bool
+    oldest: OldEntries, gone: bool
 ) -> None:
     assert oldest.is_gone(2) is gone
 

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from table_writer.log.history import History
-from table_writer.log.past_states import StateThen
-from table_writer.log.placements import Belongs, Placement
-from table_writer.log.records import NOT_KNOWN, SlotRecord
+from table_writer.log.past_states import PastLocation
+from table_writer.log.placements import Placement, RightPlace
+from table_writer.log.records import UNRECORDED, SlotRecord
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import (
     AddedFile,
@@ -44,7 +44,7 @@ def abandoned(one: LogEntry) -> SlotRecord:
 
 
 def left(of: History) -> dict[str, int]:
-    return {str(one.location): one.left_by for one in of.state.left.values()}
+    return {str(one.location): one.left_by for one in of.state.left_locations.values()}
 
 
 def replacing(version: int, **changes: object) -> LogEntry:
@@ -56,7 +56,7 @@ def replacing(version: int, **changes: object) -> LogEntry:
 def test_an_empty_log_says_nothing() -> None:
     empty = history()
     assert (empty.newest, empty.records.in_doubt, empty.records.published, empty.in_use()) == (0, (), (), frozenset())
-    assert empty.claimed_ids == empty.records.published_ids == empty.records.ids_in_doubt == frozenset()
+    assert empty.claimed_ids == empty.records.possibly_published_ids == empty.records.ids_in_doubt == frozenset()
 
 
 def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> None:
@@ -73,7 +73,7 @@ def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_na
     recovery = replace(recovery, partitions=(replace(recovery.partitions[0], new_location=at("w2")),))
     found = history(abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8")))
     assert found.claimed_ids == {"w0", "w1", "w2"}
-    assert found.records.published_ids == found.records.ids_in_doubt == {"w2"}
+    assert found.records.possibly_published_ids == found.records.ids_in_doubt == {"w2"}
     assert written_ids(LAYOUT, recovery) == {"r3", "w2"}
     assert written_ids(LAYOUT, replace(entry(5, D1, old=at("w0")), partitions=())) == {"w5"}
 
@@ -111,9 +111,9 @@ def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_resolv
         ("not a location", Placement.MOVED),
         (None, Placement.MISSING),
         (EMPTY, Placement.MISSING),  # of a publish that was refused
-        (str(LAYOUT.empty("w1", D1)), Placement.BEHIND),
-        (str(LAYOUT.empty("w1", D2)), Placement.MISSING),  # where no call of ours puts this partition
-        (str(LAYOUT.empty("w1")), Placement.MISSING),
+        (str(LAYOUT.placeholder("w1", D1)), Placement.BEHIND),
+        (str(LAYOUT.placeholder("w1", D2)), Placement.MISSING),  # where no call of ours puts this partition
+        (str(LAYOUT.placeholder("w1")), Placement.MISSING),
     ],
 )
 def test_where_a_partition_is_compared_with_where_the_log_has_put_it(now: str | None, expected: Placement) -> None:
@@ -174,21 +174,24 @@ def test_the_state_at_a_version_is_what_the_newest_entry_up_to_then_had_made() -
         abandoned(entry(4, D1, old=at("w3"))),
         entry(5, D1),
     )
-    assert found.past.changed_since(0) == {D1: StateThen(None, known=True), D2: StateThen(THEIRS, known=True)}
-    assert found.past.changed_since(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(THEIRS, known=True)}
-    assert found.past.changed_since(2) == {D1: StateThen(at("w1"), known=True)}
-    assert found.past.changed_since(3) == found.past.changed_since(4) == {D1: StateThen(at("w3"), known=True)}
+    assert found.past.changed_since(0) == {D1: PastLocation(None, known=True), D2: PastLocation(THEIRS, known=True)}
+    assert found.past.changed_since(1) == {D1: PastLocation(at("w1"), known=True), D2: PastLocation(THEIRS, known=True)}
+    assert found.past.changed_since(2) == {D1: PastLocation(at("w1"), known=True)}
+    assert found.past.changed_since(3) == found.past.changed_since(4) == {D1: PastLocation(at("w3"), known=True)}
     assert found.past.changed_since(5) == {}
 
 
 def test_a_state_that_only_trimmed_entries_tell_is_not_known() -> None:
     found = history(entry(1, D1), entry(4, D1, D2, old=at("w2")), entry(5, D1))
-    assert found.past.changed_since(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w2"), known=False)}
-    assert found.past.changed_since(3)[D1] == StateThen(at("w1"), known=False), "2 or 3 may have moved it"
-    assert found.past.changed_since(3)[D2] == StateThen(at("w2"), known=True)
-    assert found.past.changed_since(4) == {D1: StateThen(at("w4"), known=True)}
+    assert found.past.changed_since(1) == {
+        D1: PastLocation(at("w1"), known=True),
+        D2: PastLocation(at("w2"), known=False),
+    }
+    assert found.past.changed_since(3)[D1] == PastLocation(at("w1"), known=False), "2 or 3 may have moved it"
+    assert found.past.changed_since(3)[D2] == PastLocation(at("w2"), known=True)
+    assert found.past.changed_since(4) == {D1: PastLocation(at("w4"), known=True)}
     borne_out = history(entry(1, D1), entry(4, D1, old=at("w1")))
-    assert borne_out.past.changed_since(3) == {D1: StateThen(at("w1"), known=True)}
+    assert borne_out.past.changed_since(3) == {D1: PastLocation(at("w1"), known=True)}
 
 
 def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
@@ -205,20 +208,20 @@ def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
 def test_what_readers_have_left_is_scheduled_with_all_that_the_log_knows_of_it() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     found = history(mine, published(entry(2, D1, old=at("w1")), outcome_age_seconds=60.0))
-    (one,) = found.state.left.values()
+    (one,) = found.state.left_locations.values()
     assert (str(one.location), one.left_by, one.age_seconds) == (at("w1"), 2, 60.0)
     assert (one.retention_seconds, one.objects, one.bytes) == (None, (), 11)
-    (theirs,) = history(replacing(1)).state.left.values()
+    (theirs,) = history(replacing(1)).state.left_locations.values()
     assert (theirs.retention_seconds, theirs.objects, theirs.bytes) == (7200.0, (OBJECT,), 7)
     past = replacing(1, delete_after=replacing(1).created_at - timedelta(days=1))
-    assert [left.retention_seconds for left in history(past).state.left.values()] == [0.0]
+    assert [left.retention_seconds for left in history(past).state.left_locations.values()] == [0.0]
 
 
 def test_a_schedule_of_our_own_files_keeps_what_is_known_of_their_size() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
     second = entry(2, D1, old=at("w1"))
     schedule = ReplacedLocation(location=at("w1"), delete_after=second.created_at + timedelta(days=3))
-    (one,) = history(mine, replace(second, replaced=(schedule,))).state.left.values()
+    (one,) = history(mine, replace(second, replaced=(schedule,))).state.left_locations.values()
     assert (one.bytes, one.retention_seconds) == (11, 3 * 86_400.0)
 
 
@@ -244,12 +247,12 @@ def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() ->
     one = published(replacing(1), superseded=frozenset({D1}))
     found = history(one)
     assert left(found) == {at("w1"): 1}, "what was written for it is nobody's"
-    assert found.state.current == {}
+    assert found.state.current_partitions == {}
     half = entry(2, D1, D2, old=THEIRS)
     schedule = replacing(2).replaced
     found = history(published(replace(half, replaced=schedule), superseded=frozenset({D2})))
     assert left(found) == {at("w2", D2): 2, THEIRS: 2}
-    assert set(found.state.current) == {D1}
+    assert set(found.state.current_partitions) == {D1}
 
 
 def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_cannot_come_back() -> None:
@@ -262,10 +265,10 @@ def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_canno
     done, doubtful, given_up, spared = (
         history(*first, one) for one in (sweeps, in_doubt(sweeps), abandoned(sweeps), kept)
     )
-    assert (left(done), done.state.deleted, done.state.doomed) == ({}, {place: 3}, set())
-    assert (left(doubtful), doubtful.state.deleted, doubtful.state.doomed) == ({at("w1"): 2}, {}, {place})
-    assert (left(given_up), given_up.state.deleted, given_up.state.doomed) == ({at("w1"): 2}, {}, set())
-    assert (left(spared), spared.state.deleted, spared.state.doomed) == ({at("w1"): 2}, {}, set())
+    assert (left(done), done.state.deleted_places, done.state.doomed_places) == ({}, {place: 3}, set())
+    assert (left(doubtful), doubtful.state.deleted_places, doubtful.state.doomed_places) == ({at("w1"): 2}, {}, {place})
+    assert (left(given_up), given_up.state.deleted_places, given_up.state.doomed_places) == ({at("w1"): 2}, {}, set())
+    assert (left(spared), spared.state.deleted_places, spared.state.doomed_places) == ({at("w1"): 2}, {}, set())
     can_come_back = [one.past.is_restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
     assert can_come_back == [False, False, True, True]
 
@@ -411,7 +414,7 @@ def test_keys_of_single_calls_go_and_the_newest_batch_of_each_stream_stays() -> 
     assert versions_of_batches(("a/1", ""), ("a/2", "")) == {1, 2}
     assert versions_of_batches(("a/1", "a"), ("a/2", "a"), ("b/1", "b")) == {1}
     assert versions_of_batches(("a/b/1", None), ("a/b/2", None), ("a/3", None)) == {1}
-    assert versions_of_batches(("a/2", "a"), ("a/1", None)) == {2}, "what is sure counts"
+    assert versions_of_batches(("a/2", "a"), ("a/3", None)) == set(), "an older version wrote the newest, or a call"
 
 
 @pytest.mark.parametrize(
@@ -452,18 +455,18 @@ def given_up_entry(**changes: object) -> History:
 
 def test_where_a_partition_goes_back_to_after_the_late_call_of_a_given_up_entry_is_told() -> None:
     found = given_up_entry()
-    assert found.placements.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
+    assert found.placements.correction_of(D1, at("w2")) == RightPlace(1, at("w1"))
     assert found.placements.of(D1, at("w2")) is Placement.BEHIND
     for location in (at("w1"), THEIRS, "no location", None):
         assert found.placements.correction_of(D1, location) is None
     assert found.placements.correction_of(D2, at("w2")) is None
-    assert given_up_entry(found={D1: THEIRS}).placements.correction_of(D1, at("w2")) == Belongs(2, THEIRS)
-    assert given_up_entry(found={D1: None}).placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    assert given_up_entry(found={D1: THEIRS}).placements.correction_of(D1, at("w2")) == RightPlace(2, THEIRS)
+    assert given_up_entry(found={D1: None}).placements.correction_of(D1, at("w2")) == RightPlace(2, None)
     assert given_up_entry(found={D1: "no location"}).placements.of(D1, at("w2")) is Placement.MOVED
 
 
 def test_a_partition_at_the_name_that_the_newest_entry_has_added_counts_as_none() -> None:
-    assert history(entry(1, D1)).placements.of(D1, str(LAYOUT.empty("w1", D1))) is Placement.MISSING
+    assert history(entry(1, D1)).placements.of(D1, str(LAYOUT.placeholder("w1", D1))) is Placement.MISSING
 
 
 def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_published_since() -> None:
@@ -477,14 +480,14 @@ def test_no_call_comes_late_of_an_entry_that_was_refused_or_verified_or_publishe
     assert is_late(given_up_entry(outcome=Outcome.PUBLISHED, superseded=frozenset({D1})))
     assert not is_late(given_up_entry(outcome=Outcome.PUBLISHED))
     since = history(*given_up_entry(found={D1: THEIRS}).records, entry(4, D1, old=at("w1")))
-    assert since.placements.correction_of(D1, at("w2")) == Belongs(4, at("w4")), "its call is one of an older entry"
+    assert since.placements.correction_of(D1, at("w2")) == RightPlace(4, at("w4")), "its call is one of an older entry"
 
 
 def test_a_partition_that_was_never_published_is_known_while_the_call_of_a_given_up_entry_may_come() -> None:
     new = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: None})
     found = history(new, entry(3)).but(unverified=(3,))
     assert (found.placements.known_values, found.but(unverified=()).placements.known_values) == ({D1}, frozenset())
-    assert found.placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    assert found.placements.correction_of(D1, at("w2")) == RightPlace(2, None)
     assert found.placements.of(D1, at("w2")) is Placement.BEHIND
     assert [found.placements.of(D1, one) for one in (THEIRS, None)] == [Placement.MOVED, Placement.MISSING]
 
@@ -493,16 +496,16 @@ def test_what_is_added_late_came_where_nothing_was() -> None:
     """A tool has dropped since what the recovery had found: only an alter can take a partition from there."""
     added = published(entry(2, D1), outcome=Outcome.ABANDONED, recorded_by="w3", found={D1: THEIRS})
     found = history(added, entry(3)).but(unverified=(3,))
-    assert found.placements.correction_of(D1, at("w2")) == Belongs(2, None)
+    assert found.placements.correction_of(D1, at("w2")) == RightPlace(2, None)
     moved = replace(added, entry=entry(2, D1, old=at("w0")))
-    assert history(moved, entry(3)).but(unverified=(3,)).placements.correction_of(D1, at("w2")) == Belongs(2, THEIRS)
+    assert history(moved, entry(3)).but(unverified=(3,)).placements.correction_of(D1, at("w2")) == RightPlace(2, THEIRS)
     again = entry(3, operation=Operation.RECOVER, recovers=2)
     altered = replace(added, entry=replace(again, partitions=added.entry.partitions), recorded_by="w4")
     done_again = history(added, altered, entry(4)).but(unverified=(3, 4))
-    assert done_again.placements.correction_of(D1, at("w2")) == Belongs(3, THEIRS)
+    assert done_again.placements.correction_of(D1, at("w2")) == RightPlace(3, THEIRS)
 
 
-@pytest.mark.parametrize("location", [at("w2"), None, str(LAYOUT.empty("w2", D1)), EMPTY])
+@pytest.mark.parametrize("location", [at("w2"), None, str(LAYOUT.placeholder("w2", D1)), EMPTY])
 def test_a_given_up_call_that_moves_or_empties_or_drops_a_partition_is_behind(location: str | None) -> None:
     moves = entry(2, D1, old=at("w1"))
     target = location if location == at("w2") else None
@@ -519,7 +522,7 @@ def test_the_newest_recovery_that_has_found_a_partition_says_where_older_calls_a
     later = entry(5, operation=Operation.RECOVER, recovers=4)
     found = history(*given_up_entry(found={D1: THEIRS}).records, last, later)
     for location in (at("w2"), at("w4")):
-        assert found.placements.correction_of(D1, location) == Belongs(4, f"{THEIRS}y/")
+        assert found.placements.correction_of(D1, location) == RightPlace(4, f"{THEIRS}y/")
     assert found.placements.of(D1, at("w1")) is Placement.IN_PLACE, "another tool has put it back"
 
 
@@ -527,13 +530,13 @@ def test_among_our_own_files_a_recovery_has_found_what_a_late_call_had_moved() -
     given_up = given_up_entry(found={D1: at("w0")}).records
     newest = replace(given_up[0], entry=entry(1, D1, write_id="w1"))
     older = history(entry(0, D1, write_id="w0"), newest, *given_up[1:])
-    assert older.placements.correction_of(D1, at("w2")) == Belongs(1, at("w1"))
+    assert older.placements.correction_of(D1, at("w2")) == RightPlace(1, at("w1"))
     another = given_up_entry(found={D1: at("w0")})
-    assert another.placements.correction_of(D1, at("w2")) == Belongs(2, at("w0")), (
+    assert another.placements.correction_of(D1, at("w2")) == RightPlace(2, at("w0")), (
         "no call of this partition leads there"
     )
-    written = str(LAYOUT.empty("w0", D1))  # another tool has, or the recovery would not have left it alone
-    assert given_up_entry(found={D1: written}).placements.correction_of(D1, at("w2")) == Belongs(2, written)
+    written = str(LAYOUT.placeholder("w0", D1))  # another tool has, or the recovery would not have left it alone
+    assert given_up_entry(found={D1: written}).placements.correction_of(D1, at("w2")) == RightPlace(2, written)
 
 
 def test_the_alter_of_an_append_in_place_that_was_given_up_sets_its_location_again() -> None:
@@ -553,7 +556,7 @@ def test_copies_of_an_abandoned_append_and_what_it_had_replaced_unseen_are_left(
     assert left(history(abandoned(one))) == {str(LAYOUT.data("w2")): 2, at("w7"): 2}, (
         "neither what readers see, nor theirs"
     )
-    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).state.left.values()}
+    sizes = {each.left_by: each.bytes for each in history(abandoned(entry(3, D1, D2))).state.left_locations.values()}
     assert sizes == {3: 2}
 
 
@@ -582,8 +585,8 @@ def test_a_state_is_sure_where_nobody_can_have_moved_the_partition_in_between() 
 
 def test_partitions_that_were_never_moved_since_are_where_they_were() -> None:
     found = history(entry(1, D1, D2), entry(2, D1, old=at("w1")), published(entry(3, D2), superseded=frozenset({D2})))
-    assert found.past.at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w1", D2), known=True)}
-    assert found.past.at(2) == {D1: StateThen(at("w2"), known=True), D2: StateThen(at("w1", D2), known=True)}
+    assert found.past.at(1) == {D1: PastLocation(at("w1"), known=True), D2: PastLocation(at("w1", D2), known=True)}
+    assert found.past.at(2) == {D1: PastLocation(at("w2"), known=True), D2: PastLocation(at("w1", D2), known=True)}
 
 
 def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> None:
@@ -604,8 +607,8 @@ def test_what_a_vacuum_deleted_is_deleted_until_readers_look_there_again() -> No
 
 def test_what_the_metastore_was_found_to_be_is_told_of_partitions_that_were_left_alone() -> None:
     one = published(entry(1, D1, D2, D3), superseded=frozenset({D1, D2}), found={D1: THEIRS})
-    assert one.superseded_locations == {D1: THEIRS, D2: NOT_KNOWN}
-    assert replace(one, found={D2: None}).superseded_locations == {D1: NOT_KNOWN, D2: None}, "it was nowhere"
+    assert one.superseded_locations == {D1: THEIRS, D2: UNRECORDED}
+    assert replace(one, found={D2: None}).superseded_locations == {D1: UNRECORDED, D2: None}, "it was nowhere"
     assert [named.values for named in one.switched_partitions] == [D3]
     assert [named.values for named in replace(one, outcome=None).switched_partitions] == [D1, D2, D3]
 
@@ -614,5 +617,5 @@ def test_a_reading_up_to_a_version_is_what_it_would_have_been_then() -> None:
     records = (entry(1, D1), entry(2, D1, old=at("w1")), entry(3, D2))
     found = history(*records).but(unverified={2}, lost=(9,))
     then = found.up_to(2)
-    assert (then.newest, set(then.state.current), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
+    assert (then.newest, set(then.state.current_partitions), then.unverified, then.lost) == (2, {D1}, {2}, (9,))
     assert then.layout == found.layout

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.records import SlotRecord
 from table_writer.log.rules import (
     QUERY_TAG,
-    Deadline,
     Effect,
     PartitionState,
     Standing,
@@ -155,7 +155,7 @@ def test_a_claim_is_over_only_after_its_own_time() -> None:
     assert claim_is_over(entry(1), 300.1)
 
 
-EMPTY = str(LAYOUT.empty("w9"))
+EMPTY = str(LAYOUT.placeholder("w9"))
 THEIRS = "s3a://lake/t/dt=d1/"
 
 
@@ -459,7 +459,7 @@ class Clocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, age: float | None = None) -> None:
         self.boot, self.wall, self.age, self.asked = 50.0, 1_000.0, age, 0
-        monkeypatch.setattr("table_writer.log.rules.wall_seconds", lambda: self.wall)
+        monkeypatch.setattr("table_writer.log.deadline.wall_seconds", lambda: self.wall)
         self.deadline = Deadline(100.0, lambda: self.boot, claim_age=self.claim_age)
 
     def claim_age(self) -> float | None:

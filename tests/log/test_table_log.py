@@ -14,9 +14,9 @@ from table_writer.log.history import History
 from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.owner import Owner
-from table_writer.log.records import NOT_KNOWN
+from table_writer.log.records import UNRECORDED
 from table_writer.log.table_log import TableLog
-from table_writer.log.trimming import Oldest, Trimming
+from table_writer.log.trimming import OldEntries, Trimming
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Key, LogEntry, Outcome
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of
@@ -56,7 +56,7 @@ def test_a_listing_says_what_has_ended_is_in_doubt_and_orphaned() -> None:
     of.store.delete([LAYOUT.entry_key(2)])
     state = of.log.lister.read(listed_after=0)
     assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
-    assert (state.orphans, state.checkpoint, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
+    assert (state.checkpoint, state.listed_after, state.trimmed) == (2, 0, 2)
     assert state.lost == frozenset()
     assert Log(6).log.lister.read().checkpoint == 6
 
@@ -211,7 +211,7 @@ def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
 def test_a_listing_from_a_checkpoint_holds_it_and_what_came_after_it() -> None:
     of = Log(9)
     state = of.log.lister.read(listed_after=7)
-    assert (state.versions, state.listed_after, state.orphans) == ({7, 8, 9}, 7, frozenset())
+    assert (state.versions, state.listed_after) == ({7, 8, 9}, 7)
 
 
 def test_where_nothing_is_left_after_the_checkpoint_the_whole_log_is_listed() -> None:
@@ -276,13 +276,17 @@ def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     of.now += 10
     assert of.log.slots.read(1).age_seconds == 10
     of.log.slots.record_outcome(
-        1, Outcome.ABANDONED, write_id="somebody", superseded={D2: None, D1: "s3a://lake/t/d1/", D3: NOT_KNOWN}, of="w1"
+        1,
+        Outcome.ABANDONED,
+        write_id="somebody",
+        superseded={D2: None, D1: "s3a://lake/t/d1/", D3: UNRECORDED},
+        of="w1",
     )
     of.now += 5
     record = TableLog(of.store, LAYOUT).slots.read(1)
     assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2, D3})
-    assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: NOT_KNOWN}
+    assert record.superseded_locations == {D1: "s3a://lake/t/d1/", D2: None, D3: UNRECORDED}
     stored = body_of(of.store, LAYOUT.outcome_key(1))
     said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
     found = {"superseded": [["d1"], ["d2"], ["d3"]], "found": [[["d1"], "s3a://lake/t/d1/"], [["d2"], None]]}
@@ -313,9 +317,9 @@ def test_an_entry_that_is_gone_is_left_out_of_the_history_and_missed_where_it_is
 def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     of = Log(2)
     largest = max(info.size_bytes for info in of.store.list(LAYOUT.log_prefix))
-    monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest)
+    monkeypatch.setattr("table_writer.log.listing.MAX_BYTES", largest)
     assert of.log.lister.read().newest == 2
-    monkeypatch.setattr("table_writer.log.listing.MAX_ENTRY_BYTES", largest - 1)
+    monkeypatch.setattr("table_writer.log.listing.MAX_BYTES", largest - 1)
     with pytest.raises(InvalidInputError, match="that is no log entry"):
         of.log.lister.read()
 
@@ -421,9 +425,9 @@ def test_no_fold_is_put_that_nobody_could_read(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 2)
     of = Log(4)
     history = of.log.read_history()
-    assert TableLog(of.store, LAYOUT, memory_bytes=1_000).save_fold(history, Oldest()) is None
+    assert TableLog(of.store, LAYOUT, memory_bytes=1_000).save_fold(history, OldEntries()) is None
     assert not list(of.store.list(f"{LAYOUT.log_prefix}folded-"))
-    assert of.log.save_fold(history, Oldest()) == 3
+    assert of.log.save_fold(history, OldEntries()) == 3
 
 
 def test_a_log_is_folded_once_it_has_grown_by_enough(monkeypatch: pytest.MonkeyPatch) -> None:

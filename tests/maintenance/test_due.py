@@ -70,7 +70,7 @@ def test_a_location_goes_at_its_age_and_not_a_second_earlier() -> None:
     assert chosen(due_locations(young, in_use(young, []), USUAL)) == []
     (kept,) = due_locations(young, in_use(young, []), USUAL).kept
     assert (str(kept.location), kept.reason) == (at("w1"), "its retention lasts 0.0 more hours")
-    assert due_locations(old, in_use(old, []), USUAL) == DueLocations(tuple(old.state.left.values()), ())
+    assert due_locations(old, in_use(old, []), USUAL) == DueLocations(tuple(old.state.left_locations.values()), ())
     assert (
         "lasts 1.5 more hours"
         in due_locations(history(*replaced_ours(HOUR / 2)), in_use(old, []), USUAL).kept[0].reason
@@ -141,7 +141,7 @@ def test_an_entry_cannot_name_an_object_elsewhere(key: str, location: str, allow
 
 def test_of_other_tools_files_none_goes_while_readers_look_at_one() -> None:
     found = history(published(replacing(1), outcome_age_seconds=3 * HOUR))
-    (left,) = found.state.left.values()
+    (left,) = found.state.left_locations.values()
     assert is_used(in_use(found, [partition(THEIRS)]), left)
     assert is_used(in_use(found, [partition("s3a://lake/t/")]), left)
     assert not is_used(in_use(found, [partition("s3a://lake/t/dt=d11/")]), left)

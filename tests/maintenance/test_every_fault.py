@@ -167,7 +167,8 @@ def assert_published_entries_lead_to(world: World) -> None:
     """Every partition is where the newest published entry that names it says."""
     now = {value: one.location for value, one in world.partitions().items()}
     wanted = {
-        "".join(values): placed.partition.new_location for values, placed in world.history().state.current.items()
+        "".join(values): placed.partition.new_location
+        for values, placed in world.history().state.current_partitions.items()
     }
     assert {value: location for value, location in wanted.items() if location} == {
         value: location for value, location in now.items() if value in wanted

@@ -78,7 +78,7 @@ def test_what_an_abandoned_vacuum_named_can_be_brought_back(world: World) -> Non
     world.write(TWO)
     with world.inject(Fault("store", "put_if_absent", 1, "after", DeathError)), pytest.raises(DeathError):
         world.vacuum()
-    assert world.history().state.doomed
+    assert world.history().state.doomed_places
     world.services().log.slots.record_outcome(3, Outcome.ABANDONED, write_id="somebody")
     world.keeper.rollback(T, version=1)
     assert world.rows() == ONE

@@ -338,7 +338,7 @@ def test_rows_that_are_appended_where_only_a_name_was_are_added_in_history_and_d
     world = World()
     world.write({"d1": frozenset({1})})
     layout = world.layout
-    world.pointed_by_another_tool("d2", str(layout.empty(world.history().records[0].entry.write_id, ("d2",))))
+    world.pointed_by_another_tool("d2", str(layout.placeholder(world.history().records[0].entry.write_id, ("d2",))))
     world.write({"d1": frozenset({2}), "d2": frozenset({3})}, plan=world.plan(WriteMode.APPEND))
     assert changes(world, 1, 2) == {"dt=d1": ("appended", 1, 2), "dt=d2": ("added", 0, 1)}
     assert {one.name: one.change for one in world.keeper.show(T, 2).partitions} == {

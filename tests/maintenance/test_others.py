@@ -118,7 +118,7 @@ def test_a_directory_that_nobody_may_look_into_may_be_another_tables_root() -> N
 def test_a_vacuum_never_reaches_into_the_directory_of_an_inner_root(name: str) -> None:
     key = f"mart/orders/dt=d1/inner/_table_writer/{name}"
     world = replaced_by_ours(key)
-    (left,) = world.history().state.left.values()
+    (left,) = world.history().state.left_locations.values()
     assert [found.key for found in left.objects] == ["mart/orders/dt=d1/part-0.json"]
     assert stays(world, key)
     forged = ReplacedObject(key=key, size_bytes=4, etag="")

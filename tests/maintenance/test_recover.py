@@ -290,7 +290,7 @@ def test_what_a_recovered_entry_replaces_stays_for_its_whole_retention() -> None
     world.store.put(key, json.dumps(body).encode())  # as if it had been claimed a week ago
     world.wait_out_claims()
     world.keeper.recover(T)
-    left = world.history().state.left.values()
+    left = world.history().state.left_locations.values()
     assert {round(one.retention_seconds or 0) for one in left} == {3 * 86_400}
 
 

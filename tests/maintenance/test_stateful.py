@@ -247,7 +247,7 @@ class TableMachine(RuleBasedStateMachine):
         now = self.world.partitions()
         assert history.records.publishes_in_doubt == ()
         assert history.records.in_doubt == () or self.foreign
-        for values in history.state.current:
+        for values in history.state.current_partitions:
             location = now[values[0]].location if values[0] in now else None
             where = history.placements.of(values, location)
             assert where is Placement.IN_PLACE or values[0] in self.foreign

@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, PartlyPublishedError, StorageError
-from table_writer.log import rules
+from table_writer.log import deadline
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange
@@ -38,7 +38,7 @@ def world() -> World:
 
 @pytest.mark.parametrize("mode", WriteMode)
 def test_a_write_that_a_recovery_may_publish_is_not_discarded(world: World, mode: WriteMode) -> None:
-    creates = mode is WriteMode.CREATE_PARTITIONS
+    creates = mode.facts.only_creates
     value, ids = ("d3", frozenset({30})) if creates else ("d1", frozenset({10}))
     write_id = world.stage({value: ids}, plan=world.plan(mode))
     died = replace(DIED, call="add_partitions") if creates else DIED
@@ -54,7 +54,7 @@ def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
 ) -> None:
     """A hypervisor stops the boot clock as well: the wall clock alone shows it, and the store's tells how long."""
     days, wall = 3 * 86_400.0, [0.0]
-    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
+    monkeypatch.setattr(deadline, "wall_seconds", lambda: wall[0])
 
     def pause() -> None:
         wall[0] += days
@@ -69,7 +69,7 @@ def test_a_writer_whose_machine_was_paused_for_days_sends_nothing_more(
 
 def test_a_wall_clock_that_somebody_sets_stops_no_write(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     wall = [0.0]
-    monkeypatch.setattr(rules, "wall_seconds", lambda: wall[0])
+    monkeypatch.setattr(deadline, "wall_seconds", lambda: wall[0])
 
     def set_clock() -> None:
         wall[0] = 86_400.0
@@ -584,7 +584,7 @@ def test_what_was_looked_at_before_a_pause_is_looked_at_again(
 ) -> None:
     """A hypervisor stops one clock and a suspended machine none; its claim is young in either case."""
     passed, now = [0.0], time.clock_gettime
-    monkeypatch.setattr(rules, "wall_seconds", lambda: passed[0])
+    monkeypatch.setattr(deadline, "wall_seconds", lambda: passed[0])
     if clock == "both":
         monkeypatch.setattr("time.clock_gettime", lambda which: now(which) + passed[0])
 

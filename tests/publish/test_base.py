@@ -95,7 +95,7 @@ def test_what_a_filter_may_hide_and_another_tool_has_dropped_is_dropped() -> Non
 def test_where_a_publish_has_added_a_partition_before_it_moved_it_to_its_rows_is_no_base(*, in_place: bool) -> None:
     world = written({"d1": frozenset({1})})
     published = world.write({"d1": frozenset({2}), "d2": frozenset({5})}).entry
-    empty = str(world.layout.empty(published.write_id, ("d2",)))
+    empty = str(world.layout.placeholder(published.write_id, ("d2",)))
     world.metastore.put_partition(TABLE, Partition(values=("d2",), location=empty, parameters=NO_FILES))
     with pytest.raises(ConflictError, match=r"where version 2 of the log has left them"):
         world.write({"d2": frozenset({6})}, plan=world.plan(WriteMode.APPEND, in_place=in_place))

@@ -13,7 +13,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.rules import Deadline
+from table_writer.log.deadline import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery

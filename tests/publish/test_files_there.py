@@ -56,7 +56,7 @@ def test_a_location_of_ours_that_no_entry_names_is_not_trusted(world: World) -> 
 
 
 def test_where_no_file_ever_lies_there_is_nothing_to_compare(world: World) -> None:
-    assert there(world, str(world.layout.empty("w"))) == (0, 0, 0)
+    assert there(world, str(world.layout.placeholder("w"))) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("change", ["none", "more", "fewer", "other bytes", "another size"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
-from table_writer.log.rules import Deadline
+from table_writer.log.deadline import Deadline
 from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
@@ -389,7 +389,7 @@ def test_a_rollback_that_loses_its_slot_to_one_of_a_partition_that_was_right_is_
 
 def at_a_placeholder(world: World, value: str, rows: frozenset[int]) -> str:
     """A partition that a refused publish has added, and to which another tool has written since."""
-    location = str(world.layout.empty("20240101T000000-0123456789abcdef", (value,)))
+    location = str(world.layout.placeholder("20240101T000000-0123456789abcdef", (value,)))
     world.pointed_by_another_tool(value, location)
     world.store.put(f"{Location.parse(location).key}part-0.json", json.dumps(sorted(rows)).encode())
     return location

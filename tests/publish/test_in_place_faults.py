@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from table_writer.errors import OutcomeUnknownError, StorageError
-from table_writer.log.rules import Deadline
+from table_writer.log.deadline import Deadline
 from table_writer.model.entry import Key, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WritePlan

@@ -192,10 +192,10 @@ def test_what_is_to_be_staged_is_refused_where_what_it_would_replace_has_changed
     read = read_now(world)
     append(world, {"d2": frozenset({6})})
     files, publisher = staged(world, plan_of(world, read, mode=mode)), publisher_of(world.services())
-    with pytest.raises(ConflictError, match="dt=d2") if mode is WriteMode.OVERWRITE_TABLE else nullcontext():
+    with pytest.raises(ConflictError, match="dt=d2") if mode.facts.replaces_table else nullcontext():
         publisher.require_as_read(files)
     append(world)
-    with pytest.raises(ConflictError, match="dt=d1") if mode is not WriteMode.APPEND else nullcontext():
+    with pytest.raises(ConflictError, match="dt=d1") if not mode.facts.keeps_rows else nullcontext():
         publisher.require_as_read(files)
 
 

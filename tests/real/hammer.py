@@ -67,7 +67,7 @@ def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
                 pairs += 1
                 assert later.base_version >= earlier.version, "it was planned before the other one was published"
     now = {values: partition.location for values, partition in world.metastore.get_all_partitions(world.table).items()}
-    for values, placed in history.state.current.items():
+    for values, placed in history.state.current_partitions.items():
         assert now[values] == placed.partition.new_location, "readers see the newest published rows"
     return pairs
 

@@ -91,7 +91,7 @@ def test_writers_of_different_partitions_never_conflict(address: Address, new_wo
     history = settled(world)
     published = {version for _, outcome, version, _ in written if outcome == "published"}
     assert published <= {record.entry.version for record in history.records.published}
-    assert len(history.state.current) == len(VALUES)
+    assert len(history.state.current_partitions) == len(VALUES)
     assert_no_update_is_lost(world, history)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.listing import MAX_ENTRY_BYTES
+from table_writer.log.listing import MAX_BYTES
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore
 from tests.security.attacked import CALLS, NOW, Attacked, T, bodies, survives
@@ -162,7 +162,7 @@ class Inflated(MemoryStore):
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         page, more = super().list_page(prefix, start_after=start_after)
-        return [replace(one, size_bytes=MAX_ENTRY_BYTES + 1) if one.key == self.inflated else one for one in page], more
+        return [replace(one, size_bytes=MAX_BYTES + 1) if one.key == self.inflated else one for one in page], more
 
     def get(self, key: str) -> Any:
         assert key != self.inflated, "the body was read"

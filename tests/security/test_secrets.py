@@ -327,7 +327,7 @@ def test_a_login_in_a_location_as_old_hadoops_had_it_goes_no_further(scheme: str
     world = World()
     world.write({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})})
-    (left,) = world.history().state.left.values()
+    (left,) = world.history().state.left_locations.values()
     login = f"{scheme}://{ACCESS_KEY}:{LOGIN_SECRET}@lake/"
     world.pointed_by_another_tool("d7", login + left.location.key)
     report = world.vacuum()

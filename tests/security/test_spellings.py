@@ -39,7 +39,7 @@ def s3_spelled(draw: st.DrawFn, key: str) -> str:
 
 def replaced_key(world: TableWorld) -> str:
     """Where d1 was before: the one location that a vacuum deletes here."""
-    (location,) = (one.location for one in world.history().state.left.values())
+    (location,) = (one.location for one in world.history().state.left_locations.values())
     return location.key
 
 

@@ -1,4 +1,4 @@
-"""An append puts its files beside those that partitions hold: it copies these to a new location, or adds in place."""
+"""An append that copies: what readers see of a partition goes beside its new files, to a location of their own."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
 WAIT_SECONDS: Final = (0.1, 0.4, 1.5)  # before an answer that may be old is asked for again
-MOST_ENTRIES: Final = 16  # that are read one by one, at once; further back a fold says it shorter
+MOST_ENTRIES: Final = 16  # that are read singly, several at a time; for more, the fold is read
 
 
 def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) -> PartitionsNow:
@@ -37,7 +37,7 @@ def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, ne
     Costs nothing for a partition that the newest version has put where it is. ``ConflictError``: it stays there, so
     either all answers are old, or somebody has put it back by hand; nothing was published.
     """
-    log = _Log(opened, newest)
+    log = _RecentEntries(opened, newest)
     moved_away = log.moved_away(now)
     for wait in WAIT_SECONDS if log.may_be_old else (0.0,):
         if not moved_away:
@@ -71,10 +71,10 @@ def unlisted_partitions(
     Of a long log that is asked only where the metastore is known to hide what a role may not see.
     """
     if newest > MOST_ENTRIES:
-        in_log = opened.log.read_recent().state.current if opened.why_partial() else {}
+        in_log = opened.log.read_recent().state.current_partitions if opened.why_partial() else {}
         known = {values for values, current in in_log.items() if current.partition.new_location is not None}
         return frozenset(known.difference(listed))
-    log = _Log(opened, newest)
+    log = _RecentEntries(opened, newest)
     entries = log.entries(1)
     named = {partition.values for entry in entries for partition in entry.partitions}
     found = {values: log.newest_mention(values, 0, entries) for values in named.difference(listed)}
@@ -90,7 +90,7 @@ def add_unseen(opened: OpenTable, table: Table, values: Collection[PartitionValu
     """
     write_id = new_write_id()  # nobody's: the log would give the files there to the placeholder's write
     for partition_values in sorted(values):
-        placeholder = str(opened.layout.empty(write_id, partition_values))
+        placeholder = str(opened.layout.placeholder(write_id, partition_values))
         empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty])
@@ -107,13 +107,13 @@ def require_superseded(
     that readers see. ``ConflictError``: that may be; nothing changed.
     """
     shown = {values: now[values] for values in superseded if values in now}
-    log = _Log(opened, record.entry.version - 1)
+    log = _RecentEntries(opened, record.entry.version - 1)
     if log.may_be_old and record.age_seconds < LATE_CALL_SECONDS:
         shown = dict(confirmed_partitions(opened, table, shown, log.newest))
     return {**now, **shown}
 
 
-def require_dropped(
+def prove_dropped(
     opened: OpenTable, table: Table, claimed: LogEntry, values: Collection[PartitionValues], in_time: Callable[[], None]
 ) -> None:
     """Prove, within a claim, that another tool has dropped partitions: each is added without rows, and dropped again.
@@ -121,7 +121,7 @@ def require_dropped(
     ``ConflictError``: one is there, hidden from this role or missing from an old answer; nothing changed.
     """
     for partition_values in sorted(values):
-        placeholder = str(opened.layout.empty(claimed.write_id, partition_values))
+        placeholder = str(opened.layout.placeholder(claimed.write_id, partition_values))
         empty = Partition(values=partition_values, location=placeholder, parameters=NO_FILES)
         try:
             opened.metastore.add_partitions(table, [empty], before_send=in_time)
@@ -142,7 +142,7 @@ def hidden_error(opened: OpenTable, table: Table, values: PartitionValues) -> Co
 
 
 @dataclass(frozen=True)
-class _Log:
+class _RecentEntries:
     """The log's entries about partitions, read as far as they are asked for."""
 
     opened: OpenTable
@@ -187,7 +187,11 @@ class _Log:
     def _entries_by_fold(self, wanted: Collection[PartitionValues]) -> list[LogEntry]:
         """Return the newest entries of partitions, by what a vacuum has folded."""
         history = self.opened.log.read_recent()
-        versions = {history.state.current[values].version for values in wanted if values in history.state.current}
+        versions = {
+            history.state.current_partitions[values].version
+            for values in wanted
+            if values in history.state.current_partitions
+        }
         found = many(self.opened.log.slots.find_entry, sorted(versions, reverse=True))
         return [entry for entry in found if entry is not None]
 
@@ -218,7 +222,9 @@ class _Log:
 
     def _is_of_published(self, location: Location, values: PartitionValues, entries: Collection[LogEntry]) -> bool:
         """Return whether a publish has added a partition at this placeholder, and then moved it to its rows."""
-        own = [entry for entry in entries if location.same_place(self.opened.layout.empty(entry.write_id, values))]
+        own = [
+            entry for entry in entries if location.same_place(self.opened.layout.placeholder(entry.write_id, values))
+        ]
         return any(self.newest_mention(values, entry.version - 1, [entry]) for entry in own)
 
     def _is_written(self, location: Location) -> bool:

@@ -117,7 +117,7 @@ class Correction:
             if not FIGURES.isdisjoint(parameters) and history.placements.has_late_parameters(values, parameters):
                 placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
-            current = history.state.current.get(values)
+            current = history.state.current_partitions.get(values)
             is_gone = current is not None and current.partition.new_location is None
             placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
@@ -194,7 +194,7 @@ class Correction:
 
         A late call may have taken it from where a recovery had found it: another tool's place, or none.
         """
-        belongs, newest = history.placements.correction_of(values, here), history.state.current.get(values)
+        belongs, newest = history.placements.correction_of(values, here), history.state.current_partitions.get(values)
         if newest is not None and (belongs is None or same_place(belongs.location, newest.partition.new_location)):
             return newest.version, newest.partition
         version, location = (belongs.version, belongs.location) if belongs else (0, here)

@@ -227,7 +227,7 @@ class RepublishResult:
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
-    for values in (values for values in chosen if values not in history.state.current):
+    for values in (values for values in chosen if values not in history.state.current_partitions):
         raise InvalidInputError(
             f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
@@ -274,7 +274,7 @@ def files_there(
     and ETag. ``old_location`` and ``new_location`` are the caller's to set.
     """
     if history.layout.is_placeholder(location):
-        if location.place in history.state.deleted or list(files_read_at(store, history.layout, location)):
+        if location.place in history.state.deleted_places or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
         return FilesThere(EntryPartition.without_rows(values, str(location)))
     surplus = history.past.surplus_names(location, history.newest if version is None else version)
@@ -289,7 +289,7 @@ def files_there(
                 _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
             )
         return FilesThere(known, tuple(found), later)
-    left = history.state.left.get(location.place)
+    left = history.state.left_locations.get(location.place)
     if ours or (left is None and not later):
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"

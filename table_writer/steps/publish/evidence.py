@@ -36,7 +36,7 @@ class Evidence:
                 )
                 had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
                 found[partition.values] = (
-                    PartitionState.MOVED if state is PartitionState.SUPERSEDED and had_switched else state
+                    PartitionState.SWITCHED_THEN_MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )
         added = [
             named.values

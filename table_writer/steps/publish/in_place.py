@@ -243,4 +243,4 @@ def is_copied(history: History, partition: EntryPartition, missing: Collection[s
     place = Location.parse(str(partition.new_location)).place
     if any(key not in missing for key in partition.targets()):
         return True
-    return None if place in history.state.deleted or place in history.state.doomed else False
+    return None if place in history.state.deleted_places or place in history.state.doomed_places else False

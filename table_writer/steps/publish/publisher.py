@@ -18,9 +18,10 @@ from table_writer.errors import (
     counted,
     few,
 )
+from table_writer.log.deadline import Deadline
 from table_writer.log.listing import Listing
 from table_writer.log.records import SlotRecord
-from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
+from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
@@ -110,7 +111,9 @@ class Publisher:
         Nothing changed after a ``ConflictError`` (a partition was published, or moved, by somebody else since the
         plan), a ``PartitionExistsError`` (the mode adds partitions, and one exists), a ``RepeatedError`` (the
         idempotency key was published meanwhile, or this staged write by another process) and a ``MetastoreError`` (the
-        metastore refused). ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
+        metastore refused). But a ``ConflictError`` may say that the write is on record as abandoned: then its call came
+        late, and whoever looks next undoes it. ``PartlyPublishedError``: some partitions were another tool's.
+        ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
         draft = entry_of(staged, self._opened)
         carry_over = CarryOver(
@@ -124,22 +127,22 @@ class Publisher:
         )
         pauses = MOST_PAUSES
         while True:
-            started = Deadline(self._opened.config.publish_timeout_seconds)
+            round_clock = Deadline(self._opened.config.publish_timeout_seconds)
             records = self._unseen_records(staged.plan, listing)
             if is_shared:
-                _require_unpublished(staged.plan, records)
+                _refuse_published(staged.plan, records)
             self._refuse_other_log(staged.plan, listing)
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, listing)
             elif look := self._look(replace(draft, version=listing.newest + 1), carry_over, in_place, listing):
-                seen = Deadline(self._opened.config.publish_timeout_seconds)
+                look_clock = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
                 with claiming(look.entry) as lost:
                     if not self._claimed.claim(look.entry):
                         lost()
-                    elif pauses and (started.has_leapt() or not seen.allows(0)) and self._gives_up(look.entry):
+                    elif pauses and (round_clock.has_leapt() or look_clock.is_over()) and self._gives_up(look.entry):
                         pauses -= 1
                         logger.warning("write_id=%s was paused before its claim: looking again", staged.plan.write_id)
                     else:
@@ -155,7 +158,7 @@ class Publisher:
         if self._opened.log.slots.outcome(entry.version) is not None:
             return False
         why = f"its process was paused between its look at {entry.table} and its claim"
-        self._claimed.give_up(entry, ConflictError(why, **entry.named))
+        self._claimed.abandon(entry, ConflictError(why, **entry.named))
         return True
 
     def require_unpublished(self, plan: WritePlan) -> None:
@@ -166,7 +169,7 @@ class Publisher:
         while True:
             listing = self._opened.log.lister.read(listed_after=plan.base_version)
             records = self._unseen_records(plan, listing)
-            _require_unpublished(plan, records)
+            _refuse_published(plan, records)
             in_doubt = (record.entry for record in records if record.outcome is None)
             own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
@@ -181,7 +184,7 @@ class Publisher:
         """
         listing = self._opened.log.lister.read(listed_after=0)
         records = self._unseen_records(staged.plan, listing)
-        _require_unpublished(staged.plan, records)
+        _refuse_published(staged.plan, records)
         self._refuse_other_log(staged.plan, listing)
         draft = entry_of(staged, self._opened)
         self._first_in_doubt(draft, records, staged.plan)
@@ -281,9 +284,8 @@ class Publisher:
         """Say that what a catalog hides from a role, and the log does not know, is not replaced."""
         is_asked = plan.scope is every_partition and not self._opened.metastore.switches_at_once(table)
         partial = self._opened.why_partial() if is_asked else ""
-        return (f"partitions of other tools that are not shown to this role keep their rows: {partial}",) * bool(
-            partial
-        )
+        note = f"partitions of other tools that are not shown to this role keep their rows: {partial}"
+        return (note,) if partial else ()
 
     def _with_emptied_partitions(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
@@ -394,7 +396,10 @@ class Publisher:
             why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
         elif not listing.versions.issuperset(needed):
             when = "at which it was planned" if plan.based_on is None else "on which its rows are based"
-            why = f"the log of {name} was trimmed past version {plan.base_version} of write {plan.write_id}, {when}"
+            why = (
+                f"the log of {name} was trimmed, or lost entries, past version {plan.base_version} of write"
+                f" {plan.write_id}, {when}"
+            )
         else:
             return
         again = "Run it again" if plan.based_on is None else "Read the table again, and run it on those rows"
@@ -426,8 +431,8 @@ def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> Confli
     )
 
 
-def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None:
-    """Find out whether another process has published a staged write, or has left it to a recovery which has."""
+def _refuse_published(plan: WritePlan, records: Iterable[SlotRecord]) -> None:
+    """Raise what a repetition raises if a record shows that the staged write was published, perhaps by a recovery."""
     for record in records:
         if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
             raise repetition_error(record, plan.table)

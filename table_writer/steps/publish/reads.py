@@ -32,7 +32,7 @@ def require_as_read(
     counting = [read for read in plan.reads if read.of is ReadOf.TABLE or plan.based_on is None]
     if not counting or not written:
         return
-    look = _Look(opened, plan, now, frozenset(written))
+    look = _ReadCheck(opened, plan, now, frozenset(written))
     stale = frozenset(values for read in counting for values in look.changed_partitions(read))
     if stale:
         names = few(opened.partition_names(stale), most=3)
@@ -45,7 +45,7 @@ def require_as_read(
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ReadCheck:
     """The partitions of one write as readers see them just before the claim."""
 
     opened: OpenTable

@@ -14,16 +14,17 @@ from table_writer.events.event import TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.log import rules
 from table_writer.log.changes import change_of
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
-from table_writer.log.records import NOT_KNOWN, SlotRecord
-from table_writer.log.rules import Deadline, Effect, PartitionState
+from table_writer.log.records import UNRECORDED, SlotRecord
+from table_writer.log.rules import Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, same_place
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import new_write_id
-from table_writer.steps.publish.base import require_dropped, require_superseded
+from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
 from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
@@ -37,13 +38,15 @@ LONGEST_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveredEntry:
-    """An entry that was done again, or was found done."""
+    """An entry that was in doubt, and how it has ended."""
 
     version: int
     outcome: Outcome
     partitions: tuple[PartitionValues, ...] = ()  # those that this recovery has switched
     superseded: Mapping[PartitionValues, str | None] = field(default_factory=dict)
     """Left alone, with where another tool had moved them meanwhile."""
+    moved: Mapping[PartitionValues, str | None] = field(default_factory=dict)
+    """Switched, with where another tool has moved them since."""
 
 
 class Recovery:
@@ -60,7 +63,7 @@ class Recovery:
     def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
         """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
 
-        Returns when something changed: the caller reads the log again.
+        Returns when something changed, ``None`` where others ended it or were first: the caller reads the log again.
         """
         record = self._log.slots.read(version)
         if self._is_wordless(record):
@@ -123,9 +126,13 @@ class Recovery:
         recovered_entry = self._end_last(chain[-1], heir, word, history, table, newest=newest)
         for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
             if recovered_entry is not None:
-                why, superseded = f"version {by.entry.version} has ended it", recovered_entry.superseded
                 link_ended = self._record(
-                    link.entry, recovered_entry.outcome, by=by.entry.write_id, superseded=superseded, why=why
+                    link.entry,
+                    recovered_entry.outcome,
+                    by=by.entry.write_id,
+                    superseded=recovered_entry.superseded,
+                    moved=recovered_entry.moved,
+                    why=f"version {by.entry.version} has ended it",
                 )
                 recovered_entry = replace(link_ended, partitions=recovered_entry.partitions)
         return recovered_entry
@@ -167,7 +174,10 @@ class Recovery:
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, stored_outcome.outcome.value)
         self._announce(entry, stored_outcome.outcome, superseded=stored_outcome.superseded)
         return RecoveredEntry(
-            version=entry.version, outcome=stored_outcome.outcome, superseded=stored_outcome.superseded_locations
+            version=entry.version,
+            outcome=stored_outcome.outcome,
+            superseded=stored_outcome.superseded_locations,
+            moved=stored_outcome.moved_locations,
         )
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
@@ -184,7 +194,7 @@ class Recovery:
             (record.recorded_by for record in history.records if record.entry.recovers == entry.version), ""
         )
         why = "newer entries show how it had ended"
-        superseded_locations = dict.fromkeys(superseded, NOT_KNOWN)
+        superseded_locations = dict.fromkeys(superseded, UNRECORDED)
         return self._record(entry, outcome, by=recorded_by or entry.write_id, superseded=superseded_locations, why=why)
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
@@ -261,7 +271,7 @@ class Recovery:
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
         except MetastoreError as error:
-            self._claimed.give_up(claimed, error)
+            self._claimed.abandon(claimed, error)
             raise
         found = self._evidence.states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
@@ -281,10 +291,10 @@ class Recovery:
         if in_the_way:
             half = half_added_error(self._opened.store, record.entry, claimed, found, in_the_way)
             if half is not None:
-                self._claimed.give_up(claimed, half)
+                self._claimed.abandon(claimed, half)
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
-            ended = {PartitionState.DONE, PartitionState.MOVED}
+            ended = {PartitionState.DONE, PartitionState.SWITCHED_THEN_MOVED}
             # a partition that a late call has taken before its switch does not belong where it is
             old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
             undone = {
@@ -293,12 +303,14 @@ class Recovery:
                 if found[values] not in ended
             }
             return self._record_outcome(record.entry, claimed, (), undone)
-        theirs = {PartitionState.SUPERSEDED, PartitionState.MOVED}
+        theirs = {PartitionState.SUPERSEDED, PartitionState.SWITCHED_THEN_MOVED}
         partitions = tuple(partition for partition in claimed.partitions if found[partition.values] not in theirs)
         ours = replace(claimed, partitions=partitions)
         self._carry_out(record.entry, table, ours, todo, now, deadline)
         switched = tuple(partition.values for partition in todo)
-        moved = {values: here.get(values) for values, state in found.items() if state is PartitionState.MOVED}
+        moved = {
+            values: here.get(values) for values, state in found.items() if state is PartitionState.SWITCHED_THEN_MOVED
+        }
         superseded_locations = {values: here.get(values) for values in superseded}
         return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
 
@@ -310,7 +322,7 @@ class Recovery:
         """
         superseded = entry.partition_values if original.outcome is Outcome.ABANDONED else original.superseded
         found = original.superseded_locations
-        superseded_locations = {values: found.get(values, NOT_KNOWN) for values in superseded & entry.partition_values}
+        superseded_locations = {values: found.get(values, UNRECORDED) for values in superseded & entry.partition_values}
         if original.recorded_by != entry.write_id:  # a correction
             superseded_locations |= self._moved_locations(entry, claimed, table)
         return self._record_outcome(entry, claimed, (), superseded_locations)
@@ -320,7 +332,7 @@ class Recovery:
         try:
             here = locations(self._metastore.get_partitions(table, list(entry.partition_values)))
         except MetastoreError as error:
-            self._claimed.give_up(claimed, error)
+            self._claimed.abandon(claimed, error)
             raise
         history = self._log.read_history()
         return {
@@ -363,9 +375,9 @@ class Recovery:
             now = require_superseded(self._opened, table, record, now, superseded)
             absent = {values for values in superseded if values not in now}
             absent -= there_under_other_names(self._metastore, table, absent).keys()
-            require_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
+            prove_dropped(self._opened, table, claimed, absent, partial(self._claimed.in_time, claimed, deadline))
         except ConflictError as error:
-            self._claimed.give_up(claimed, error)
+            self._claimed.abandon(claimed, error)
             raise
         return now
 
@@ -444,7 +456,11 @@ class Recovery:
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
         self._announce(original, outcome, claimed=claimed, superseded=superseded_locations)
         return RecoveredEntry(
-            version=original.version, outcome=outcome, partitions=switched, superseded=superseded_locations
+            version=original.version,
+            outcome=outcome,
+            partitions=switched,
+            superseded=superseded_locations,
+            moved=stored_outcome.moved_locations,
         )
 
     def _announce(

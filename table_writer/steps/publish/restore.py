@@ -62,7 +62,7 @@ def restore_partitions(
         resolved += notes
         wanted = {
             values: current.partition.new_location
-            for values, current in sorted(history.state.current.items())
+            for values, current in sorted(history.state.current_partitions.items())
             if current.partition.new_location is not None and (chosen is None or values in chosen)
         }
         require_known(chosen or (), history, table)
@@ -125,7 +125,7 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
 
 def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
     """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
-    after = {values: history.lost_after(history.state.current[values].version) for values in missing}
+    after = {values: history.lost_after(history.state.current_partitions[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
         for values, lost in after.items()
@@ -224,7 +224,7 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
     history = replace(opened, layout=layout).log.read_history()
-    current = history.state.current.get(())
+    current = history.state.current_partitions.get(())
     now = Location.parse(table.location)
     newest = current.partition if current else None
     if newest is not None and newest.new_location is not None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.history import History
-from table_writer.log.past_states import StateThen
+from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
@@ -63,7 +63,7 @@ def roll_back(
         first = before
         found = _checked_partitions(opened, history, version, targets, now)
         place = opened.layout.data(write_id).place
-        if found != copied_of or place in history.state.deleted or place in history.state.doomed:
+        if found != copied_of or place in history.state.deleted_places or place in history.state.doomed_places:
             write_id, copied_of = new_write_id(), None
         partitions, copies = _separate_copies(opened, write_id, found)
         copied = (_copy_note(copies),) if copies else ()
@@ -117,7 +117,11 @@ def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
 
 
 def _checked_partitions(
-    opened: OpenTable, history: History, version: int, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+    opened: OpenTable,
+    history: History,
+    version: int,
+    targets: Mapping[PartitionValues, PastLocation],
+    now: PartitionsNow,
 ) -> tuple[FilesThere, ...]:
     """Return the partitions that must change, having checked that readers would find all of their files."""
     table, before = opened.table, locations(now)
@@ -126,7 +130,7 @@ def _checked_partitions(
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
-        newest_partition = history.state.current.get(values)
+        newest_partition = history.state.current_partitions.get(values)
         newest = newest_partition.partition.new_location if newest_partition else None
         is_moved = history.placements.of(values, current) is not Placement.IN_PLACE
         if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
@@ -174,7 +178,7 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
     location = Location.parse(target) if target else None
     if location is None or not opened.layout.is_placeholder(location):
         return target
-    had_rows = location.place in history.state.deleted or location.place in history.state.doomed
+    had_rows = location.place in history.state.deleted_places or location.place in history.state.doomed_places
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
 
 
@@ -223,7 +227,7 @@ def _moved_error(table: Table) -> ConflictError:
 
 def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> dict[PartitionValues, StateThen]:
+) -> dict[PartitionValues, PastLocation]:
     """Return where the partitions were that are to be put back; of all, only if nobody has lost which ones changed."""
     states, lost = history.past.changed_since(version), history.lost_after(version)
     if chosen is not None:
@@ -240,7 +244,7 @@ def _targets(
 
 def _states_brought_late(
     history: History, suspects: Collection[PartitionValues], now: PartitionsNow
-) -> dict[PartitionValues, StateThen]:
+) -> dict[PartitionValues, PastLocation]:
     """Return those of which readers see what a late call shows: nobody may be told that they are as they were."""
     placements = history.placements.of_all(locations(now), suspects)
-    return {values: StateThen(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}
+    return {values: PastLocation(None, known=True) for values, where in placements.items() if where is Placement.BEHIND}

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from table_writer.errors import LostResponseError, MetastoreError
-from table_writer.log.rules import Deadline
+from table_writer.log.deadline import Deadline
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location

@@ -23,7 +23,8 @@ from table_writer.errors import (
     TableWriterError,
     counted,
 )
-from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
+from table_writer.log.deadline import Deadline
+from table_writer.log.rules import Effect, PartitionState, effect, partition_state
 from table_writer.log.slots import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
@@ -128,7 +129,7 @@ class Switch:
         )
 
     def _empty(self, entry: LogEntry, partition: EntryPartition) -> str:
-        return str(self.layout.empty(entry.write_id, partition.values))
+        return str(self.layout.placeholder(entry.write_id, partition.values))
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
         """Drop what was emptied, if it is still empty. Readers see no rows there already, so a failure is a note.
@@ -273,7 +274,7 @@ class ClaimedEntries:
         Returns what a person should know of steps that failed after readers had switched: none of that is a failure of
         the write. Raises ``OutcomeUnknownError`` if the switch may or may not have taken effect; the entry stays in
         doubt. ``MetastoreError`` or ``InvalidInputError``: the metastore refused; nothing changed, and the entry is on
-        record as abandoned.
+        record as abandoned. So it is after a ``ConflictError``: a recovery had given it up before its call came.
         """
         try:
             forgotten = self.statistics.forget(table, entry, now, deadline)
@@ -328,7 +329,7 @@ class ClaimedEntries:
             if self._recorded_outcome(entry) is not None:  # others have seen it, or carried it out, and moved on since
                 return None
             if not isinstance(failure, OutcomeUnknownError):
-                self.give_up(entry, failure)
+                self.abandon(entry, failure)
             raise
         except KeyboardInterrupt as stopped:
             raise _with_note(stopped, entry) from None
@@ -351,7 +352,7 @@ class ClaimedEntries:
         in_place = [partition for partition in entry.partitions if partition.added]
 
         def in_time() -> None:
-            if not deadline.allows(0):
+            if deadline.is_over():
                 raise StorageError(
                     f"{entry.publish_timeout_seconds:g} s were not enough to add"
                     f" {counted(sum(len(partition.added) for partition in in_place), 'file')}, not all are there. Raise"
@@ -373,7 +374,7 @@ class ClaimedEntries:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return None
 
-    def give_up(self, entry: LogEntry, refusal: TableWriterError) -> None:
+    def abandon(self, entry: LogEntry, refusal: TableWriterError) -> None:
         """After a refusal, record that nothing was published, unless somebody may be rolling the entry forward.
 
         Whoever does that has taken the last word. Partitions that were added empty stay: a drop that arrives late would

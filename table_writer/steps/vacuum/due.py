@@ -155,7 +155,9 @@ def in_use(history: History, partitions: Iterable[Partition], why_partial: Calla
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
     lacking = {
-        values for values, current in history.state.current.items() if current.partition.new_location is not None
+        values
+        for values, current in history.state.current_partitions.items()
+        if current.partition.new_location is not None
     } - shown
     hidden_places = _former_places(history, lacking) if lacking and why_partial() else frozenset()
     return InUse(history.layout, live | history.in_use() | hidden_places)
@@ -168,11 +170,11 @@ def _former_places(history: History, wanted: Collection[PartitionValues]) -> fro
     """
     entries = (record.entry for record in history.records)
     named = [partition for entry in entries for partition in entry.partitions if partition.values in wanted]
-    named += [history.state.current[values].partition for values in wanted]
+    named += [history.state.current_partitions[values].partition for values in wanted]
     texts = {text for partition in named for text in partition.locations}
     places = [location for text in texts if (location := Location.parse_any(text)) is not None]
     own = {_below_write(history.layout, location) for location in places} - {""}
-    left = (old.location for old in history.state.left.values())
+    left = (old.location for old in history.state.left_locations.values())
     left_by_own = [location for location in left if _below_write(history.layout, location) in own]
     return frozenset(location.place for location in (*places, *left_by_own))
 
@@ -192,7 +194,7 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
     """
     chosen: list[LeftLocation] = []
     kept: list[KeptLocation] = []
-    for left in sorted(history.state.left.values(), key=lambda left: (left.left_by, str(left.location))):
+    for left in sorted(history.state.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
@@ -365,7 +367,7 @@ class Traces:
                 continue
             objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()
             uploads = tuple(self.uploads.get(write_id, ()))
-            given_up = history.state.deleted.get(self.layout.data(write_id).place)
+            given_up = history.state.deleted_places.get(self.layout.data(write_id).place)
             if registered is not None:
                 sign = "it was staged" if registered.is_staged else "its writer gave its last sign of life"
                 reason = f"{sign} {registered.age_seconds / 3600:.1f} hours ago"

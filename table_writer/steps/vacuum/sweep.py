@@ -9,12 +9,13 @@ from functools import cache, partial
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.registration import check_keys
-from table_writer.log.rules import Deadline, claim_is_over
+from table_writer.log.rules import claim_is_over
 from table_writer.log.state import LeftLocation
-from table_writer.log.trimming import Oldest, Trimming
+from table_writer.log.trimming import OldEntries, Trimming
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
@@ -139,7 +140,7 @@ class Vacuum:
         newest = look.history.newest
         return self._log.lister.read(listed_after=newest, allow_lost=True).newest > newest
 
-    def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
+    def _trimmable(self, history: History, ages: Ages, oldest: OldEntries) -> tuple[int, ...]:
         """Return the entries to be trimmed; not the one that the next fold ends with."""
         return tuple(
             sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
@@ -155,7 +156,7 @@ class Vacuum:
         name, data = self._opened.table.name, self._layout.data(write_id)
         while True:
             history = self._log.read_history(self._log.lister.read(listed_after=max(0, base_version - 1)))
-            if write_id in history.records.published_ids or self._in_use(history).meets(data.place):
+            if write_id in history.records.possibly_published_ids or self._in_use(history).meets(data.place):
                 raise ConflictError(
                     f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
                     f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
@@ -333,7 +334,7 @@ class Vacuum:
                 )
         self._log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidy(self, plan: VacuumResult, history: History, oldest: Oldest) -> VacuumResult:
+    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
