@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from table_writer.checked import checked, nearest, require_age
 from table_writer.errors import InvalidInputError, StorageError, counted, few
 from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
+from table_writer.model.write_mode import WriteMode
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from table_writer.table.services import Services
 
 OF_SPARK: Final = (
-    *("append", "create_partitions", "overwrite_partitions", "overwrite_table"),
+    *(mode.value for mode in WriteMode),
     "compact",
     "create_table",
     "for_each_batch",
@@ -790,7 +791,7 @@ class Maintenance:
             It may have changed something; call it again.
         """
         from table_writer.model.table import TableName
-        from table_writer.steps.publish.restore import adopt
+        from table_writer.steps.publish.adopt import adopt
 
         adopt(self._services.open_table(TableName.parse(table)), accept_loss=accept_loss)
 

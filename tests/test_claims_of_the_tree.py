@@ -113,7 +113,7 @@ def test_readers_switch_in_one_file() -> None:
     assert callers_of("alter_partitions") == {
         "steps/publish/switch.py",
         "steps/publish/statistics.py",
-        "steps/publish/restore.py",
+        "steps/publish/adopt.py",
     }
     assert callers_of("add_partitions", "drop_partition") == {"steps/publish/switch.py", "steps/publish/base.py"}
 

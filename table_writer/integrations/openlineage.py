@@ -21,6 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column
+from table_writer.model.write_mode import WriteMode
 from table_writer.version import __version__
 
 with needs_extra("openlineage", "OpenLineageListener"):
@@ -60,7 +61,7 @@ STATES: Final = {  # of a run, by the outcome of the call
 }
 KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | {"gs", "wasb", "wasbs"}  # as those of S3
 OF_STAGED: Final = ("publish", "discard")  # as modes, for a write_id that is not staged
-OVERWRITES: Final = frozenset({"overwrite_table", "overwrite_partitions", "rollback"})
+OVERWRITES: Final = {"rollback", *(mode.value for mode in WriteMode if not mode.facts.builds_on_what_is_there)}
 
 
 class OpenLineageListener:

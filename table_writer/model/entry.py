@@ -63,8 +63,8 @@ class AddedFile(msgspec.Struct, frozen=True, kw_only=True, rename={"size_bytes":
     size_bytes: int
 
 
-class Figures(Protocol):
-    """Figures of some files; ``None`` where they are not known."""
+class Counts(Protocol):
+    """The counts of some files; ``None`` where they are not known."""
 
     @property
     def rows(self) -> int | None:
@@ -116,7 +116,7 @@ class EntryPartition:
         """Return the figures of its columns; none of columns that are said to have more or fewer rows than it."""
         return {name: figures for name, figures in from_text(self.figures).items() if figures.rows == self.rows}
 
-    def with_more(self, more: Figures) -> EntryPartition:
+    def with_more(self, more: Counts) -> EntryPartition:
         """Return the same with the figures of other files beside its own; those of columns are known no more."""
         return replace(
             self,

@@ -65,7 +65,7 @@ MUTATIONS: Final = (
     Mutation(
         "batches: a call without an answer is not sent again",
         "metastore.glue:GlueMetastore._send",
-        'raise _lost(f"{what} got no answer: {error}", change.table) from error',
+        'raise _lost_response(f"{what} got no answer: {error}", change.table) from error',
         'refused = dict.fromkeys(entries, ("ThrottlingException", str(error)))',
         ("append", "append", "recover"),
         Bound(0, 1),

@@ -14,6 +14,7 @@
 ``evidence``     the partitions and files of an entry, as a recovery finds them
 ``correction``   undoes calls that the metastore has applied late
 ``rollback``     puts partitions back to an earlier version
-``restore``      adds partitions that the metastore has lost; adopts a table that was renamed or created again
+``restore``      adds partitions that the metastore has lost
+``adopt``        adopts the files of a table that was renamed, moved, or created again
 ===============  ======================================================================
 """

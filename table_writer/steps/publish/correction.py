@@ -16,7 +16,7 @@ from table_writer.model.location import Location, same_place
 from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, locations
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
-from table_writer.steps.publish.parameters import FIGURES
+from table_writer.steps.publish.parameters import COUNT_PARAMETERS
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
@@ -114,7 +114,9 @@ class Correction:
         written = written_placeholders(self._log.store, self._layout, behind)
         for values in (values for values, where in placements.items() if where is Placement.IN_PLACE and values in now):
             parameters = now[values].parameters
-            if not FIGURES.isdisjoint(parameters) and history.placements.has_late_parameters(values, parameters):
+            if not COUNT_PARAMETERS.isdisjoint(parameters) and history.placements.has_late_parameters(
+                values, parameters
+            ):
                 placements[values] = Placement.BEHIND  # its rows are there, their figures are those of an older version
         for values in written:
             current = history.state.current_partitions.get(values)

@@ -13,7 +13,7 @@ from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, spark_
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
-FIGURES: Final = frozenset(
+COUNT_PARAMETERS: Final = frozenset(
     {
         "numFiles",
         "numRows",
@@ -59,9 +59,9 @@ def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_co
     known = {name: int(text) for name, text in before.items() if text.isdecimal()}
     sums = {
         name: str(known[name] if is_counted else known[name] + int(new[name]))
-        for name in FIGURES & new.keys() & known.keys()
+        for name in COUNT_PARAMETERS & new.keys() & known.keys()
     }
-    return {name: text for name, text in new.items() if name not in FIGURES} | sums
+    return {name: text for name, text in new.items() if name not in COUNT_PARAMETERS} | sums
 
 
 def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
@@ -70,5 +70,5 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
     """
-    stale = {ACCURATE, *(FIGURES - new.keys())}
+    stale = {ACCURATE, *(COUNT_PARAMETERS - new.keys())}
     return frozenset(name for name in parameters if name in stale or name.startswith(SPARK_PREFIX))

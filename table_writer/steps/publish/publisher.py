@@ -78,7 +78,7 @@ class PublishResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _ClaimBasis:
     """The metastore and the replaced files as they were just before the claim."""
 
     table: Table
@@ -216,7 +216,7 @@ class Publisher:
                 **plan.named,
             ) from error
 
-    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, listing: Listing) -> _Look | None:
+    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, listing: Listing) -> _ClaimBasis | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
         ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
@@ -267,7 +267,7 @@ class Publisher:
         unseen = (*carry_over.unseen_directories, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
-        return _Look(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+        return _ClaimBasis(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
     def _brings(
         self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], listing: Listing

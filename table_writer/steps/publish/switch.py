@@ -1,6 +1,6 @@
 """The switch: the one metastore call after which readers see the rows of a publish.
 
-Elsewhere, :mod:`table_writer.steps.publish.restore` points an unpartitioned table back at its rows, and
+Elsewhere, :mod:`table_writer.steps.publish.adopt` points an unpartitioned table back at its rows, and
 :mod:`table_writer.steps.publish.in_place` copies the files of an append in place to where readers look. In AWS Glue
 a partitioned table has no such call: there each partition switches whole, and partitions one after another.
 """
