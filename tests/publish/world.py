@@ -177,7 +177,7 @@ class TableWorld:
         return WritePlan(
             write_id=new_write_id(),
             mode=mode,
-            scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
+            scope=scope or (every_partition if mode.facts.replaces_table else no_partition),
             key=Key(key, stream),
             in_place=in_place,
             table=self.table,
