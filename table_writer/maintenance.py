@@ -200,16 +200,12 @@ class Maintenance:
         [('dt=2024-01-01', 'added', 2)]
         """
         from table_writer.log.changes import changes_between
-        from table_writer.reports.history_facts import changed_partitions
         from table_writer.reports.history_reports import ChangesReport
 
         opened = self._open(table)
-        changed_rows = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
+        changed = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
         return ChangesReport(
-            table=str(opened.table.name),
-            from_version=from_version,
-            to_version=to_version,
-            partitions=changed_partitions(opened.table, changed_rows),
+            table=str(opened.table.name), from_version=from_version, to_version=to_version, partitions=tuple(changed)
         )
 
     def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
@@ -264,13 +260,12 @@ class Maintenance:
         >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
         [('dt=2024-01-01', 'published', 2)]
         """
-        from table_writer.reports.history_facts import partitions_now
         from table_writer.reports.history_reports import PartitionsReport
         from table_writer.table.present import Present
 
         opened = self._open(table)
-        present_rows = Present(opened, opened.partition_values(partitions))
-        return PartitionsReport(table=str(opened.table.name), partitions=partitions_now(opened.table, present_rows))
+        present = Present(opened, opened.partition_values(partitions))
+        return PartitionsReport(table=str(opened.table.name), partitions=tuple(present))
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Resolve every publish that was left in doubt, and correct what the metastore applied late.

@@ -6,7 +6,6 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History
@@ -14,21 +13,12 @@ from table_writer.log.records import SlotRecord
 from table_writer.log.versions import require_known_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location, Place, same_place
+from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import TableLayout
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionDifference:
-    """A partition that two versions differ in, with what the log knows of both."""
-
-    values: PartitionValues
-    change: str  # added, replaced, appended, dropped
-    before: EntryPartition | None  # None: it did not exist
-    after: EntryPartition | None
-
-
-def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[PartitionDifference]:
+def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[PartitionFacts]:
     """Yield the partitions whose rows differ after two versions, by the log alone: a compaction changes none."""
     if first > last:
         raise InvalidInputError(f"version {first} is newer than version {last}: name the older one first")
@@ -52,11 +42,13 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
                 if values in _switched_values(record)
             )
             change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
-            yield PartitionDifference(
+            was, is_now = _at(history, values, old, first), _at(history, values, new, last)
+            yield PartitionFacts(
+                name=shown_name(table, values),
                 values=values,
-                change=change,
-                before=_at(history, values, old, first),
-                after=_at(history, values, new, last),
+                action=change,
+                rows=is_now.rows if is_now else 0,
+                rows_before=was.rows if was else 0,
             )
 
 

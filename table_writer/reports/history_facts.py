@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from table_writer.log.changes import PartitionDifference, change_of
+from table_writer.log.changes import change_of
 from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.partition_facts import CHANGES, PartitionFacts, PartitionNow
+from table_writer.model.partition_facts import CHANGES, PartitionFacts
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.reports.history_reports import TAKEN_BACK, VersionSummary
-
-if TYPE_CHECKING:
-    from table_writer.table.present import PresentRows
 
 SHOWN_PARTITIONS: Final = 5
 
@@ -151,34 +148,4 @@ def partition_facts(
     return tuple(
         PartitionFacts.of_entry(shown_name(table, partition.values), change_of(partition, layout, entry), partition)
         for partition in partitions
-    )
-
-
-def changed_partitions(table: Table, changed: Iterable[PartitionDifference]) -> tuple[PartitionFacts, ...]:
-    """Return the facts of the partitions that differ between two versions."""
-    return tuple(
-        PartitionFacts(
-            name=shown_name(table, partition.values),
-            values=partition.values,
-            action=partition.change,
-            rows=0 if partition.after is None else partition.after.rows,
-            rows_before=0 if partition.before is None else partition.before.rows,
-        )
-        for partition in changed
-    )
-
-
-def partitions_now(table: Table, present_rows: Iterable[PresentRows]) -> tuple[PartitionNow, ...]:
-    """Return the facts of partitions as readers find them."""
-    return tuple(
-        PartitionNow(
-            name=shown_name(table, partition.values),
-            state=partition.state,
-            version=partition.wrote.version if partition.wrote else None,
-            write_id=partition.write_id,
-            published_at=partition.wrote.created_at if partition.wrote else None,
-            rows=partition.rows,
-            note=partition.note,
-        )
-        for partition in present_rows
     )

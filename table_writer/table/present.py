@@ -8,7 +8,6 @@ earlier version again, and a compaction changes none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -19,7 +18,8 @@ from table_writer.log.records import SlotRecord
 from table_writer.log.state import CurrentPartition
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location, same_place
-from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.partition_facts import PartitionNow
+from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable
@@ -28,22 +28,6 @@ PUBLISHED: Final = "published"
 MISSING: Final = "missing"
 IN_DOUBT: Final = "in doubt"
 NOT_KNOWN: Final = "not known"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PresentRows:
-    """The rows of one partition as readers find them; ``state`` is one of the four words above, ``note`` says why."""
-
-    values: PartitionValues
-    state: str
-    note: str = ""
-    wrote: LogEntry | None = None  # the newest entry of which readers see rows
-    rows: int | None = None
-
-    @property
-    def write_id(self) -> str | None:
-        """The id of the write whose rows they are, also if a recovery has published it."""
-        return None if self.wrote is None else self.wrote.recovered_write_id or self.wrote.write_id
 
 
 def placements_now(
@@ -88,7 +72,7 @@ class Present:
         self._doubtful = _doubtful(history)
         self._held = history.state.current_contents()
 
-    def __iter__(self) -> Iterator[PresentRows]:
+    def __iter__(self) -> Iterator[PartitionNow]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
         placed = {
             self._history.state.current_partitions[values].version for values in self._wanted if self._is_found(values)
@@ -107,23 +91,23 @@ class Present:
             return False
         return self._history.state.current_partitions[values].partition.new_location is not None
 
-    def _rows_of(self, values: PartitionValues) -> PresentRows:
+    def _rows_of(self, values: PartitionValues) -> PartitionNow:
         current = self._history.state.current_partitions.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
             note = f"version {self._doubtful[values]} is being published, or was left in doubt: `recover` resolves it"
-            return PresentRows(values=values, state=IN_DOUBT, note=note)
+            return self._partition(values, IN_DOUBT, note)
         if values not in self._existing:
-            return PresentRows(values=values, state=MISSING, note=_why_missing(current))
+            return self._partition(values, MISSING, _why_missing(current))
         if current is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
-            return self._unknown_rows(values, why)
+            return self._partition(values, NOT_KNOWN, why)
         why = f"readers look elsewhere than where version {current.version} has put it: it has just been published, or"
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
-        return self._unknown_rows(values, f"{why} {what}")
+        return self._partition(values, NOT_KNOWN, f"{why} {what}")
 
-    def _of_a_version(self, values: PartitionValues) -> PresentRows:
+    def _of_a_version(self, values: PartitionValues) -> PartitionNow:
         current = self._history.state.current_partitions[values]
         beside_others = current.partition.added and values not in self._held  # whose rows nobody has counted
         content = self._held.get(values, current.partition)
@@ -132,11 +116,13 @@ class Present:
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, current.version)
         if wrote is not None:
-            return PresentRows(values=values, state=PUBLISHED, wrote=wrote.entry, rows=rows)
+            return self._partition(values, PUBLISHED, wrote=wrote.entry, rows=rows)
         if self._opened.layout.write_id_of(Location.parse(str(current.partition.new_location))) is None:
-            return self._unknown_rows(values, f"version {current.version} has put back the rows of another tool")
+            return self._partition(
+                values, NOT_KNOWN, f"version {current.version} has put back the rows of another tool"
+            )
         note = f"its rows are older than version {current.version}: a vacuum has trimmed the entry that wrote them"
-        return PresentRows(values=values, state=PUBLISHED, note=note, rows=rows)
+        return self._partition(values, PUBLISHED, note, rows=rows)
 
     def _writer_of(self, values: PartitionValues, version: int) -> SlotRecord | None:
         """Return the entry whose rows a later one has only put back, moved or compacted; ``None`` if it is trimmed."""
@@ -157,9 +143,25 @@ class Present:
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published
         return wrote if history.records.has_all(first, version) else None
 
-    @staticmethod
-    def _unknown_rows(values: PartitionValues, note: str) -> PresentRows:
-        return PresentRows(values=values, state=NOT_KNOWN, note=note)
+    def _partition(
+        self,
+        values: PartitionValues,
+        state: str,
+        note: str = "",
+        *,
+        wrote: LogEntry | None = None,
+        rows: int | None = None,
+    ) -> PartitionNow:
+        """Describe a partition; ``wrote`` is the newest entry of which readers see rows."""
+        return PartitionNow(
+            name=shown_name(self._opened.table, values),
+            state=state,
+            version=wrote.version if wrote else None,
+            write_id=(wrote.recovered_write_id or wrote.write_id) if wrote else None,
+            published_at=wrote.created_at if wrote else None,
+            rows=rows,
+            note=note,
+        )
 
 
 def _why_missing(current: CurrentPartition | None) -> str:
