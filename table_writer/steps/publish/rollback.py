@@ -126,31 +126,17 @@ def _checked_partitions(
     """Return the partitions that must change, having checked that readers would find all of their files."""
     table, before = opened.table, locations(now)
     exists = existing_values(opened.store, opened.layout, now)
-    wrong: list[str] = []
+    reasons = {
+        values: _why_not_put_back(history, version, values, target, before.get(values), exists=values in exists)
+        for values, target in targets.items()
+    }
+    wrong = [f"{shown_name(table, values)}{reason}" for values, reason in reasons.items() if reason]
     changed: dict[PartitionValues, str | None] = {}
-    for values, target in targets.items():
-        current = before.get(values)
-        newest_partition = history.state.current_partitions.get(values)
-        newest = newest_partition.partition.new_location if newest_partition else None
-        is_moved = history.placements.of(values, current) is not Placement.IN_PLACE
-        if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
-            where = Location.parse(current) if current else "no location"
-            wrong.append(
-                f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                f" put it after version {newest_partition.version if newest_partition else version}"
-            )
-        elif not target.known:
-            why = "a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
-            wrong.append(f"{shown_name(table, values)}: {why}")
-        elif not target.sure:
-            why = "another tool or a late call has moved it"
-            wrong.append(f"{shown_name(table, values)}: {why}, and whether after version {version} is not known")
-        else:
-            wanted = _with_rows(opened, history, target.location)
-            if not same_place(current, wanted) or (
-                wanted and history.past.surplus_names(Location.parse(wanted), version)
-            ):
-                changed[values] = wanted
+    for values in (values for values, reason in reasons.items() if not reason):
+        wanted = _with_rows(opened, history, targets[values].location)
+        grew = wanted is not None and history.past.surplus_names(Location.parse(wanted), version)
+        if grew or not same_place(before.get(values), wanted):
+            changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
@@ -168,6 +154,24 @@ def _checked_partitions(
         for there in checked
         if there.others or not same_place(there.described.new_location, before.get(there.described.values))
     )
+
+
+def _why_not_put_back(
+    history: History, version: int, values: PartitionValues, target: PastLocation, current: str | None, *, exists: bool
+) -> str:
+    """Say why a partition is not touched, in what follows its name; empty if it is where the log has it."""
+    published = history.state.current_partitions.get(values)
+    newest = published.partition.new_location if published else None
+    is_moved = history.placements.of(values, current) is not Placement.IN_PLACE
+    if is_moved or (exists and not same_place(current, newest)):  # others may write where a placeholder was left
+        where = Location.parse(current) if current else "no location"
+        after = published.version if published else version
+        return f" is at {where}, where another tool or a late call has put it after version {after}"
+    if not target.known:
+        return ": a vacuum has trimmed the entries that say where it was then, or a late call had moved it"
+    if not target.sure:
+        return f": another tool or a late call has moved it, and whether after version {version} is not known"
+    return ""
 
 
 def _with_rows(opened: OpenTable, history: History, target: str | None) -> str | None:
