@@ -245,28 +245,6 @@ class TableWriter:
         """
         return self._write(df, table, WriteMode.CREATE_PARTITIONS, options)
 
-    def replace_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
-        """Replace partitions that exist; if one of them does not, change nothing.
-
-        ==============================  =============================================
-        partition                       after the call
-        ==============================  =============================================
-        is in the DataFrame             holds the DataFrame's rows; it existed
-        is not in the DataFrame         is untouched
-        ==============================  =============================================
-
-        Parameters
-        ----------
-        df, table, **options
-            As for :meth:`overwrite_partitions`.
-
-        Raises
-        ------
-        InvalidInputError
-            Names the partition that does not exist; nothing was published.
-        """
-        return self._write(df, table, WriteMode.REPLACE_PARTITIONS, options)
-
     def overwrite_table(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace the whole table.
 

@@ -16,7 +16,6 @@ class WriteMode(enum.Enum):
 
     CREATE_PARTITIONS = "create_partitions"
     APPEND = "append"
-    REPLACE_PARTITIONS = "replace_partitions"
     OVERWRITE_PARTITIONS = "overwrite_partitions"
     OVERWRITE_TABLE = "overwrite_table"
 
@@ -48,7 +47,6 @@ class ModeFacts:
 
     replaces: str  # which rows readers see no more afterwards, for a person
     keeps_rows: bool = False  # rows that its partitions have are seen beside the new ones
-    only_replaces: bool = False  # a partition of it that does not exist is an error
     only_creates: bool = False  # a partition of it that exists is an error
     replaces_table: bool = False  # partitions that there are no rows for are emptied
     takes_predicate: bool = False  # partitions that a predicate names are emptied, too
@@ -57,7 +55,7 @@ class ModeFacts:
     @property
     def builds_on_what_is_there(self) -> bool:
         """Return whether what the metastore shows of its partitions decides what it publishes."""
-        return self.keeps_rows or self.only_creates or self.only_replaces
+        return self.keeps_rows or self.only_creates
 
 
 FACTS: Final = {
@@ -67,9 +65,6 @@ FACTS: Final = {
         needs_partitions=True,
     ),
     WriteMode.APPEND: ModeFacts(replaces="replaces nothing: it adds rows", keeps_rows=True),
-    WriteMode.REPLACE_PARTITIONS: ModeFacts(
-        replaces="replaces partitions that exist, or fails if one does not", only_replaces=True, needs_partitions=True
-    ),
     WriteMode.OVERWRITE_PARTITIONS: ModeFacts(
         replaces="replaces the partitions that the DataFrame has rows for", takes_predicate=True, needs_partitions=True
     ),

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 
 from table_writer.errors import (
     ConflictError,
-    InvalidInputError,
     MetastoreError,
     OutcomeUnknownError,
     PartitionExistsError,
@@ -190,7 +189,7 @@ class Publisher:
         draft = entry_of(staged, self._opened)
         self._first_in_doubt(draft, records, staged.plan)
         now = self._opened.metastore.get_partitions(self._table(staged.plan), sorted(draft.partition_values))
-        self._refuse_existing(staged.plan, draft, now)
+        self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
 
     def require_as_read(self, staged: WrittenFiles) -> None:
@@ -237,7 +236,7 @@ class Publisher:
             return None
         while True:
             now = confirmed_partitions(self._opened, table, now, listing.newest) if is_building else now
-            self._refuse_existing(plan, draft, now)
+            self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
             to_grow = in_place.partitions_to_grow(table, now)
@@ -305,19 +304,10 @@ class Publisher:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
         return replace(draft, partitions=(*draft.partitions, *gone))
 
-    def _refuse_existing(self, plan: WritePlan, draft: LogEntry, now: PartitionsNow) -> None:
-        if not (plan.mode.facts.only_creates or plan.mode.facts.only_replaces):
+    def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
+        if not plan.mode.facts.only_creates:
             return
         existing = existing_values(self._opened.store, plan.layout, now)
-        missing = draft.partition_values - existing
-        if plan.mode.facts.only_replaces:
-            if missing:
-                raise InvalidInputError(
-                    f"write {plan.write_id} would replace what is not there, {counted(len(missing), 'partition')} of"
-                    f" {plan.table.name}: {_few_names(plan.table, missing)}. Nothing was published.",
-                    **plan.named,
-                )
-            return
         if existing:
             raise PartitionExistsError(
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
