@@ -14,6 +14,8 @@ from table_writer.config import (
     CompactKeywords,
     CompactOptions,
     NewTableKeywords,
+    RowOptions,
+    SelectedRowKeywords,
     TableWriterConfig,
     WriteKeywords,
     WriteOptions,
@@ -26,6 +28,7 @@ from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
 from table_writer.reports.plan_report import PlanReport
 from table_writer.reports.reports import ChangesReport, DoctorReport, RecoverReport
+from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.staged_report import StagedReport
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import is_connect, open_gateway
@@ -33,6 +36,7 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.steps.batches import TravellingBatchWriter, batch_writer
 from table_writer.steps.preview import Preview
+from table_writer.steps.rows.change import RewrittenRows
 from table_writer.steps.run import Call, Steps
 from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
@@ -278,6 +282,56 @@ class TableWriter:
         2
         """
         return self._write(df, table, WriteMode.OVERWRITE_TABLE, options)
+
+    def rewrite(
+        self, table: str, change: Callable[[DataFrame], DataFrame], **options: Unpack[SelectedRowKeywords]
+    ) -> RowsResult:
+        """Replace partitions by what a function makes of their rows, as they are after one version.
+
+        =======================================  ==================================================
+        partition                                after the call
+        =======================================  ==================================================
+        is selected                              holds exactly the rows that the function returned
+        is selected, and no row is of it         is dropped
+        is not selected, and rows moved to it    holds these beside those that it had
+        is not selected otherwise                is untouched
+        =======================================  ==================================================
+
+        The function may be asked again, where ``retries`` allows it, and its DataFrame is computed once each time.
+
+        Parameters
+        ----------
+        table
+            ``database.table``; an unpartitioned one is rewritten as a whole.
+        change
+            Takes the rows of the selected partitions, and returns rows with the table's columns.
+        **options
+            See :class:`~table_writer.RowOptions`.
+
+        Returns
+        -------
+        RowsResult
+            What a write tells, and which files were replaced and copied.
+
+        Raises
+        ------
+        ConflictError
+            Somebody has published one of these partitions since they were read, or another tool has changed their
+            files; nothing was published. With ``retries`` it has happened so often.
+        InvalidInputError
+            Also when a selected partition holds files that came after its version, or in directories of their own.
+        SchemaMismatchError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> writer.rewrite("mart.orders", lambda rows: rows.where("id > 1"), where="dt = '2024-01-01'").rows
+        1
+        """
+        return self._steps.change_rows(table, RewrittenRows(change), RowOptions(**options))
 
     def create_table(
         self,
