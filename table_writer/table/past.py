@@ -220,15 +220,10 @@ class Past:
             raise self._refusal()
         return tuple(partition for partition in past_partitions if partition is not None)
 
+    @property
     def existing(self) -> frozenset[PartitionValues]:
-        """Return the partitions that may have had rows, without those that another tool has dropped since.
-
-        The metastore was read before the log: what the log alone has may have come in between.
-        """
-        located = {v for v, state in self._history.states_at(self.version).items() if state.location is not None}
-        missing = sorted(located - self._now.keys())
-        late = self._opened.metastore.get_partitions(self._opened.table, missing) if missing else {}
-        return frozenset(self._now) | frozenset(late)
+        """The partitions that the metastore has, as it was read before the log."""
+        return frozenset(self._now)
 
     @property
     def subject(self) -> str:

@@ -10,10 +10,11 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.errors import StorageError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.spark import open_gateway
+from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.steps.rows.snapshot import Snapshot
 
 FILE: Final = "__table_writer_file"
@@ -59,7 +60,14 @@ def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, 
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
     """Collect a small frame; Ctrl-C ends the job."""
-    return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
+    try:
+        return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
+    except SPARK_ERRORS as error:
+        raise InvalidInputError(
+            f"the rows of {snapshot.table.name} cannot be looked through: {spark_sentence(error)} Nothing was"
+            " published.",
+            table=str(snapshot.table.name),
+        ) from error
 
 
 def _by_partition(snapshot: Snapshot, counts: Mapping[str, int]) -> dict[PartitionValues, dict[str, int]]:

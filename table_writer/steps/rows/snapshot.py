@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.table_read import ReadOf, TableRead
@@ -21,6 +22,7 @@ from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past
 
+MOST_LOOKS: Final = 10  # at a table to which others publish meanwhile
 Files = Mapping[PartitionValues, Mapping[str, ObjectInfo]]
 """By partition: files by their names below its location."""
 
@@ -47,15 +49,16 @@ class Snapshot:
     """One table after its newest version, before which nothing is in doubt.
 
     ``where`` selects partitions; all that exist are selected without it. Files are listed once, when a partition is
-    opened, and only these are read: what others add later is no part of the snapshot, and stops the publish.
+    opened, and only these are read and replaced: what others add later is no part of it, and stops the publish.
     """
 
     def __init__(self, spark: SparkSession, opened: OpenTable, where: str = "") -> None:
         self.spark = spark
         self.opened = opened
         opened.require_owner()
-        self._past = Past(opened)
-        self._partitions: dict[PartitionValues, SnapshotPartition | None] = {}
+        self._past = _newest(opened)
+        self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
+        self._opened_partitions: dict[PartitionValues, SnapshotPartition] = {}
         self.scope: Scope = (
             Where(spark, where, partition_schema(self.table), str(self.table.name)) if where else every_partition
         )
@@ -70,10 +73,10 @@ class Snapshot:
         """The version that the rows are of."""
         return self._past.version
 
-    @cached_property
+    @property
     def existing(self) -> frozenset[PartitionValues]:
-        """The partitions that there were; an unpartitioned table is one partition of itself."""
-        return self._past.existing()
+        """The partitions that there are; an unpartitioned table is one partition of itself."""
+        return self._past.existing
 
     @cached_property
     def selected(self) -> frozenset[PartitionValues]:
@@ -85,32 +88,49 @@ class Snapshot:
 
         Raises ``InvalidInputError`` if nobody knows what readers saw of one, or if it holds other files by now.
         """
-        unopened = self.existing.intersection(partitions) - self._partitions.keys()
-        if unopened:
-            names = self.opened.partition_names(unopened) if self.table.partition_columns else None
-            past_partitions = self._past.partitions(names)
-            self._partitions |= dict.fromkeys(unopened)
-            self._partitions |= {
-                partition.past.values: partition for partition in many(self._with_files, past_partitions)
-            }
-        opened = ((values, self._partitions.get(values)) for values in partitions)
-        return {values: partition for values, partition in opened if partition is not None}
+        past_partitions = self._past_partitions(partitions)
+        unopened = [past for values, past in past_partitions.items() if values not in self._opened_partitions]
+        for partition in many(self._with_files, unopened):
+            self._opened_partitions[partition.past.values] = partition
+        return {values: self._opened_partitions[values] for values in past_partitions}
 
     def files_of(self, partitions: Collection[PartitionValues]) -> Files:
         """Return the files that hold the rows of some partitions."""
         return {values: partition.files for values, partition in self.open(partitions).items()}
 
-    @property
-    def places(self) -> dict[Place, PartitionValues]:
-        """Where the partitions are that were opened."""
-        opened = ((values, partition) for values, partition in self._partitions.items() if partition is not None)
-        return {partition.place: values for values, partition in opened}
-
     def rows(self, names: Mapping[PartitionValues, Collection[str]]) -> DataFrame:
         """Return the rows of some files, which are named by partition, with the columns that the table has today."""
         opened = self.open(names)
-        reads = [opened[values].with_only(file_names) for values, file_names in names.items() if file_names]
-        return open_gateway(self.spark).past_rows(self.opened, self._past.subject, reads)
+        return self._read([opened[values].with_only(file_names) for values, file_names in names.items() if file_names])
+
+    def scan(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        """Return all rows of some partitions, whose files Spark lists for itself: those that a query leaves out, never.
+
+        Files of other tools are listed now: nothing else tells which there were.
+        """
+        past_partitions = self._past_partitions(partitions)
+        unknown = self.open([values for values, past in past_partitions.items() if past.bytes is None])
+        listed = {values: partition.with_only(partition.files) for values, partition in unknown.items()}
+        return self._read([listed.get(values, past) for values, past in past_partitions.items()])
+
+    @property
+    def places(self) -> dict[Place, PartitionValues]:
+        """Where the partitions are that were asked for."""
+        found = ((values, past) for values, past in self._known.items() if past is not None)
+        return {Location.parse(past.location).place: values for values, past in found}
+
+    def _read(self, partitions: Sequence[PastPartition]) -> DataFrame:
+        return open_gateway(self.spark).past_rows(self.opened, self._past.subject, partitions)
+
+    def _past_partitions(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, PastPartition]:
+        """Return those of the partitions that had rows."""
+        unasked = self.existing.intersection(partitions) - self._known.keys()
+        if unasked:
+            names = self.opened.partition_names(unasked) if self.table.partition_columns else None
+            self._known |= dict.fromkeys(unasked)
+            self._known |= {past.values: past for past in self._past.partitions(names)}
+        asked = ((values, self._known.get(values)) for values in partitions)
+        return {values: past for values, past in asked if past is not None}
 
     def as_read(self, partitions: Collection[PartitionValues]) -> TableRead:
         """Describe what was read of some partitions, for the comparison with what readers see before the switch."""
@@ -146,3 +166,20 @@ class Snapshot:
         if past.bytes is not None and (size_bytes != past.bytes or len(files) > (past.files or 0)):
             return f"does not hold the files of version {self.version}: another tool has added or deleted some"
         return ""
+
+
+def _newest(opened: OpenTable) -> Past:
+    """Return the newest version, together with partitions that the metastore has shown after all of its switches.
+
+    The metastore is read before the log. What was published in between would be of the version, and not be shown.
+    """
+    for _ in range(MOST_LOOKS):
+        state = opened.log.read_state()
+        past = Past(opened)
+        if past.version <= min([state.newest, *(version - 1 for version in state.in_doubt)]):
+            return past
+    raise ConflictError(
+        f"others have published to {opened.table.name} each of the {MOST_LOOKS} times that its partitions were read."
+        " Nothing was published. Run it again later.",
+        table=str(opened.table.name),
+    )
