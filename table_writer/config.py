@@ -398,7 +398,13 @@ class RowOptions:
         A SQL predicate over partition columns: which partitions to look at; by default all.
     retries
         How often the call begins again, with newer rows, after somebody else has published what it read: at most 1,000.
-    engine, distribution, sort_by, target_file_bytes
+    engine
+        As for writes.
+    distribution
+        As for writes.
+    sort_by
+        As for writes.
+    target_file_bytes
         As for writes.
     idempotency_key
         As for writes: a call with a key that was published already, and not rolled back, does nothing.

@@ -395,7 +395,7 @@ class TableWriter:
         >>> writer = TableWriter(spark)
         >>> writer.overwrite_table(df, "mart.orders").rows
         2
-        >>> updates = df.where("id = 1").withColumn("id", F.explode(F.array(F.lit(1), F.lit(7))))
+        >>> updates = df.selectExpr("id * 2 AS id", "dt")
         >>> result = writer.merge(updates, "mart.orders", on=["dt", "id"], retries=3)
         >>> result.inserted, result.updated, result.deleted
         (1, 1, 0)

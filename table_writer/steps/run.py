@@ -1,4 +1,4 @@
-"""Steps 1 to 5 in their order, for writes, staged writes and compactions."""
+"""Steps 1 to 5 in their order, for writes, staged writes, compactions and changes of rows."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_of_double_rows_the_first_in_the_order_stays(
     assert (result.deleted, result.updated, result.inserted) == (3, 0, 0)
     assert listed(orders) == [(1, "c", "d2"), (2, "b", "d2"), (3, "d", "d3"), (None, "n", "d1"), (None, "n", "d1")]
     assert writer.deduplicate(orders, on=["id"], keep=["note"]).version is None
-    with pytest.raises(InvalidInputError, match="keep='nota'.* cannot be resolved"):
+    with pytest.raises(InvalidInputError, match=r"keep='nota'.* cannot be resolved"):
         writer.deduplicate(orders, on=["id"], keep=["nota DESC"])
     with pytest.raises(InvalidInputError, match="expected an order"):
         writer.deduplicate(orders, on=["id"], keep=[])
