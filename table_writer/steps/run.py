@@ -180,14 +180,15 @@ class Steps:
         """
         announcing = announced(self._services, "write", table, change.name)
         with announcing as announcement, self.show_progress(table, change.name):
-            for retries_left in range(options.retries, -1, -1):
+            retries_left = options.retries
+            while True:
                 try:
                     return announcement.finished(self._change_rows(table, change, options, announcement))
                 except ConflictError as conflict:
                     if not retries_left:
                         raise
+                    retries_left -= 1
                     logger.info("%s of %s begins again: %s", change.name, table, conflict)
-        raise AssertionError("the last round returns or raises")
 
     def _change_rows(
         self, table: str, change: RowChange, options: RowOptions, announcement: Announcement
@@ -214,7 +215,7 @@ class Steps:
                     return rewrite.nothing(watch)
                 results = self.check(files, opened, as_checks(options.checks), watch)  # 4
                 require_passed(results, str(opened.table.name), plan.write_id)
-                with watch.step("publish"):
+                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
                     published = Publisher(opened, copy_files).publish(files.with_checks(results), write.claiming)  # 5
         except RepeatedError as repeated:
             return rewrite.repeated(repeated_result(repeated.entry, watch))

@@ -126,6 +126,16 @@ def test_with_retries_the_newer_rows_are_taken(
     assert listed(orders) == [(2, "a", "d1"), (20, "x", "d1")]
 
 
+def test_a_compaction_meanwhile_is_no_conflict(
+    writer: TableWriter, orders: str, rows: Rows, listed: Listed, stopped: Stopped
+) -> None:
+    writer.append(rows((1, "a", "d1")), orders)
+    writer.append(rows((2, "b", "d1")), orders)
+    late = stopped(STAGED, lambda: writer.compact(orders, min_files=2))
+    assert late.rewrite(orders, doubled).version == 4
+    assert listed(orders) == [(2, "a", "d1"), (4, "b", "d1")]
+
+
 def test_files_of_other_tools_that_come_after_the_version_are_refused(
     writer: TableWriter, orders: str, rows: Rows, listed: Listed
 ) -> None:

@@ -78,6 +78,8 @@ class _Sides:
         self._snapshot = snapshot
         self._columns = table_schema(snapshot.table)
         require_batch(merge.updates, snapshot.table.name)
+        gateway = open_gateway(snapshot.spark)
+        self._updates, _ = gateway.reads(merge.updates, snapshot.opened, listed=False)  # they may be of this very table
         self.keys = Keys.of(merge.on, snapshot.table)
         self._of_target, self._of_updates = self.keys.names(OF_TARGET), self.keys.names(OF_UPDATES)
         self._same_key = same_keys(self._of_target, self._of_updates)
@@ -85,10 +87,10 @@ class _Sides:
     def require_usable(self) -> int:
         """Return the number of updates; refuse those that do not fit, that repeat a key, or that differ each time."""
         _ = self._new_values, self._keyed_updates  # their columns are matched first: that needs no job
-        if not open_gateway(self._snapshot.spark).analysis(self._merge.updates, "true").is_deterministic:
+        if not open_gateway(self._snapshot.spark).analysis(self._updates, "true").is_deterministic:
             raise InvalidInputError(
-                "updates: its query gives other rows each time it is run, as with rand() or uuid(), and it is run more"
-                " than once. Nothing was published. Write it to a table first, or call updates.localCheckpoint()"
+                "updates: its query gives other rows each time it is run, as with rand(), uuid() or first(), and it is"
+                " run more than once. Nothing was published. Write it to a table first, or checkpoint it"
             )
         return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
 
@@ -129,7 +131,7 @@ class _Sides:
         if self._merge.set is None:
             return {name: F.col(f"{UPDATES}.{quoted(name)}") for name in self._columns.names}
         spark = self._snapshot.spark
-        target, updates = blank(spark, self._columns), blank(spark, self._merge.updates.schema)
+        target, updates = blank(spark, self._columns), blank(spark, self._updates.schema)
         both = target.alias(TARGET).crossJoin(updates.alias(UPDATES))
         return {
             table_column(self._snapshot.table, name, "set").name: value_of(both, value, f"set[{name!r}]")
@@ -142,17 +144,17 @@ class _Sides:
         needs_all = self._merge.matched == "update" and self._merge.set is None
         if not needs_all:
             self._fitted(StructType(list(self.keys.fields)))
-        return self.keys.added_to(self._new_values if needs_all else self._merge.updates, OF_UPDATES)
+        return self.keys.added_to(self._new_values if needs_all else self._updates, OF_UPDATES)
 
     @cached_property
     def _new_values(self) -> DataFrame:
         """The updates with the table's columns; none but the table's are taken, unless ``set`` may name others."""
         needs_all = self._merge.missing == "insert" or (self._merge.matched == "update" and self._merge.set is None)
-        return self._fitted(self._columns) if needs_all else self._merge.updates
+        return self._fitted(self._columns) if needs_all else self._updates
 
     def _fitted(self, columns: StructType) -> DataFrame:
         """Return the updates in the shape of some of the table's columns, or refuse them."""
-        updates, table = self._merge.updates, self._snapshot.table
+        updates, table = self._updates, self._snapshot.table
         wanted = {name.lower() for name in columns.names}
         takes_others = self._merge.set is not None or len(columns) < len(self._columns)
         if takes_others:
