@@ -218,7 +218,7 @@ class Steps:
                 with watch.step("publish"), self._refresh_after_conflict(opened, planned):
                     published = Publisher(opened, copy_files).publish(files.with_checks(results), write.claiming)  # 5
         except RepeatedError as repeated:
-            return rewrite.repeated(repeated_result(repeated.entry, watch))
+            return rewrite.of_write(repeated_result(repeated.entry, watch))
         result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
         return rewrite.result(replace(result, checks=results))
 

@@ -113,6 +113,7 @@ def test_keys_alone_delete(writer: TableWriter, orders: str, rows: Rows, listed:
     assert writer.merge(keys, orders, on=["id"], matched="delete", missing="ignore").version is None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_merged_is_refused_in_words(
     writer: TableWriter, orders: str, rows: Rows, listed: Listed, spark: SparkSession
 ) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
+from table_writer.testing import Lakehouse
 
 Rows = Callable[..., Any]
 Listed = Callable[[str], list[tuple[Any, ...]]]
@@ -54,6 +55,22 @@ def test_other_values_are_set_and_rows_move(writer: TableWriter, orders: str, ro
     assert (result.deleted, result.updated, result.inserted) == (0, 1, 0)
     assert listed(orders) == [(1, "a1", "d2"), (2, "b", "d1"), (3, "c", "d2")]
     assert writer.update_where(orders, {"id": "id"}, where="id = 77").version is None
+
+
+@pytest.mark.slow
+def test_partitions_that_a_call_is_not_about_are_not_looked_at(
+    writer: TableWriter, orders: str, rows: Rows, listed: Listed, lakehouse: Lakehouse
+) -> None:
+    writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d1"), (3, "c", "d2")), orders)
+    (lost,) = (one for one in writer.maintenance.show(orders, 1).partitions if one.name == "dt=d2")
+    bucket, _, prefix = str(lost.new_location).split("://")[1].partition("/")
+    for item in lakehouse.s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]:
+        lakehouse.s3.delete_object(Bucket=bucket, Key=item["Key"])
+    assert writer.delete_where(orders, "dt = 'd1' AND id = 1").deleted == 1
+    assert writer.merge(rows((2, "B", "d1")), orders, on=["id", "dt"]).updated == 1
+    assert writer.merge(rows((2, "C", "d1")), orders, on=["id"], where="dt = 'd1'").updated == 1
+    with pytest.raises(InvalidInputError, match="cannot be looked through"):
+        writer.delete_where(orders, "id = 3")
 
 
 def test_what_is_no_predicate_or_no_value_is_refused_in_words(

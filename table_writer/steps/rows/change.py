@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 
@@ -47,7 +47,7 @@ class RewrittenRows:
     """All rows of the selected partitions are given to a function, which returns what they shall hold."""
 
     function: Callable[[DataFrame], DataFrame]
-    name: str = "rewrite"
+    name: ClassVar[str] = "rewrite"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Take all files of the selected partitions."""

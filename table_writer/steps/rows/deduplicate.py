@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -20,7 +20,7 @@ from table_writer.steps.rows.hits import find_hits, with_file
 from table_writer.steps.rows.keys import Keys
 from table_writer.steps.rows.snapshot import Snapshot
 
-KEY, ORDER, NUMBER, COUNT = (f"__table_writer_{name}" for name in ("key_", "order_", "number", "count"))
+KEY, NUMBER, COUNT = (f"__table_writer_{name}" for name in ("key_", "number", "count"))
 DIRECTION: Final = re.compile(r"(.*\S)\s+(ASC|DESC)", re.IGNORECASE | re.DOTALL)
 
 
@@ -30,7 +30,7 @@ class Deduplicated:
 
     on: Sequence[str]
     keep: Sequence[Expression]
-    name: str = "deduplicate"
+    name: ClassVar[str] = "deduplicate"
 
     def __post_init__(self) -> None:
         if not self.keep:

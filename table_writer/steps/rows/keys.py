@@ -11,28 +11,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructField, StructType
 
-from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table
 from table_writer.spark.sql import balanced_tree, quoted
 from table_writer.steps.plan.planner import NUMBER, partition_frame
-from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
+from table_writer.steps.plan.types import exact_type, partition_schema
+from table_writer.steps.rows.expressions import table_column
 from table_writer.steps.rows.hits import collected
 from table_writer.steps.rows.snapshot import Snapshot
 
 COUNT: Final = "__table_writer_count"
-
-
-def table_column(table: Table, name: str, parameter: str) -> StructField:
-    """Return the table's column of a name, in any case; ``InvalidInputError`` names those that there are."""
-    fields = {field.name.lower(): field for field in table_schema(table)}
-    if name.lower() not in fields:
-        raise InvalidInputError(
-            f"{parameter}: {table.name} has no column {name!r}{nearest(name.lower(), fields)}; it has"
-            f" {', '.join(fields)}",
-            table=str(table.name),
-        )
-    return fields[name.lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +82,7 @@ class Keys:
 
 def same_keys(left: Sequence[str], right: Sequence[str]) -> Column:
     """Return whether a row of both sides has one key."""
-    return balanced_tree(Column.__and__, [F.col(one) == F.col(other) for one, other in zip(left, right, strict=True)])
+    return balanced_tree(Column.__and__, [F.col(name) == F.col(other) for name, other in zip(left, right, strict=True)])
 
 
 def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -19,9 +19,9 @@ from table_writer.steps.plan.fit import fit
 from table_writer.steps.plan.planner import require_batch
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, blank, value_of
+from table_writer.steps.rows.expressions import Expression, blank, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, with_file
-from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys, table_column
+from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
 from table_writer.steps.rows.snapshot import Snapshot
 
 Matched = Literal["update", "ignore", "delete"]
@@ -39,7 +39,7 @@ class Merge:
     matched: Matched = "update"
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
-    name: str = "merge"
+    name: ClassVar[str] = "merge"
 
     def __post_init__(self) -> None:
         if self.set is not None and (self.matched != "update" or not self.set):
@@ -133,10 +133,7 @@ class _Sides:
         spark = self._snapshot.spark
         target, updates = blank(spark, self._columns), blank(spark, self._updates.schema)
         both = target.alias(TARGET).crossJoin(updates.alias(UPDATES))
-        return {
-            table_column(self._snapshot.table, name, "set").name: value_of(both, value, f"set[{name!r}]")
-            for name, value in self._merge.set.items()
-        }
+        return values_of(both, self._merge.set, self._snapshot.table)
 
     @cached_property
     def _keyed_updates(self) -> DataFrame:

@@ -98,17 +98,17 @@ class Rewrite:
         partitions = tuple(map(self._kept.result_of, written.partitions))
         return self._counted(
             replace(
-                self.repeated(written),
+                self.of_write(written),
                 partitions=partitions,
                 replaced_files=len(replaced),
                 replaced_bytes=sum(file.size_bytes for file in replaced),
             )
         )
 
-    def repeated(self, written: WriteResult) -> RowsResult:
+    def of_write(self, written: WriteResult) -> RowsResult:
         """Return the result of a write under the name of this call; of rows nothing is known."""
-        of_write = {item.name: getattr(written, item.name) for item in fields(WriteResult)}
-        return RowsResult(**of_write | {"mode": self.change.name})
+        facts = {item.name: getattr(written, item.name) for item in fields(WriteResult)}
+        return RowsResult(**facts | {"mode": self.change.name})
 
     def nothing(self, watch: Stopwatch) -> RowsResult:
         """Return the result of a call that found nothing to change."""

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location, Place
-from table_writer.model.table import PartitionValues, PastPartition, Table
+from table_writer.model.table import PartitionValues, PastPartition, Table, shown_name
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import Scope, every_partition
 from table_writer.spark import open_gateway
@@ -116,8 +116,17 @@ class Snapshot:
     @property
     def places(self) -> dict[Place, PartitionValues]:
         """Where the partitions are that were asked for."""
-        found = ((values, past) for values, past in self._known.items() if past is not None)
-        return {Location.parse(past.location).place: values for values, past in found}
+        places: dict[Place, PartitionValues] = {}
+        for past in filter(None, self._known.values()):
+            values = places.setdefault(Location.parse(past.location).place, past.values)
+            if values != past.values:
+                raise InvalidInputError(
+                    f"{past.name} of {self.table.name} shares {past.location} with {shown_name(self.table, values)}:"
+                    " whose rows are there cannot be told. Nothing was published. Replace both with"
+                    " overwrite_partitions.",
+                    table=str(self.table.name),
+                )
+        return places
 
     def _read(self, partitions: Sequence[PastPartition]) -> DataFrame:
         return open_gateway(self.spark).past_rows(self.opened, self._past.subject, partitions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -12,9 +13,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, blank, is_true, value_of
+from table_writer.steps.rows.expressions import Expression, Predicate, blank, predicate_of, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, with_file
-from table_writer.steps.rows.keys import table_column
 from table_writer.steps.rows.snapshot import Snapshot
 
 HIT = "__table_writer_hit"
@@ -25,13 +25,13 @@ class DeletedWhere:
     """Rows that a predicate is true of go."""
 
     predicate: Expression
-    name: str = "delete_where"
+    name: ClassVar[str] = "delete_where"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
-        predicate, has_subquery = is_true(_blank(snapshot), self.predicate, "predicate")
-        hits = _hits(snapshot, predicate, has_subquery=has_subquery, is_removed=True)
-        rows = _named(snapshot, snapshot.rows(hits.files)).withColumn(HIT, predicate).where(~F.col(HIT)).drop(HIT)
+        predicate = predicate_of(_blank(snapshot), self.predicate, "predicate")
+        hits = _hits(snapshot, predicate, is_removed=True)
+        rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT)
         return ChangedRows(rows=rows, replaced=hits.files, deleted=hits.rows)
 
 
@@ -41,7 +41,7 @@ class UpdatedWhere:
 
     set: Mapping[str, Expression]
     predicate: Expression
-    name: str = "update_where"
+    name: ClassVar[str] = "update_where"
 
     def __post_init__(self) -> None:
         if not self.set:
@@ -50,21 +50,16 @@ class UpdatedWhere:
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew."""
         frame = _blank(snapshot)
-        predicate, has_subquery = is_true(frame, self.predicate, "where")
-        values = {
-            table_column(snapshot.table, name, "set").name: value_of(frame, value, f"set[{name!r}]")
-            for name, value in self.set.items()
-        }
-        hits = _hits(snapshot, predicate, has_subquery=has_subquery, is_removed=False)
+        predicate = predicate_of(frame, self.predicate, "where")
+        values = values_of(frame, self.set, snapshot.table)
+        hits = _hits(snapshot, predicate, is_removed=False)
 
         def value(name: str) -> Column:
             present = F.col(quoted(name))
             return (F.when(F.col(HIT), values[name]).otherwise(present) if name in values else present).alias(name)
 
-        rows = _named(snapshot, snapshot.rows(hits.files)).withColumn(HIT, predicate)
-        return ChangedRows(
-            rows=rows.select(*map(value, table_schema(snapshot.table).names)), replaced=hits.files, updated=hits.rows
-        )
+        rows = _marked(snapshot, hits, predicate).select(*map(value, table_schema(snapshot.table).names))
+        return ChangedRows(rows=rows, replaced=hits.files, updated=hits.rows)
 
 
 def _blank(snapshot: Snapshot) -> DataFrame:
@@ -76,12 +71,18 @@ def _named(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
     return rows.alias(snapshot.table.name.name)
 
 
-def _hits(snapshot: Snapshot, predicate: Column, *, has_subquery: bool, is_removed: bool) -> Hits:
+def _marked(snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
+    """Return the rows of the files with hits, of which a column says whether they are one."""
+    return _named(snapshot, snapshot.rows(hits.files)).withColumn(HIT, predicate.or_false)
+
+
+def _hits(snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
     """Find the rows that a predicate is true of.
 
     Spark reads no partition that a filter leaves out, if nothing stands between the filter and the read; but a subquery
     may be a join, after which nobody knows the file of a row.
     """
     rows = _named(snapshot, snapshot.scan(snapshot.selected))
-    found = with_file(rows).where(predicate) if has_subquery else with_file(rows.where(predicate))
+    condition = predicate.column
+    found = with_file(rows).where(condition) if predicate.has_subquery else with_file(rows.where(condition))
     return find_hits(snapshot, found, is_removed=F.lit(is_removed))
