@@ -12,13 +12,15 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from numpydoc.docscrape import NumpyDocString
 
-from table_writer import CompactOptions, NewTable, WriteOptions
-from table_writer.config import CompactKeywords, NewTableKeywords, WriteKeywords
+from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
+from table_writer.config import CompactKeywords, NewTableKeywords, RowKeywords, SelectedRowKeywords, WriteKeywords
 from table_writer.model.write_mode import WriteMode
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
     WriteKeywords: WriteOptions,
     CompactKeywords: CompactOptions,
+    RowKeywords: RowOptions,
+    SelectedRowKeywords: RowOptions,
     NewTableKeywords: NewTable,
 }
 MODES: Final = {mode.value for mode in WriteMode}

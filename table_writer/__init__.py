@@ -30,7 +30,7 @@ from table_writer.errors import (
 )
 
 if TYPE_CHECKING:
-    from table_writer.config import CompactOptions, TableWriterConfig, WriteOptions
+    from table_writer.config import CompactOptions, RowOptions, TableWriterConfig, WriteOptions
     from table_writer.maintenance import Maintenance
     from table_writer.metastore.settings import GlueSettings
     from table_writer.model.check_result import CheckResult
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from table_writer.model.new_table import NewTable
     from table_writer.read.dataset import read_arrow
     from table_writer.reports.plan_report import PlanReport
+    from table_writer.reports.rows_result import RowsResult
     from table_writer.reports.write_result import CompactReport, PartitionResult, WriteResult
     from table_writer.steps.staged_write import StagedFile, StagedWrite
     from table_writer.storage.hadoop import S3Overrides
@@ -61,6 +62,8 @@ __all__ = [
     "PartitionResult",
     "PartlyPublishedError",
     "PlanReport",
+    "RowOptions",
+    "RowsResult",
     "S3Overrides",
     "SchemaMismatchError",
     "StagedFile",
@@ -88,6 +91,8 @@ _ON_FIRST_USE = {
     "NewTable": "table_writer.model.new_table",
     "PartitionResult": "table_writer.reports.write_result",
     "PlanReport": "table_writer.reports.plan_report",
+    "RowOptions": "table_writer.config",
+    "RowsResult": "table_writer.reports.rows_result",
     "S3Overrides": "table_writer.storage.hadoop",
     "StagedFile": "table_writer.steps.staged_write",
     "StagedWrite": "table_writer.steps.staged_write",

@@ -368,6 +368,90 @@ class WriteOptions:
             )
 
 
+class RowKeywords(TypedDict, total=False):
+    """The keywords of every call that changes rows; :class:`RowOptions` says what they mean."""
+
+    retries: int
+    engine: Engine
+    distribution: Distribution
+    sort_by: Sequence[str]
+    target_file_bytes: int | None
+    idempotency_key: str
+    tags: Mapping[str, str]
+    checks: Sequence[object]
+
+
+class SelectedRowKeywords(RowKeywords, total=False):
+    """The same, for calls that look at some partitions only."""
+
+    where: str
+
+
+@checked
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowOptions:
+    """The options of one call that changes rows.
+
+    Parameters
+    ----------
+    where
+        A SQL predicate over partition columns: which partitions to look at; by default all.
+    retries
+        How often the call begins again, with newer rows, after somebody else has published what it read: at most 1,000.
+    engine
+        As for writes.
+    distribution
+        As for writes.
+    sort_by
+        As for writes.
+    target_file_bytes
+        As for writes.
+    idempotency_key
+        As for writes: a call with a key that was published already, and not rolled back, does nothing.
+    tags
+        As for writes.
+    checks
+        As for writes: of all rows that the touched partitions hold afterwards.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is none of these.
+
+    Examples
+    --------
+    >>> RowOptions(where="dt >= '2024-02-01'", retries=3).retries
+    3
+    """
+
+    where: str = ""
+    retries: int = 0
+    engine: Engine = "auto"
+    distribution: Distribution = "auto"
+    sort_by: Sequence[str] = ()
+    target_file_bytes: int | None = None
+    idempotency_key: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    checks: Sequence[object] = ()
+
+    def __post_init__(self) -> None:
+        _require(self, {"retries": (0 <= self.retries <= 1000, "0 to 1,000")})
+        self.of_write(based_on=0)  # the other values are refused as those of writes are
+
+    def of_write(self, *, based_on: int) -> WriteOptions:
+        """Return the options of the write, whose rows are based on a version of the table."""
+        return WriteOptions(
+            engine=self.engine,
+            distribution=self.distribution,
+            sort_by=self.sort_by,
+            target_file_bytes=self.target_file_bytes,
+            based_on=based_on,
+            idempotency_key=self.idempotency_key,
+            tags=self.tags,
+            checks=self.checks,
+        )
+
+
 class CompactKeywords(TypedDict, total=False):
     """The keywords of ``compact``; :class:`CompactOptions` says what they mean."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.checked import checked
@@ -14,6 +14,9 @@ from table_writer.config import (
     CompactKeywords,
     CompactOptions,
     NewTableKeywords,
+    RowKeywords,
+    RowOptions,
+    SelectedRowKeywords,
     TableWriterConfig,
     WriteKeywords,
     WriteOptions,
@@ -27,6 +30,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.reports.health_reports import DoctorReport
 from table_writer.reports.history_reports import ChangesReport, RecoverReport
 from table_writer.reports.plan_report import PlanReport
+from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.staged_report import StagedReport
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import is_connect, open_gateway
@@ -34,6 +38,10 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.steps.batches import TravellingBatchWriter, batch_writer
 from table_writer.steps.preview import Preview
+from table_writer.steps.rows.change import RewrittenRows
+from table_writer.steps.rows.deduplicate import Deduplicated
+from table_writer.steps.rows.merge import Matched, Merge, Missing
+from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
 from table_writer.steps.run import Call, Steps
 from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
@@ -279,6 +287,220 @@ class TableWriter:
         2
         """
         return self._write(df, table, WriteMode.OVERWRITE_TABLE, options)
+
+    def rewrite(
+        self, table: str, change: Callable[[DataFrame], DataFrame], **options: Unpack[SelectedRowKeywords]
+    ) -> RowsResult:
+        """Replace partitions by what a function makes of their rows, as they are after one version.
+
+        =======================================  ==================================================
+        partition                                after the call
+        =======================================  ==================================================
+        is selected                              holds exactly the rows that the function returned
+        is selected, and no row is of it         is dropped
+        is not selected, and rows moved to it    holds these beside those that it had
+        is not selected otherwise                is untouched
+        =======================================  ==================================================
+
+        The function may be asked again, where ``retries`` allows it, and its DataFrame is computed once each time.
+
+        Parameters
+        ----------
+        table
+            ``database.table``; an unpartitioned one is rewritten as a whole.
+        change
+            Takes the rows of the selected partitions, and returns rows with the table's columns.
+        **options
+            See :class:`~table_writer.RowOptions`.
+
+        Returns
+        -------
+        RowsResult
+            What a write tells, and which files were replaced and copied.
+
+        Raises
+        ------
+        ConflictError
+            Somebody has published one of these partitions since they were read, or another tool has changed their
+            files; nothing was published. With ``retries`` it has happened so often.
+        InvalidInputError
+            Also when a selected partition holds files that came after its version, or in directories of their own.
+        SchemaMismatchError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> writer.rewrite("mart.orders", lambda rows: rows.where("id > 1"), where="dt = '2024-01-01'").rows
+        1
+        """
+        return self._steps.change_rows(table, RewrittenRows(change), RowOptions(**options))
+
+    def merge(
+        self,
+        updates: DataFrame,
+        table: str,
+        *,
+        on: Sequence[str],
+        matched: Matched = "update",
+        missing: Missing = "insert",
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002  # as SQL calls it
+        **options: Unpack[SelectedRowKeywords],
+    ) -> RowsResult:
+        """Change the rows of a table that updates name by key, and insert those whose key no row has.
+
+        ===========  ======================================================================================
+        option       of which rows it says what to do
+        ===========  ======================================================================================
+        ``matched``  rows with a key of ``updates``, all of them: ``"update"``, ``"delete"`` or ``"ignore"``
+        ``missing``  updates whose key no row has: ``"insert"`` or ``"ignore"``
+        ===========  ======================================================================================
+
+        Only files that hold a row of the keys are written anew; the store copies the others of their partitions. If
+        ``on`` has the partition columns, no other partitions are looked at; else the key columns of all that ``where``
+        selects are read.
+
+        Parameters
+        ----------
+        updates
+            Each key once, without nulls, and the same rows each time it is computed: it is, more than once.
+        table
+            ``database.table``.
+        on
+            The columns of the key.
+        matched, missing
+            What becomes of both kinds of updates.
+        set
+            By column of the table: its new value, over both sides, as in ``{"n": "target.n + updates.n"}``; other
+            columns stay. Without it all columns are taken from ``updates``.
+        **options
+            See :class:`~table_writer.RowOptions`.
+
+        Returns
+        -------
+        RowsResult
+            How many rows were inserted, updated and deleted, exactly, and what a write tells.
+
+        Raises
+        ------
+        InvalidInputError
+            Also for a key that is twice in ``updates`` or has a null, for columns that do not exist, and for rows to
+            insert outside of ``where``.
+        ConflictError, SchemaMismatchError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`rewrite`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> updates = df.selectExpr("id * 2 AS id", "dt")
+        >>> result = writer.merge(updates, "mart.orders", on=["dt", "id"], retries=3)
+        >>> result.inserted, result.updated, result.deleted
+        (1, 1, 0)
+        """
+        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set)
+        return self._steps.change_rows(table, change, RowOptions(**options))
+
+    def delete_where(self, table: str, predicate: str | Column, **options: Unpack[RowKeywords]) -> RowsResult:
+        """Delete the rows that a predicate is true of; a partition that has no others is dropped.
+
+        Only files that hold such a row are written anew; the store copies the others of their partitions. Replaced
+        files stay for the retention: the rows can be read as of older versions until a vacuum.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        predicate
+            In SQL, or a Column; it may have subqueries, which see their tables as they are.
+        **options
+            See :class:`~table_writer.RowOptions`.
+
+        Raises
+        ------
+        InvalidInputError
+            Also for a predicate that is not deterministic, or asks other rows (``OVER``).
+        ConflictError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`rewrite`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> writer.delete_where("mart.orders", "id = 1").deleted
+        1
+        """
+        return self._steps.change_rows(table, DeletedWhere(predicate), RowOptions(**options))
+
+    def update_where(
+        self,
+        table: str,
+        set: Mapping[str, str | Column],  # noqa: A002  # as SQL calls it
+        where: str | Column,
+        **options: Unpack[RowKeywords],
+    ) -> RowsResult:
+        """Give the rows that a predicate is true of other values. A partition column is set too: its row moves.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        set
+            By column: its new value, in SQL or as a Column, over the row as it was.
+        where, **options
+            As ``predicate`` and the options of :meth:`delete_where`.
+
+        Raises
+        ------
+        SchemaMismatchError
+            A value has a type that the column does not take without loss: cast it.
+        InvalidInputError, ConflictError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`delete_where`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> writer.update_where("mart.orders", {"id": "id + 10"}, where="id = 1").updated
+        1
+        """
+        return self._steps.change_rows(table, UpdatedWhere(set, where), RowOptions(**options))
+
+    def deduplicate(
+        self, table: str, *, on: Sequence[str], keep: Sequence[str | Column], **options: Unpack[SelectedRowKeywords]
+    ) -> RowsResult:
+        """Keep one row of each key: the first in an order. Rows with a null in their key all stay.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        on
+            The columns of the key; rows of one key may be in several partitions.
+        keep
+            The order, as in ``["updated_at DESC", "id"]``, or Columns. Of rows that it takes for equal any one stays.
+        **options
+            See :class:`~table_writer.RowOptions`.
+
+        Raises
+        ------
+        InvalidInputError, ConflictError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`rewrite`.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> _ = writer.overwrite_table(df, "mart.orders")
+        >>> _ = writer.append(df, "mart.orders")
+        >>> writer.deduplicate("mart.orders", on=["id"], keep=["dt DESC"]).deleted
+        2
+        """
+        return self._steps.change_rows(table, Deduplicated(on, keep), RowOptions(**options))
 
     def create_table(
         self,

@@ -24,6 +24,7 @@ from table_writer import (
     InvalidInputError,
     Maintenance,
     NewTable,
+    RowOptions,
     S3Overrides,
     StagedWrite,
     TableWriter,
@@ -36,7 +37,7 @@ from table_writer import (
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.session_services import SessionServices
 from table_writer.table.services import Services
-from table_writer.testing import lakehouse
+from table_writer.testing.lakehouse import lakehouse
 from tests.publish.world import TABLE, World
 
 T: Final = str(TABLE)
@@ -127,6 +128,13 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "DataFrame | StructType": frozenset({"frame", "schema"}),
     "StructType | str": frozenset({"schema", "text"}),
     "Callable[[DataFrame], Any]": frozenset({"function"}),
+    "Callable[[DataFrame], DataFrame]": frozenset({"function"}),
+    "Matched": frozenset(),
+    "Missing": frozenset(),
+    "str | Column": frozenset({"text"}),
+    "Sequence[str | Column]": LISTS,
+    "Mapping[str, str | Column]": frozenset({"dict"}),
+    "Mapping[str, str | Column] | None": frozenset({"dict", "None"}),
     "SparkSession": frozenset({"session"}),
     "S3Overrides": frozenset(),
     "GlueSettings": frozenset(),
@@ -163,6 +171,13 @@ GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is 
     "names": ["dt=1"],
     "expected": "id BIGINT",
     "function": len,
+    "change": len,
+    "updates": Frame(),
+    "on": ["id"],
+    "predicate": "id > 0",
+    "set": {"id": "1"},
+    "where": "id > 0",
+    "keep": ["id"],
 }
 
 
@@ -215,6 +230,7 @@ CONSTRUCTORS: Final = (
     TableWriterConfig,
     WriteOptions,
     CompactOptions,
+    RowOptions,
     NewTable,
     S3Overrides,
     GlueSettings,
@@ -236,6 +252,7 @@ RESULTS: Final = {
     "ColumnStatistics",
     "PartitionResult",
     "PlanReport",
+    "RowsResult",
     "StagedFile",
     "WriteResult",
 }

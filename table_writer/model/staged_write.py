@@ -37,7 +37,7 @@ from table_writer.model.write_mode import WriteMode
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
-NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted", "reads"})
+NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted", "reads", "watched"})
 """Fields that follow from the place of the record, and those that no staged write has."""
 
 PLAN_NAMES: Final = {

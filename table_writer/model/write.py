@@ -173,6 +173,7 @@ class WritePlan:
     named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log
+    watched: Scope = no_partition  # which others the rows depend on: published by somebody else, they conflict too
     key: Key = NO_KEY
     tags: Mapping[str, str] = field(default_factory=dict)
     in_place: bool = False  # an append that adds its files where readers look already
@@ -193,6 +194,10 @@ class WritePlan:
     def spelled(self, values: PartitionValues) -> PartitionValues:
         """Return a partition's values as the metastore spells them."""
         return self.spellings.get(values, values)
+
+    def concerns(self, partitions: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        """Return those of the partitions that the write replaces without rows, or whose rows its own depend on."""
+        return self.scope(partitions) | self.watched(partitions)
 
     @property
     def named(self) -> dict[str, str]:

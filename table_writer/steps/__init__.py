@@ -1,7 +1,7 @@
 """The run of one write: its steps in order, staged writes between them, and the services that they share.
 
 ====================  ======================================================================
-``run``               steps 1 to 5 in their order, for writes, staged writes and compactions
+``run``               steps 1 to 5 in their order, for every call that writes
 ``plan``              STEP 1
 ``upload``            STEP 2
 ``complete``          STEP 3; step 4 is :mod:`table_writer.check`
@@ -11,6 +11,7 @@
 ``staged_writes``     stored writes that any process may publish or discard
 ``staged_write``      a staged write in the hands of a user
 ``compaction``        the files of a compaction, and the proof that no row changed
+``rows``              rows that are merged, deleted or changed: the files to replace, and those that stay
 ``preview``           what a write would do
 ``batches``           the batches of a stream, each once
 ``announcing``        tells listeners of a call, and gathers what they are told

@@ -1,8 +1,9 @@
-"""Steps 1 to 5 in their order, for writes, staged writes and compactions."""
+"""Steps 1 to 5 in their order, for writes, staged writes, compactions and changes of rows."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from table_writer.check import Check
 from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
-from table_writer.config import CompactOptions, WriteOptions
+from table_writer.config import CompactOptions, RowOptions, WriteOptions
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.model.entry import Key, LogEntry
@@ -24,6 +25,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.checks import CheckResults
 from table_writer.reports.listeners import show_progress
+from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.staged_report import event_facts_of_staged
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
@@ -47,12 +49,16 @@ from table_writer.steps.plan.types import partition_schema, violation
 from table_writer.steps.publish.append import CopyFiles
 from table_writer.steps.publish.publisher import GaveWayError, Publisher
 from table_writer.steps.results import end_publish, nothing_written, repeated_result
+from table_writer.steps.rows.change import RowChange
+from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.running_write import MadeTable, RunningWrite, readers_unharmed
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
 from table_writer.steps.staged_writes import BySpark, StagedWrites
 from table_writer.steps.upload.job import refuse_existing, run_upload, write_by_spark
 from table_writer.steps.vacuum_results import discard_report
 from table_writer.table.open_table import OpenTable, RepeatedError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,6 +175,55 @@ class Steps:
                         return announcement.finished(compaction.report(watch, given_up=compaction.replaced_files))
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
             return announcement.finished(compaction.report(watch, result, published.given_up))
+
+    def change_rows(self, table: str, change: RowChange, options: RowOptions) -> RowsResult:
+        """Write what a change makes of the table's own rows; after a conflict again, with newer rows, if that is asked.
+
+        Raises ``ConflictError`` once no retry is left; nothing was published.
+        """
+        announcing = announced(self._services, "write", table, change.name)
+        with announcing as announcement, self.show_progress(table, change.name):
+            retries_left = options.retries
+            while True:
+                try:
+                    return announcement.finished(self._change_rows(table, change, options, announcement))
+                except ConflictError as conflict:
+                    if not retries_left:
+                        raise
+                    retries_left -= 1
+                    logger.info("%s of %s begins again: %s", change.name, table, conflict)
+
+    def _change_rows(
+        self, table: str, change: RowChange, options: RowOptions, announcement: Announcement
+    ) -> RowsResult:
+        """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
+        watch = announcement.watch
+        try:
+            with watch.step("plan"), readers_unharmed(table):
+                rewrite = Rewrite(self._spark, self._services.open_to_write(table), change, options)
+                opened = rewrite.opened
+                announcement.follow(opened, tags=options.tags, idempotency_key=options.idempotency_key)
+                planned = rewrite.plan()  # 1
+            if planned is None:
+                return rewrite.nothing(watch)
+            plan = planned.plan
+            announcement.concerns(opened, write_id=plan.write_id)
+            with RunningWrite(opened, plan) as write:
+                files = self._write_files(planned, opened, write, watch)  # 2 and 3
+                copy_files = self._copy_files(opened, plan.write_id, watch)
+                with watch.step("complete"):
+                    files = rewrite.with_kept_files(files, copy_files)
+                if not rewrite.changes_anything(files):
+                    write.discard()
+                    return rewrite.nothing(watch)
+                results = self.check(files, opened, as_checks(options.checks), watch)  # 4
+                require_passed(results, str(opened.table.name), plan.write_id)
+                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
+                    published = Publisher(opened, copy_files).publish(files.with_checks(results), write.claiming)  # 5
+        except RepeatedError as repeated:
+            return rewrite.of_write(repeated_result(repeated.entry, watch))
+        result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
+        return rewrite.result(replace(result, checks=results))
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, with its record as it is stored now."""

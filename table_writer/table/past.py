@@ -84,6 +84,11 @@ class Past:
         return tuple(partition for partition in past_partitions if partition is not None)
 
     @property
+    def existing(self) -> frozenset[PartitionValues]:
+        """The partitions that the metastore has, as it was read before the log."""
+        return frozenset(self._now)
+
+    @property
     def subject(self) -> str:
         """The subject of an error message."""
         return f"version {self.version} of {self._opened.table.name} cannot be read any more"

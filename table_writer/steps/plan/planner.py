@@ -420,7 +420,9 @@ class Where:
     def _selected(self, partitions: Sequence[PartitionValues]) -> frozenset[int]:
         """Return the positions of the partitions that the predicate selects."""
         try:
-            rows = self._frame(partitions).where(self._predicate).select(NUMBER).collect()
+            rows = (
+                partition_frame(self._spark, self._schema, partitions).where(self._predicate).select(NUMBER).collect()
+            )
         except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={self._predicate!r} cannot be evaluated for the partitions of {self._table}:"
@@ -430,27 +432,31 @@ class Where:
             ) from error
         return frozenset(row[NUMBER] for row in rows)
 
-    def _frame(self, partitions: Sequence[PartitionValues]) -> DataFrame:
-        names = self._schema.names
-        rows = [
-            (number, *(None if value == NULL_PARTITION else value for value in values))
-            for number, values in enumerate(partitions)
-        ]
-        texts = StructType([StructField(NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
-        return self._spark.createDataFrame(rows, texts).select(NUMBER, *map(self._typed, self._schema))
 
-    def _typed(self, field: StructField) -> Column:
-        """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
-        cast = "try_cast" if self._is_on("ansi.enabled") else "cast"  # which takes 1.0 for an INT, and fails on nothing
-        value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
-        kind = exact_type(field)
-        as_char = not self._is_on("legacy.charVarcharAsString")
-        if isinstance(kind, CharType) and as_char and self._is_on("readSideCharPadding"):
-            value = F.rpad(value, F.greatest(F.lit(kind.length), F.char_length(value)), F.lit(" "))
-        return value.alias(field.name, metadata=field.metadata)
+def partition_frame(spark: SparkSession, schema: StructType, partitions: Sequence[PartitionValues]) -> DataFrame:
+    """Return the values of partitions as queries of the table have them, each row with its position as ``NUMBER``."""
+    names = schema.names
+    rows = [
+        (number, *(None if value == NULL_PARTITION else value for value in values))
+        for number, values in enumerate(partitions)
+    ]
+    texts = StructType([StructField(NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
+    return spark.createDataFrame(rows, texts).select(NUMBER, *(_typed(spark, field) for field in schema))
 
-    def _is_on(self, setting: str) -> bool:
-        return str(self._spark.conf.get(f"spark.sql.{setting}")).lower() == "true"
+
+def _typed(spark: SparkSession, field: StructField) -> Column:
+    """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
+
+    def is_on(setting: str) -> bool:
+        return str(spark.conf.get(f"spark.sql.{setting}")).lower() == "true"
+
+    cast = "try_cast" if is_on("ansi.enabled") else "cast"  # which takes 1.0 for an INT, and fails on nothing
+    value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
+    kind = exact_type(field)
+    as_char = not is_on("legacy.charVarcharAsString")
+    if isinstance(kind, CharType) and as_char and is_on("readSideCharPadding"):
+        value = F.rpad(value, F.greatest(F.lit(kind.length), F.char_length(value)), F.lit(" "))
+    return value.alias(field.name, metadata=field.metadata)
 
 
 def require_inside(staged: WrittenFiles) -> None:

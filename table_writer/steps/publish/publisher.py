@@ -355,10 +355,10 @@ class Publisher:
                 query_ids = [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
                 require_same_query(published.entry, draft.key, query_ids)
             raise repetition_error(published, plan.table)
-        plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
+        plan.concerns(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         appends, layout = plan.mode.facts.keeps_rows and plan.based_on is None, plan.layout
         for record in records:
-            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
+            verdict = standing(record, draft, plan.in_doubt, scope=plan.concerns, appends=appends, layout=layout)
             if verdict is Standing.IN_DOUBT:
                 return record.entry.version
             if verdict is Standing.CONFLICT:
@@ -379,7 +379,7 @@ class Publisher:
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         planned = f"this write was planned at version {draft.base_version}"
         behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
-        both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
+        both = (entry.partition_values & draft.partition_values) | plan.concerns(entry.partition_values)
         return ConflictError(
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"

@@ -1,0 +1,128 @@
+"""Keys: the columns that tell a table's rows apart, updates that name each key once, and the partitions of keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructField, StructType
+
+from table_writer.errors import InvalidInputError, counted
+from table_writer.model.table import NULL_PARTITION, PartitionValues, Table
+from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.steps.plan.planner import NUMBER, partition_frame
+from table_writer.steps.plan.types import exact_type, partition_schema
+from table_writer.steps.rows.expressions import table_column
+from table_writer.steps.rows.hits import collected
+from table_writer.steps.rows.snapshot import Snapshot
+
+COUNT: Final = "__table_writer_count"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The columns of a key, as the table has them."""
+
+    fields: tuple[StructField, ...]
+    table: Table
+
+    @classmethod
+    def of(cls, on: Sequence[str], table: Table) -> Keys:
+        """Read the names of the columns; refuse those that the table lacks, or that cannot be compared."""
+        fields = tuple(table_column(table, name, "on") for name in on)
+        repeated = [name for name, count in Counter(field.name for field in fields).items() if count > 1]
+        nested = [field.name for field in fields if isinstance(field.dataType, ArrayType | MapType | StructType)]
+        if not fields or repeated or nested:
+            why = (
+                f"{repeated[0]} stands there twice"
+                if repeated
+                else f"{nested[0]} is no single value"
+                if nested
+                else "it names no column"
+            )
+            raise InvalidInputError(
+                f"on={list(on)!r}: {why}; expected the columns that tell rows apart", table=str(table.name)
+            )
+        return cls(fields, table)
+
+    @property
+    def partition_fields(self) -> tuple[StructField, ...]:
+        """Return the columns of the key by which the table is partitioned."""
+        names = {column.name for column in self.table.partition_columns}
+        return tuple(field for field in self.fields if field.name in names)
+
+    @property
+    def tell_partition(self) -> bool:
+        """Return whether all rows of a key are in one partition."""
+        return len(self.partition_fields) == len(self.table.partition_columns)
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of the columns that :meth:`added_to` adds."""
+        return [f"{prefix}{position}" for position in range(len(self.fields))]
+
+    def added_to(self, rows: DataFrame, prefix: str) -> DataFrame:
+        """Add the key's values in the form in which both sides of a comparison have them, null where there is none."""
+        columns = [
+            self._comparable(field).alias(name) for field, name in zip(self.fields, self.names(prefix), strict=True)
+        ]
+        return rows.select("*", *columns)
+
+    def _comparable(self, field: StructField) -> Column:
+        value = F.col(quoted(field.name)).cast(field.dataType)
+        if isinstance(exact_type(field), CharType):  # which lies without blanks, and is read with them
+            value = F.rtrim(value)
+        if field in self.partition_fields and isinstance(field.dataType, StringType):  # whose empty text is null
+            value = F.when(~value.isin("", NULL_PARTITION), value)
+        return value
+
+
+def same_keys(left: Sequence[str], right: Sequence[str]) -> Column:
+    """Return whether a row of both sides has one key."""
+    return balanced_tree(Column.__and__, [F.col(name) == F.col(other) for name, other in zip(left, right, strict=True)])
+
+
+def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> int:
+    """Return the number of updates; refuse them if a key is there twice, or has a null. Runs one job."""
+    names = keys.names(prefix)
+    is_null = balanced_tree(Column.__or__, [F.col(name).isNull() for name in names])
+    by_key = updates.groupBy(*names).agg(F.count(F.lit(1)).alias(COUNT))
+    [found] = collected(
+        snapshot,
+        by_key.agg(
+            F.sum(COUNT).alias("rows"),
+            F.sum(F.when(is_null, F.col(COUNT))).alias("nulls"),
+            F.max(F.when(~is_null, F.struct(COUNT, *names))).alias("most"),
+        ),
+    )
+    columns = ", ".join(field.name for field in keys.fields)
+    if found["nulls"]:
+        raise InvalidInputError(
+            f"updates: {counted(found['nulls'], 'row')} of {found['rows']:,} have a null in their key ({columns}),"
+            " which names no row. Nothing was published. Filter them out.",
+            table=str(snapshot.table.name),
+        )
+    if found["most"] and found["most"][COUNT] > 1:
+        key = ", ".join(f"{field.name}={found['most'][name]}" for field, name in zip(keys.fields, names, strict=True))
+        raise InvalidInputError(
+            f"updates: {key} is there {found['most'][COUNT]:,} times, and which row counts is not said. Nothing was"
+            " published. Keep one row of each key first, for example the newest.",
+            table=str(snapshot.table.name),
+        )
+    return found["rows"] or 0
+
+
+def partitions_of(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> frozenset[PartitionValues]:
+    """Return those of the selected partitions in which rows of the keys may be; a job tells where the key can."""
+    fields, selected = keys.partition_fields, sorted(snapshot.selected)
+    if not fields or not selected:
+        return frozenset(selected)
+    positions: Mapping[str, int] = {field.name: keys.fields.index(field) for field in fields}
+    wanted = updates.select(*(f"{prefix}{position}" for position in positions.values())).distinct()
+    own = Keys(fields, keys.table)
+    frame = own.added_to(partition_frame(snapshot.spark, partition_schema(snapshot.table), selected), "__partition_")
+    found = frame.join(wanted, same_keys(own.names("__partition_"), wanted.columns), "left_semi").select(NUMBER)
+    return frozenset(selected[row[NUMBER]] for row in collected(snapshot, found))

@@ -1,0 +1,163 @@
+"""A merge: rows of the table that updates name by key are changed or deleted, and rows of new keys are inserted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StructType
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.write import no_partition
+from table_writer.spark import open_gateway
+from table_writer.spark.sql import quoted
+from table_writer.steps.plan.fit import fit
+from table_writer.steps.plan.planner import require_batch
+from table_writer.steps.plan.types import table_schema
+from table_writer.steps.rows.change import ChangedRows
+from table_writer.steps.rows.expressions import Expression, blank, values_of
+from table_writer.steps.rows.hits import Hits, find_hits, with_file
+from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
+from table_writer.steps.rows.snapshot import Snapshot
+
+Matched = Literal["update", "ignore", "delete"]
+Missing = Literal["insert", "ignore"]
+TARGET, UPDATES = "target", "updates"  # the names of both sides in expressions
+OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Merge:
+    """What a caller has said of a merge."""
+
+    updates: DataFrame
+    on: Sequence[str]
+    matched: Matched = "update"
+    missing: Missing = "insert"
+    set: Mapping[str, Expression] | None = None
+    name: ClassVar[str] = "merge"
+
+    def __post_init__(self) -> None:
+        if self.set is not None and (self.matched != "update" or not self.set):
+            raise InvalidInputError(
+                "set: expected the columns that matched='update' changes, with their values; without set it changes all"
+            )
+        if self.matched == self.missing == "ignore":
+            raise InvalidInputError("matched='ignore' with missing='ignore' changes nothing: expected another of both")
+
+    def of(self, snapshot: Snapshot) -> ChangedRows:
+        """Find the files that hold rows of the keys; they are written anew, with the rows of new keys."""
+        sides = _Sides(self, snapshot)
+        update_count = sides.require_usable()
+        if not update_count:
+            return ChangedRows(rows=self.updates, replaced={})
+        hits = sides.hits()
+        is_insert, changes_files = self.missing == "insert", self.matched != "ignore"
+        parts = [sides.changed_rows(hits)] if changes_files else []
+        parts += [sides.new_rows(hits)] if is_insert else []
+        return ChangedRows(
+            rows=parts[0] if len(parts) == 1 else parts[0].union(parts[1]),
+            replaced=hits.files if changes_files else {},
+            updated=hits.rows if self.matched == "update" else 0,
+            deleted=hits.removed,
+            most_inserted=update_count if is_insert else 0,
+            inside=snapshot.scope,
+            watched=snapshot.scope if is_insert and not sides.keys.tell_partition else no_partition,
+        )
+
+
+class _Sides:
+    """The rows of the table and the updates, each with their keys."""
+
+    def __init__(self, merge: Merge, snapshot: Snapshot) -> None:
+        self._merge = merge
+        self._snapshot = snapshot
+        self._columns = table_schema(snapshot.table)
+        require_batch(merge.updates, snapshot.table.name)
+        gateway = open_gateway(snapshot.spark)
+        self._updates, _ = gateway.reads(merge.updates, snapshot.opened, listed=False)  # they may be of this very table
+        self.keys = Keys.of(merge.on, snapshot.table)
+        self._of_target, self._of_updates = self.keys.names(OF_TARGET), self.keys.names(OF_UPDATES)
+        self._same_key = same_keys(self._of_target, self._of_updates)
+
+    def require_usable(self) -> int:
+        """Return the number of updates; refuse those that do not fit, that repeat a key, or that differ each time."""
+        _ = self._new_values, self._keyed_updates  # their columns are matched first: that needs no job
+        if not open_gateway(self._snapshot.spark).analysis(self._updates, "true").is_deterministic:
+            raise InvalidInputError(
+                "updates: its query gives other rows each time it is run, as with rand(), uuid() or first(), and it is"
+                " run more than once. Nothing was published. Write it to a table first, or checkpoint it"
+            )
+        return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
+
+    def hits(self) -> Hits:
+        """Count the rows of the table that have a key of the updates, by file."""
+        keys_of_updates = self._keyed_updates.select(*self._of_updates)
+        partitions = partitions_of(self._snapshot, self.keys, keys_of_updates, OF_UPDATES)
+        rows = self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET)
+        found = rows.join(keys_of_updates, self._same_key)
+        return find_hits(self._snapshot, found, is_removed=F.lit(self._merge.matched == "delete"))
+
+    def changed_rows(self, hits: Hits) -> DataFrame:
+        """Return what becomes of the rows of the files with hits."""
+        rows, updates = self._target(hits).alias(TARGET), self._keyed_updates.alias(UPDATES)
+        if self._merge.matched == "delete":
+            return rows.join(updates, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
+        values = self._set_values()
+        is_matched = F.col(self._of_updates[0]).isNotNull()
+
+        def value(name: str) -> Column:
+            present = F.col(f"{TARGET}.{quoted(name)}")
+            changed = F.when(is_matched, values[name]).otherwise(present) if name in values else present
+            return changed.alias(name)
+
+        return rows.join(updates, self._same_key, "left").select(*map(value, self._columns.names))
+
+    def new_rows(self, hits: Hits) -> DataFrame:
+        """Return the updates whose key no row has; where one is, it is in a file with hits."""
+        updates = self.keys.added_to(self._new_values, OF_UPDATES)
+        present = self._target(hits).select(*self._of_target)
+        return updates.join(present, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
+
+    def _target(self, hits: Hits) -> DataFrame:
+        return self.keys.added_to(self._snapshot.rows(hits.files), OF_TARGET)
+
+    def _set_values(self) -> dict[str, Column]:
+        """Return the new values of a row that has a key of the updates, by the table's columns."""
+        if self._merge.set is None:
+            return {name: F.col(f"{UPDATES}.{quoted(name)}") for name in self._columns.names}
+        spark = self._snapshot.spark
+        target, updates = blank(spark, self._columns), blank(spark, self._updates.schema)
+        both = target.alias(TARGET).crossJoin(updates.alias(UPDATES))
+        return values_of(both, self._merge.set, self._snapshot.table)
+
+    @cached_property
+    def _keyed_updates(self) -> DataFrame:
+        """The updates with their keys; as they were given where ``set`` says what is taken of them."""
+        needs_all = self._merge.matched == "update" and self._merge.set is None
+        if not needs_all:
+            self._fitted(StructType(list(self.keys.fields)))
+        return self.keys.added_to(self._new_values if needs_all else self._updates, OF_UPDATES)
+
+    @cached_property
+    def _new_values(self) -> DataFrame:
+        """The updates with the table's columns; none but the table's are taken, unless ``set`` may name others."""
+        needs_all = self._merge.missing == "insert" or (self._merge.matched == "update" and self._merge.set is None)
+        return self._fitted(self._columns) if needs_all else self._updates
+
+    def _fitted(self, columns: StructType) -> DataFrame:
+        """Return the updates in the shape of some of the table's columns, or refuse them."""
+        updates, table = self._updates, self._snapshot.table
+        wanted = {name.lower() for name in columns.names}
+        takes_others = self._merge.set is not None or len(columns) < len(self._columns)
+        if takes_others:
+            updates = updates.select(*(quoted(name) for name in updates.columns if name.lower() in wanted))
+        partition_columns = [column.name for column in table.partition_columns if column.name in columns.names]
+        ordered = StructType(sorted(columns, key=lambda field: field.name in partition_columns))
+        fitted = fit(updates, ordered, str(table.name), partition_columns).rows
+        typed = (F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns)
+        return fitted.select(*typed)  # partition values are text in what fit() returns

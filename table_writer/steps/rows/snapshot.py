@@ -1,0 +1,194 @@
+"""The partitions of one table as of one version, each with exactly the files of which its rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues, PastPartition, Table, shown_name
+from table_writer.model.table_read import ReadOf, TableRead
+from table_writer.model.write import Scope, every_partition
+from table_writer.spark import open_gateway
+from table_writer.steps.plan.planner import Where
+from table_writer.steps.plan.types import partition_schema
+from table_writer.storage.object_store import ObjectInfo, many
+from table_writer.storage.table_files import files_read_at
+from table_writer.table.open_table import OpenTable
+from table_writer.table.past import Past
+
+MOST_LOOKS: Final = 10  # at a table to which others publish meanwhile
+Files = Mapping[PartitionValues, Mapping[str, ObjectInfo]]
+"""By partition: files by their names below its location."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotPartition:
+    """A partition as it was, and the files that hold its rows, by their names below its location."""
+
+    past: PastPartition
+    files: Mapping[str, ObjectInfo]
+
+    @property
+    def place(self) -> Place:
+        """Return where its files are."""
+        return Location.parse(self.past.location).place
+
+    def with_only(self, names: Collection[str]) -> PastPartition:
+        """Return the same partition for a read of some of its files."""
+        size_bytes = sum(self.files[name].size_bytes for name in names)
+        return replace(self.past, files=len(names), bytes=size_bytes, only=frozenset(names), written_until=None)
+
+
+class Snapshot:
+    """One table after its newest version, before which nothing is in doubt.
+
+    ``where`` selects partitions; all that exist are selected without it. Files are listed once, when a partition is
+    opened, and only these are read and replaced: what others add later is no part of it, and stops the publish.
+    """
+
+    def __init__(self, spark: SparkSession, opened: OpenTable, where: str = "") -> None:
+        self.spark = spark
+        self.opened = opened
+        opened.require_owner()
+        self._past = _newest(opened)
+        self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
+        self._opened_partitions: dict[PartitionValues, SnapshotPartition] = {}
+        self.scope: Scope = (
+            Where(spark, where, partition_schema(self.table), str(self.table.name)) if where else every_partition
+        )
+
+    @property
+    def table(self) -> Table:
+        """The table's description."""
+        return self.opened.table
+
+    @property
+    def version(self) -> int:
+        """The version that the rows are of."""
+        return self._past.version
+
+    @property
+    def existing(self) -> frozenset[PartitionValues]:
+        """The partitions that there are; an unpartitioned table is one partition of itself."""
+        return self._past.existing
+
+    @cached_property
+    def selected(self) -> frozenset[PartitionValues]:
+        """The partitions that exist and that ``where`` selects."""
+        return self.scope(self.existing)
+
+    def open(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, SnapshotPartition]:
+        """Return those of the partitions that had rows, with their files.
+
+        Raises ``InvalidInputError`` if nobody knows what readers saw of one, or if it holds other files by now.
+        """
+        past_partitions = self._past_partitions(partitions)
+        unopened = [past for values, past in past_partitions.items() if values not in self._opened_partitions]
+        for partition in many(self._with_files, unopened):
+            self._opened_partitions[partition.past.values] = partition
+        return {values: self._opened_partitions[values] for values in past_partitions}
+
+    def files_of(self, partitions: Collection[PartitionValues]) -> Files:
+        """Return the files that hold the rows of some partitions."""
+        return {values: partition.files for values, partition in self.open(partitions).items()}
+
+    def rows(self, names: Mapping[PartitionValues, Collection[str]]) -> DataFrame:
+        """Return the rows of some files, which are named by partition, with the columns that the table has today."""
+        opened = self.open(names)
+        return self._read([opened[values].with_only(file_names) for values, file_names in names.items() if file_names])
+
+    def scan(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        """Return all rows of some partitions, whose files Spark lists for itself: those that a query leaves out, never.
+
+        Files of other tools are listed now: nothing else tells which there were.
+        """
+        past_partitions = self._past_partitions(partitions)
+        unknown = self.open([values for values, past in past_partitions.items() if past.bytes is None])
+        listed = {values: partition.with_only(partition.files) for values, partition in unknown.items()}
+        return self._read([listed.get(values, past) for values, past in past_partitions.items()])
+
+    @property
+    def places(self) -> dict[Place, PartitionValues]:
+        """Where the partitions are that were asked for."""
+        places: dict[Place, PartitionValues] = {}
+        for past in filter(None, self._known.values()):
+            values = places.setdefault(Location.parse(past.location).place, past.values)
+            if values != past.values:
+                raise InvalidInputError(
+                    f"{past.name} of {self.table.name} shares {past.location} with {shown_name(self.table, values)}:"
+                    " whose rows are there cannot be told. Nothing was published. Replace both with"
+                    " overwrite_partitions.",
+                    table=str(self.table.name),
+                )
+        return places
+
+    def _read(self, partitions: Sequence[PastPartition]) -> DataFrame:
+        return open_gateway(self.spark).past_rows(self.opened, self._past.subject, partitions)
+
+    def _past_partitions(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, PastPartition]:
+        """Return those of the partitions that had rows."""
+        unasked = self.existing.intersection(partitions) - self._known.keys()
+        if unasked:
+            names = self.opened.partition_names(unasked) if self.table.partition_columns else None
+            self._known |= dict.fromkeys(unasked)
+            self._known |= {past.values: past for past in self._past.partitions(names)}
+        asked = ((values, self._known.get(values)) for values in partitions)
+        return {values: past for values, past in asked if past is not None}
+
+    def as_read(self, partitions: Collection[PartitionValues]) -> TableRead:
+        """Describe what was read of some partitions, for the comparison with what readers see before the switch."""
+        files = {
+            partition.place: {
+                name: (file.size_bytes, int(file.modified_at.timestamp())) for name, file in partition.files.items()
+            }
+            for partition in self.open(partitions).values()
+        }
+        return TableRead(of=ReadOf.TABLE, files=files, covers=frozenset)
+
+    def _with_files(self, past: PastPartition) -> SnapshotPartition:
+        location = Location.parse(past.location)
+        listed = files_read_at(self.opened.store, self.opened.layout, location)
+        files = {file.key.removeprefix(location.key): file for file in listed}
+        files = {name: file for name, file in files.items() if name not in past.without}
+        reason = self._why_not_changed(past, location, files)
+        if reason:
+            raise InvalidInputError(
+                f"{past.name} of {self.table.name} {reason}: its rows cannot be changed one by one. Nothing was"
+                " published. Replace it with overwrite_partitions, with all of its rows, or leave it out with where.",
+                table=str(self.table.name),
+            )
+        return SnapshotPartition(past=past, files=files)
+
+    def _why_not_changed(self, past: PastPartition, location: Location, files: Mapping[str, ObjectInfo]) -> str:
+        """Say why a partition's files cannot be replaced in part; empty if they can."""
+        if location.place[:2] != self.opened.layout.root.place[:2]:
+            return f"lies in another bucket, at {location}"
+        if any("/" in name for name in files):
+            return "has files in directories of its own"
+        size_bytes = sum(file.size_bytes for file in files.values())
+        if past.bytes is not None and (size_bytes != past.bytes or len(files) > (past.files or 0)):
+            return f"does not hold the files of version {self.version}: another tool has added or deleted some"
+        return ""
+
+
+def _newest(opened: OpenTable) -> Past:
+    """Return the newest version, together with partitions that the metastore has shown after all of its switches.
+
+    The metastore is read before the log. What was published in between would be of the version, and not be shown.
+    """
+    for _ in range(MOST_LOOKS):
+        state = opened.log.lister.read()
+        past = Past(opened)
+        if past.version <= min([state.newest, *(version - 1 for version in state.in_doubt)]):
+            return past
+    raise ConflictError(
+        f"others have published to {opened.table.name} each of the {MOST_LOOKS} times that its partitions were read."
+        " Nothing was published. Run it again later.",
+        table=str(opened.table.name),
+    )
