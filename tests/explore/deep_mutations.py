@@ -408,4 +408,11 @@ MUTATIONS: Final = (
         "here.get(values)",
         test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",
     ),
+    Mutation(
+        "a publish of what a change of rows has only read is a conflict",
+        "model.write:WritePlan.concerns",
+        "self.scope(partitions) | self.watched(partitions)",
+        "self.scope(partitions)",
+        test="tests/rows/test_on_doubles.py::test_a_publish_of_what_a_write_has_only_read_is_a_conflict_too",
+    ),
 )
