@@ -401,7 +401,8 @@ class RowOptions:
     engine
         As for writes.
     distribution
-        As for writes.
+        As for writes. ``"auto"``: ``"rebalance"`` for a merge and a deduplication, whose tasks have rows of all
+        partitions; else ``"none"``.
     sort_by
         As for writes.
     target_file_bytes

@@ -107,8 +107,8 @@ class TableEvent:
     table
         ``database.table``; as the caller spelled it if the call failed before the table was looked up.
     mode
-        What is done to the table: the mode of a write, staged or recovered too; ``"compact"``, ``"rollback"``,
-        ``"restore"``, ``"vacuum"``.
+        What is done to the table: the mode of a write, staged or recovered too; ``"merge"`` and other calls that change
+        rows; ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``.
     started_at, ended_at
         In UTC. Of a recovery, the first is when the entry was made that was in doubt.
     version, write_id

@@ -70,3 +70,32 @@ def test_a_new_key_is_inserted_once_though_others_put_it_elsewhere(
     rows = spark.table(table).collect()
     assert inserted == len(rows) == len({row.id for row in rows}) == keys + rounds - 1
     assert sum(row.n for row in rows) == 2 * rounds * keys
+
+
+@pytest.mark.slow
+def test_no_row_is_lost_that_is_appended_meanwhile(
+    writer: TableWriter, spark: SparkSession, make_table: Callable[..., str]
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, n INT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer.append(spark.range(2).selectExpr("id", "0 AS n", "'d1' AS dt"), table)
+    updates = spark.range(2).selectExpr("id", "1 AS n", "'d1' AS dt")
+    rounds = 3
+
+    def merge_rounds() -> None:
+        for _ in range(rounds):
+            writer.merge(updates, table, on=["dt", "id"], set={"n": "target.n + updates.n"}, retries=30)
+
+    def append_rounds() -> None:
+        appender = TableWriter(spark)
+        for number in range(10, 10 + 2 * rounds):
+            rows = spark.range(number, number + 1).selectExpr("id", "0 AS n", "'d1' AS dt")
+            appender.append(rows, table, carry="in_place" if number % 2 else "copy")
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(merge_rounds), threads.submit(append_rounds)]:
+            done.result()
+    spark.catalog.refreshTable(table)
+    expected = {0: rounds, 1: rounds, **dict.fromkeys(range(10, 10 + 2 * rounds), 0)}
+    found = spark.table(table).collect()
+    assert {row.id: row.n for row in found} == expected
+    assert len(found) == len(expected)

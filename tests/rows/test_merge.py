@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer import ConflictError, InvalidInputError, SchemaMismatchError, TableWriter
+from table_writer import ConflictError, InvalidInputError, SchemaMismatchError, TableWriter, TableWriterConfig
+from table_writer.events import TableEvent
+from table_writer.model.table import Partition
 from table_writer.reports.rows_result import RowsResult
 from tests.end_to_end.watched import STAGED
 
@@ -186,3 +188,40 @@ def test_updates_that_are_read_from_the_table_itself(
     updates = spark.table(orders).withColumn("note", F.upper("note"))
     assert counts(writer.merge(updates, orders, on=["id"])) == (0, 2, 0)
     assert listed(orders) == [(1, "A", "d1"), (2, "B", "d2")]
+
+
+@pytest.mark.slow
+def test_a_partition_that_another_tool_has_spelled_its_own_way_is_found_by_its_value(
+    writer: TableWriter, spark: SparkSession, make_table: Callable[..., str], listed: Listed
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, p INT) USING parquet PARTITIONED BY (p)")
+    opened = writer._services.open_to_write(table)
+    location = f"{opened.table.root}p=01/"
+    spark.range(3).coalesce(1).write.parquet(location)
+    opened.metastore.add_partitions(opened.table, [Partition(values=("01",), location=location, parameters={})])
+    updates = spark.createDataFrame([(2, 1), (7, 1), (8, 2)], "id BIGINT, p INT")
+    assert counts(writer.merge(updates, table, on=["p", "id"])) == (2, 1, 0)
+    assert listed(table) == [(0, 1), (1, 1), (2, 1), (7, 1), (8, 2)]
+    assert counts(writer.merge(spark.range(9, 10).selectExpr("id", "1 AS p"), table, on=["id"])) == (1, 0, 0)
+    assert writer.delete_where(table, "p = 1 AND id < 9").deleted == 4
+    assert listed(table) == [(8, 2), (9, 1)]
+    assert sorted(opened.metastore.get_partition_names(opened.table.name)) == [("01",), ("2",)]
+
+
+def test_listeners_are_told_of_a_merge(spark: SparkSession, orders: str, rows: Rows) -> None:
+    events: list[TableEvent] = []
+    told_writer = TableWriter(spark, config=TableWriterConfig(listeners=[events.append]))
+    told_writer.append(rows((1, "a", "d1")), orders)
+    told_writer.merge(rows((1, "A", "d1")), orders, on=["id"], tags={"feed": "7"}, idempotency_key="feed 7")
+    told_writer.merge(rows((1, "A", "d1")), orders, on=["id"], idempotency_key="feed 7")
+    with pytest.raises(InvalidInputError):
+        told_writer.merge(rows((1, "A", "d1")), orders, on=["no_such"])
+    assert [(event.operation, event.mode, event.outcome, event.version) for event in events[1:]] == [
+        ("write", "merge", "published", 2),
+        ("write", "merge", "repeated", 2),
+        ("write", "merge", "failed", None),
+    ]
+    assert dict(events[1].tags) == {"feed": "7"}
+    assert [(partition.name, partition.action, partition.rows) for partition in events[1].partitions] == [
+        ("dt=d1", "replaced", 1)
+    ]

@@ -68,6 +68,16 @@ def test_what_was_put_among_the_files_of_a_version_is_refused(name: str, words: 
     assert set(snapshot.open([("d2",)])) == {("d2",)}
 
 
+def test_an_append_in_place_that_comes_before_the_files_are_listed_is_a_conflict(world: World) -> None:
+    world.write({"d1": frozenset({1})})
+    snapshot = snapshot_of(world)
+    world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    with pytest.raises(ConflictError, match="does not hold the files of version 1"):
+        snapshot.open(snapshot.selected)
+    (names,) = snapshot_of(world).files_of(snapshot.selected).values()
+    assert len(names) == 2
+
+
 def test_files_of_other_tools_are_what_is_there_when_it_is_opened(world: World) -> None:
     world.written_by_another_tool("d1", frozenset({1}))
     snapshot = snapshot_of(world)

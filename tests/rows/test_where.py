@@ -107,7 +107,7 @@ def test_of_double_rows_the_first_in_the_order_stays(
     writer.append(rows((1, "a", "d1"), (2, "b", "d2"), (None, "n", "d1")), orders)
     writer.append(rows((1, "c", "d2"), (3, "d", "d3"), (None, "n", "d1")), orders)
     writer.append(rows((1, "b", "d3"), (3, "d", "d3")), orders)
-    result = writer.deduplicate(orders, on=["id"], keep=["note desc", F.col("dt")])
+    result = writer.deduplicate(orders, on=["id"], keep=["note desc nulls last", F.col("dt")])
     assert (result.deleted, result.updated, result.inserted) == (3, 0, 0)
     assert listed(orders) == [(1, "c", "d2"), (2, "b", "d2"), (3, "d", "d3"), (None, "n", "d1"), (None, "n", "d1")]
     assert writer.deduplicate(orders, on=["id"], keep=["note"]).version is None

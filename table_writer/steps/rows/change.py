@@ -23,6 +23,7 @@ class ChangedRows:
     deleted: int = 0  # rows of the replaced files that are gone
     most_inserted: int | None = 0  # rows that may be new; None: nobody counts
     inside: Scope | None = None  # the partitions that the rows must be of, where not all are allowed
+    is_by_key: bool = False  # each task may have rows of every partition: as they are, they would make many files
     watched: Scope = no_partition  # partitions that were read, and whose rows decide which are new or gone
 
     @property

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from table_writer.errors import InvalidInputError
 from table_writer.model.write import no_partition
 from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.steps.plan.distribution import SORT_ITEM, USUAL_NULLS
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, blank, value_of
@@ -21,7 +21,6 @@ from table_writer.steps.rows.keys import Keys
 from table_writer.steps.rows.snapshot import Snapshot
 
 KEY, NUMBER, COUNT = (f"__table_writer_{name}" for name in ("key_", "number", "count"))
-DIRECTION: Final = re.compile(r"(.*\S)\s+(ASC|DESC)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Deduplicated:
             ),
             replaced=hits.files,
             deleted=hits.removed,
+            is_by_key=True,
             watched=no_partition if keys.tell_partition else snapshot.scope,
         )
 
@@ -66,9 +66,12 @@ class Deduplicated:
         return [self._ordered(frame, expression) for expression in self.keep]
 
     def _ordered(self, frame: DataFrame, expression: Expression) -> Column:
-        """Return an expression as it is to be ordered by; a text may end in ASC or DESC, as in SQL."""
+        """Return an expression as it is to be ordered by; a text as in SQL: ``n DESC NULLS LAST``."""
         if isinstance(expression, Column):
             return expression
-        match = DIRECTION.fullmatch(expression.strip())
-        value = value_of(frame, match[1] if match else expression, "keep")
-        return value.desc() if match and match[2].upper() == "DESC" else value.asc()
+        found = SORT_ITEM.fullmatch(expression.strip())
+        asked = found.groupdict() if found else {"name": expression}
+        direction = (asked.get("order") or "asc").lower()
+        nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
+        column: Column = getattr(value_of(frame, asked["name"], "keep"), f"{direction}_nulls_{nulls}")()
+        return column

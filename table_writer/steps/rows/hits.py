@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.spark import open_gateway
@@ -63,10 +63,9 @@ def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
     try:
         return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
     except SPARK_ERRORS as error:
-        raise InvalidInputError(
-            f"the rows of {snapshot.table.name} cannot be looked through: {spark_sentence(error)} Nothing was"
-            " published.",
-            table=str(snapshot.table.name),
+        name, reason = snapshot.table.name, spark_sentence(error)
+        raise snapshot.refusal(
+            f"the rows of {name} cannot be looked through: {reason} Nothing was published."
         ) from error
 
 

@@ -66,6 +66,7 @@ class Merge:
             deleted=hits.removed,
             most_inserted=update_count if is_insert else 0,
             inside=snapshot.scope,
+            is_by_key=True,
             watched=snapshot.scope if is_insert and not sides.keys.tell_partition else no_partition,
         )
 

@@ -57,7 +57,10 @@ class Rewrite:
             return None
         is_partitioned = bool(self.opened.table.partition_columns)
         mode = WriteMode.OVERWRITE_PARTITIONS if is_partitioned else WriteMode.OVERWRITE_TABLE
-        planned = Planner(self.opened).plan(self.changed.rows, mode, self.options.of_write(based_on=version), seen)
+        options = self.options.of_write(based_on=version)
+        if options.distribution == "auto" and self.changed.is_by_key:
+            options = replace(options, distribution="rebalance")
+        planned = Planner(self.opened).plan(self.changed.rows, mode, options, seen)
         plan = replace(planned.plan, watched=self.changed.watched)
         if is_partitioned:  # what the rows have no partition of is dropped
             plan = replace(plan, scope=frozenset(self.changed.replaced).intersection)

@@ -56,7 +56,7 @@ class Snapshot:
         self.spark = spark
         self.opened = opened
         opened.require_owner()
-        self._past = _newest(opened)
+        self._past, self._newest_entry = _newest(opened)
         self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
         self._opened_partitions: dict[PartitionValues, SnapshotPartition] = {}
         self.scope: Scope = (
@@ -151,6 +151,11 @@ class Snapshot:
         }
         return TableRead(of=ReadOf.TABLE, files=files, covers=frozenset)
 
+    def refusal(self, message: str) -> InvalidInputError | ConflictError:
+        """Return the error for files that are not as the version has them: others may have published meanwhile."""
+        has_moved = self.opened.log.read_state().newest > self._newest_entry
+        return (ConflictError if has_moved else InvalidInputError)(message, table=str(self.table.name))
+
     def _with_files(self, past: PastPartition) -> SnapshotPartition:
         location = Location.parse(past.location)
         listed = files_read_at(self.opened.store, self.opened.layout, location)
@@ -158,10 +163,9 @@ class Snapshot:
         files = {name: file for name, file in files.items() if name not in past.without}
         reason = self._why_not_changed(past, location, files)
         if reason:
-            raise InvalidInputError(
+            raise self.refusal(
                 f"{past.name} of {self.table.name} {reason}: its rows cannot be changed one by one. Nothing was"
-                " published. Replace it with overwrite_partitions, with all of its rows, or leave it out with where.",
-                table=str(self.table.name),
+                " published. Replace it with overwrite_partitions, with all of its rows, or leave it out with where."
             )
         return SnapshotPartition(past=past, files=files)
 
@@ -177,8 +181,8 @@ class Snapshot:
         return ""
 
 
-def _newest(opened: OpenTable) -> Past:
-    """Return the newest version, together with partitions that the metastore has shown after all of its switches.
+def _newest(opened: OpenTable) -> tuple[Past, int]:
+    """Return the newest version, of which the metastore has shown all switches, and the newest entry that was seen.
 
     The metastore is read before the log. What was published in between would be of the version, and not be shown.
     """
@@ -186,7 +190,7 @@ def _newest(opened: OpenTable) -> Past:
         state = opened.log.lister.read()
         past = Past(opened)
         if past.version <= min([state.newest, *(version - 1 for version in state.in_doubt)]):
-            return past
+            return past, state.newest
     raise ConflictError(
         f"others have published to {opened.table.name} each of the {MOST_LOOKS} times that its partitions were read."
         " Nothing was published. Run it again later.",
