@@ -153,7 +153,7 @@ class Snapshot:
 
     def refusal(self, message: str) -> InvalidInputError | ConflictError:
         """Return the error for files that are not as the version has them: others may have published meanwhile."""
-        has_moved = self.opened.log.read_state().newest > self._newest_entry
+        has_moved = self.opened.log.lister.read().newest > self._newest_entry
         return (ConflictError if has_moved else InvalidInputError)(message, table=str(self.table.name))
 
     def _with_files(self, past: PastPartition) -> SnapshotPartition:
