@@ -92,7 +92,7 @@ class PastStates:
         A correction shows that it was before its late call where it is after the correction.
         """
         sights: list[Sight] = []
-        for record, partition in self._records.records_by_partition.get(values, ()):
+        for record, partition in self._records.by_partition.get(values, ()):
             entry, corrected = record.entry, self._records.by_version.get(record.entry.recovers or 0)
             if record.has_switched(values):
                 is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
@@ -115,7 +115,7 @@ class PastStates:
         self._records.require_all()
         content: EntryPartition | None = None
         added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
-        for record, partition in self._records.records_by_partition.get(values, ()):
+        for record, partition in self._records.by_partition.get(values, ()):
             if version is not None and record.entry.version > version:
                 break
             if partition.new_location is None or location.place != self._state.place_of(partition.new_location):

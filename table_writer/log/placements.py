@@ -29,7 +29,7 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RightPlace:
-    """The location to which a partition right_place, and the version that says so."""
+    """The location to which a partition belongs, and the version that says so."""
 
     version: int
     location: str | None  # None: nowhere
@@ -89,7 +89,7 @@ class Placements:
         """
         newest = self._state.current_partitions.get(values)
         published = None if newest is None else RightPlace(newest.version, newest.partition.new_location)
-        for record, partition in reversed(self._records.records_by_partition.get(values, ())):
+        for record, partition in reversed(self._records.by_partition.get(values, ())):
             if newest is not None and record.entry.version < newest.version:
                 break
             is_found = values in record.found and record.recorded_by in self._unverified_ids
@@ -126,7 +126,7 @@ class Placements:
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""
-        unpublished = self._records.records_by_partition.keys() - self._state.current_partitions
+        unpublished = self._records.by_partition.keys() - self._state.current_partitions
         return frozenset(self._state.current_partitions).union(values for values in unpublished if self._calls(values))
 
     def right_places(self) -> Iterator[str | None]:
@@ -184,7 +184,7 @@ class Placements:
         """
         newest = self._state.current_partitions.get(values)
         calls: dict[Place | None, bool] = {}
-        for record, partition in self._records.records_by_partition.get(values, ()):
+        for record, partition in self._records.by_partition.get(values, ()):
             version, is_older = record.entry.version, newest is not None and record.entry.version < newest.version
             places: set[Place | None] = set(self._own_places(record.entry, partition)) if is_older else set()
             is_unpublished = record.outcome is not None and (newest is None or version > newest.version)

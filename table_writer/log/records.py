@@ -103,13 +103,13 @@ class Records(Sequence[SlotRecord]):
         return {record.entry.version: record for record in self}
 
     @cached_property
-    def records_by_partition(self) -> Mapping[PartitionValues, Sequence[tuple[SlotRecord, EntryPartition]]]:
+    def by_partition(self) -> Mapping[PartitionValues, Sequence[tuple[SlotRecord, EntryPartition]]]:
         """The records that name each partition, with what they say of it."""
-        by_partition: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = {}
+        naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = {}
         for record in self:
             for partition in record.entry.partitions:
-                by_partition.setdefault(partition.values, []).append((record, partition))
-        return by_partition
+                naming.setdefault(partition.values, []).append((record, partition))
+        return naming
 
     @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
@@ -129,7 +129,7 @@ class Records(Sequence[SlotRecord]):
     def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
         """Yield the entries that have changed a partition, newest first, with what they say of it."""
         self.require_all()
-        named = reversed(self.records_by_partition.get(values, ()))
+        named = reversed(self.by_partition.get(values, ()))
         return ((record, partition) for record, partition in named if record.has_switched(values))
 
     def publication(self, write_id: str) -> SlotRecord | None:

@@ -271,8 +271,8 @@ MUTATIONS: Final = (
     Mutation(
         "a late call is undone to where the newest recovery has found the partition",
         "log.placements:Placements.right_place_of",
-        "reversed(self._records.records_by_partition.get(values, ()))",
-        "self._records.records_by_partition.get(values, ())",
+        "reversed(self._records.by_partition.get(values, ()))",
+        "self._records.by_partition.get(values, ())",
         test=f"{ACKNOWLEDGED}::test_the_late_call_of_the_older_of_two_given_up_goes_back_to_where_the_newer_one_was_found",
     ),
     Mutation(
