@@ -178,7 +178,7 @@ test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 # The same tests over both kinds of session, and those that only the other kind has.
 ON_CONNECT := --lakehouse-spark=connect --needs=connect -m "(connect or needs) and not slow"
 test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
-	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/outside tests/spark tests/check
+	$(PYTEST) $(ON_CONNECT) tests/end_to_end tests/outside tests/rows tests/spark tests/check
 
 # Client and server of another Spark, and the slow ones: make test-connect-4.1.4 test-connect-4.2.1
 test-connect-%: versitygw
