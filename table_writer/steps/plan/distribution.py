@@ -47,8 +47,17 @@ def lay_out(
         spread: list[Any] = list(by_partition) or [int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)]
         rows = rows.repartition(*spread)
     elif distribution == "rebalance":
-        rows = rows.hint("rebalance", *names)
+        rows = _rebalanced(rows, names)
     return rows.sortWithinPartitions(*by_partition, *order) if order else rows
+
+
+def _rebalanced(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Hint at a rebalance by columns, whose names PySpark 3.5 takes in SQL only."""
+    session = rows.sparkSession
+    if not names or int(session.version.split(".")[0]) >= 4:
+        return rows.hint("rebalance", *names)
+    columns = ", ".join(names).replace("{", "{{").replace("}", "}}")
+    return session.sql(f"SELECT /*+ REBALANCE({columns}) */ * FROM {{rows}}", rows=rows)  # noqa: S608  # quoted names
 
 
 def _order(item: str, fields: Mapping[str, T.StructField]) -> Column:
