@@ -26,9 +26,9 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, and compactions
+LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, compactions, changes of rows
 ADDED_LATER: Final = frozenset(
-    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream"}
+    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream", "depends_on_rows"}
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
@@ -218,6 +218,7 @@ class LogEntry:
         None  # the stream of a batch; empty: no batch; None: written by an older version, and not known
     )
     tags: Mapping[str, str] = field(default_factory=dict)
+    depends_on_rows: bool = False  # its rows are computed from those that its partitions had
     schema: str = ""
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
     partitions: tuple[EntryPartition, ...]
@@ -317,13 +318,16 @@ class LogEntry:
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
+        if not self.depends_on_rows:
+            del fields["depends_on_rows"]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]
         for partition in fields["partitions"]:
             if not partition["added"]:
                 del partition["added"], partition["source"]
             if not partition["figures"]:
                 del partition["figures"]
-        version = LATER_FORMAT if in_place or self.operation is Operation.COMPACT else ENTRY_FORMAT
+        is_later = in_place or self.depends_on_rows or self.operation is Operation.COMPACT
+        version = LATER_FORMAT if is_later else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
     @classmethod

@@ -200,6 +200,11 @@ class WritePlan:
         return self.scope(partitions) | self.watched(partitions)
 
     @property
+    def depends_on_rows(self) -> bool:
+        """Return whether the rows are computed from those that its partitions had, and replace them."""
+        return not self.mode.facts.keeps_rows and (bool(self.reads) or self.based_on is not None)
+
+    @property
     def named(self) -> dict[str, str]:
         """Return the keywords with which an error names this write."""
         return {"table": str(self.table.name), "write_id": self.write_id}

@@ -333,7 +333,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what an append has copied is looked at also where the partition is gone",
-        "steps.publish.evidence:Evidence.why_not_copied_again",
+        "steps.publish.evidence:Evidence.why_not_carried_out",
         "and partition.old_location is not None\n",
         "and False\n",
         test=f"{BELONG}::test_an_append_is_given_up_for_an_insert_also_where_a_late_drop_has_come_before_its_recovery",
@@ -414,5 +414,12 @@ MUTATIONS: Final = (
         "self.scope(partitions) | self.watched(partitions)",
         "self.scope(partitions)",
         test="tests/rows/test_on_doubles.py::test_a_publish_of_what_a_write_has_only_read_is_a_conflict_too",
+    ),
+    Mutation(
+        "rows that were computed are not carried out over what another tool has inserted since",
+        "steps.publish.evidence:Evidence.why_not_carried_out",
+        "elif entry.depends_on_rows and before:",
+        "elif False:",
+        test="tests/rows/test_recovery.py::test_a_write_of_what_its_query_has_read_of_the_table_is_not_carried_out_over_other_rows",
     ),
 )

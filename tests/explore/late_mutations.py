@@ -123,7 +123,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "what was begun is rolled forward",
-        "steps.publish.evidence:Evidence.why_not_copied_again",
+        "steps.publish.evidence:Evidence.why_not_carried_out",
         "and not partition.added",
         "",
         ("append in place", "recover"),

@@ -57,6 +57,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         f"{mode} where {plan.where}" if plan.where else mode,
         write_id=plan.write_id,
         partitions=partitions,
+        depends_on_rows=plan.depends_on_rows,
         schema=plan.schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,

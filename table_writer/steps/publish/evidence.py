@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from table_writer.log import rules
+from table_writer.log.history import History
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, same_place
@@ -12,6 +13,7 @@ from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionsNo
 from table_writer.steps.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
 from table_writer.steps.publish.in_place import require_addable, whole_partitions
 from table_writer.steps.publish.switch import states
+from table_writer.storage.object_store import is_hidden
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
 
@@ -82,13 +84,14 @@ class Evidence:
             return require_not_fewer(self._store, self._layout, partition)
         return require_addable(self._store, partition)
 
-    def why_not_copied_again(
+    def why_not_carried_out(
         self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState]
     ) -> dict[PartitionValues, str]:
-        """Return why partitions are not switched to copies that were made of their files before the claim.
+        """Return why partitions are not switched to rows that were made of those which they had before the claim.
 
-        Another tool may have inserted into them since, for days: those rows would be gone. A compaction changes no
-        rows, and is never carried out by others. A partition that did not exist had no files to copy.
+        Another tool may have inserted into them since, for days: its rows would be gone. That is so of copies, and of
+        rows that were computed. A compaction changes no rows, and is never carried out by others. A partition that did
+        not exist had no rows.
         """
         before = {
             partition.values: partition
@@ -99,10 +102,35 @@ class Evidence:
         }
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
-        if not entry.keeps_rows:
-            return {}
-        _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
+        if entry.keeps_rows:
+            _, changed = check_each(before, lambda _, partition: self._require_copied(partition, entry))
+        elif entry.depends_on_rows and before:
+            history = self._log.read_history()
+            _, changed = check_each(before, lambda _, partition: self._require_unchanged(partition, entry, history))
+        else:
+            changed = {}
         return changed
+
+    def _require_unchanged(self, partition: EntryPartition, entry: LogEntry, history: History) -> EntryPartition:
+        """Return a partition whose files are those that the log knows, or that other tools had when it was claimed."""
+        place = Location.parse(str(partition.old_location))
+        surplus = history.past.surplus_names(place, history.newest)
+        names = {file: file.key.removeprefix(place.key) for file in files_read_at(self._store, self._layout, place)}
+        files = [file for file, name in names.items() if name not in surplus]
+        known = history.past.content_at(partition.values, place)
+        listed = [old.objects for old in entry.replaced if same_place(old.location, partition.old_location)]
+        if known is not None:
+            is_same = (len(files), sum(file.size_bytes for file in files)) == (known.files, known.bytes)
+        elif self._layout.is_placeholder(place):
+            is_same = not files
+        else:
+            visible = (found for objects in listed for found in objects if not is_hidden(found.key.rpartition("/")[2]))
+            is_same = bool(listed) and {(file.key, file.size_bytes, file.etag) for file in files} == {
+                (found.key, found.size_bytes, found.etag) for found in visible
+            }
+        if not is_same:
+            raise NotThereError(f"files at {place} are not those any more of which its rows were computed")
+        return partition
 
     def _require_copied(self, partition: EntryPartition, entry: LogEntry) -> EntryPartition:
         """Return a partition that holds what an append has copied, no file more and none less.

@@ -17,6 +17,7 @@ from table_writer.model.write import Scope, every_partition
 from table_writer.spark import open_gateway
 from table_writer.steps.plan.planner import Where
 from table_writer.steps.plan.types import partition_schema
+from table_writer.steps.publish.recovery import Recovery
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
@@ -184,13 +185,20 @@ class Snapshot:
 def _newest(opened: OpenTable) -> tuple[Past, int]:
     """Return the newest version, of which the metastore has shown all switches, and the newest entry that was seen.
 
-    The metastore is read before the log. What was published in between would be of the version, and not be shown.
+    The metastore is read before the log. What was published in between would be of the version, and not be shown. An
+    entry in doubt before a published one is resolved first: no version could have the rows of that.
     """
+    recovery = Recovery(opened)
     for _ in range(MOST_LOOKS):
-        state = opened.log.lister.read()
+        history = opened.log.read_recent()
+        in_doubt = [record.entry.version for record in history.records.publishes_in_doubt]
+        oldest = min(in_doubt, default=history.newest + 1)
+        if any(record.entry.version > oldest for record in history.records.published):
+            recovery.resolve(oldest, opened.table, newest=history.last_slot)
+            continue
         past = Past(opened)
-        if past.version <= min([state.newest, *(version - 1 for version in state.in_doubt)]):
-            return past, state.newest
+        if past.version < oldest:
+            return past, history.newest
     raise ConflictError(
         f"others have published to {opened.table.name} each of the {MOST_LOOKS} times that its partitions were read."
         " Nothing was published. Run it again later.",
