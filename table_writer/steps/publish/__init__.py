@@ -1,5 +1,8 @@
 """Step 5: claim an entry of the log, then switch all partitions with one metastore call.
 
+A driver that dies before its claim leaves files at which nobody looks. One that dies after it leaves an entry in doubt,
+before the switch or after it: whoever comes next finds out which, and finishes it (``recovery``).
+
 ===============  ======================================================================
 ``publisher``    the order: look, claim, switch, record the outcome
 ``base``         the metastore's answers on which a write may build

@@ -1,5 +1,7 @@
 """Step 2: executors write Parquet files as multipart uploads that no task completes; Spark writes all other formats.
 
+Tasks run on executors: ``FILES_OF_TASKS`` in :mod:`table_writer.version` is all that these are sent.
+
 ================  ======================================================================
 ``task``          one task, from Arrow batches to a commit message
 ``files``         the rows that wait, in memory or on disk, and the row groups and files that they become

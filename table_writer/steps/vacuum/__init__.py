@@ -1,4 +1,4 @@
-"""Step 6: a vacuum deletes what readers and dead writes have left, after its retention.
+"""Step 6: a vacuum deletes what readers and dead writes have left, after its retention, when somebody calls it.
 
 =========  ======================================================================
 ``due``    decides what is due, what may be another table's, and which writes are dead
