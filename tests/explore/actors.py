@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import unwrap
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
@@ -18,7 +20,8 @@ from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.publish.parameters import new_parameters
-from table_writer.storage.object_store import visible_files
+from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.storage.object_store import ObjectInfo, visible_files
 from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
 from tests.fuzz.oracle import Ids
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 DAYS: Final = 10
+NO_SPARK: Final = object.__new__(SparkSession)
 NOTHING: Final = re.compile("[Nn]othing of write|[Nn]othing was (published|changed)|changed nothing")
 """What a caller is told of a staged write that nobody has published."""
 
@@ -71,6 +75,8 @@ OURS: Final = {
     "overwrite nothing": Actor("overwrite_nothing", ()),
     "create": Actor("create", ("d3",)),
     "compact": Actor("compact", before=("append in place",)),
+    "change rows": Actor("change_rows"),
+    "change rows d1": Actor("change_rows", ("d1",)),
     "append once": Actor("append_once", key="orders/2"),
     "append once d3": Actor("append_once", ("d3",), key="orders/2"),
     "append in place once": Actor("append_in_place_once", key="orders/2"),
@@ -198,6 +204,28 @@ class ChosenOperations(Operations):
 
     def append_all(self, _: Random) -> str:
         return self._write(self._rows(self._on.kind.values(BOTH)), WriteMode.APPEND)
+
+    def change_rows(self, _: Random) -> str:
+        """Add rows to partitions as a merge does: what they hold is written anew, based on one version of it."""
+        world = self._on.world
+        snapshot, rows = Snapshot(NO_SPARK, world.services()), self._rows(self._values(_))
+        chosen = [values_of(value) for value in rows]
+        held = {value_of(values): self._ids_in(files.values()) for values, files in snapshot.files_of(chosen).items()}
+        plan = replace(
+            self._plan(rows, WriteMode.OVERWRITE_PARTITIONS),
+            based_on=snapshot.version,
+            base_version=snapshot.version,
+            reads=(snapshot.as_read(chosen),),
+        )
+        oracle = self._on.oracle
+        oracle.writes[plan.write_id] = replace(oracle.writes[plan.write_id], mode=WriteMode.APPEND)  # no row goes
+        published = world.write({value: ids | held.get(value, frozenset()) for value, ids in rows.items()}, plan=plan)
+        self._acknowledge(plan.write_id)
+        return f"published as {published.entry.version}"
+
+    def _ids_in(self, files: Iterable[ObjectInfo]) -> Ids:
+        stored = [self._on.world.store.get(file.key) for file in files]
+        return frozenset(row for found in stored if found is not None for row in json.loads(found.body))
 
     def compact(self, _: Random) -> str:
         return super().compact(_All())
