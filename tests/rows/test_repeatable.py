@@ -203,9 +203,9 @@ def test_a_partition_into_which_another_tool_has_written_is_named_with_what_to_d
     )
     change = {"note": "upper(note)"}
     is_even = F.udf(lambda number: number % 2 == 0, "boolean")(F.col("id"))
-    with pytest.raises(InvalidInputError, match=words.format("the predicate")):
+    with pytest.raises(InvalidInputError, match=words.format("the predicate, in a classic session")):
         writer.delete_where(orders, "id = 1")
-    with pytest.raises(InvalidInputError, match=words.format("where")):
+    with pytest.raises(InvalidInputError, match=words.format("where, in a classic session")):
         writer.update_where(orders, change, where=is_even)
     for call in (
         lambda: writer.merge(rows((3, "Z", "d2")), orders, on=["id"]),
@@ -219,3 +219,24 @@ def test_a_partition_into_which_another_tool_has_written_is_named_with_what_to_d
     assert writer.update_where(orders, change, where=is_even & F.expr(left)).updated == 1
     assert writer.delete_where(orders, f"id = 3 AND {left}").deleted == 1
     assert listed(orders) == [(1, "a", "d1"), (2, "b", "d1"), (4, "D", None)]
+
+
+@pytest.mark.slow
+def test_a_partition_of_another_tool_that_cannot_be_changed_is_in_the_way_of_calls_about_it_alone(
+    writer: TableWriter, spark: SparkSession, orders: str, rows: Rows, listed: Listed
+) -> None:
+    rows((1, "a", "d1"), (2, "b", "d2")).write.insertInto(orders)
+    location = writer._services.open_to_write(orders).table.location
+    rows((3, "c", "d1")).select("id", "note").write.parquet(f"{location}/dt=d1/HIVE_UNION_SUBDIR_1")
+    assert writer.update_where(orders, {"note": "'B'"}, where="id = 2 AND NOT (`dt` <=> 'd1')").updated == 1
+    for call in (
+        lambda: writer.delete_where(orders, "id = 1"),
+        lambda: writer.merge(rows((1, "A", "d1")), orders, on=["id"]),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"dt=d1 .* has files in directories of its own.*NOT \(`dt` <=> 'd1'\)"
+        ):
+            call()
+    assert writer.merge(rows((2, "C", "d2")), orders, on=["dt", "id"]).updated == 1
+    spark.catalog.refreshTable(orders)
+    assert [tuple(row) for row in spark.table(orders).where("dt = 'd2'").collect()] == [(2, "C", "d2")]

@@ -112,10 +112,17 @@ class Snapshot:
 
         Files of other tools are listed now: nothing else tells which there were.
         """
-        past_partitions = self._past_partitions(partitions)
-        unknown = self.open([values for values, past in past_partitions.items() if past.bytes is None])
-        listed = {values: partition.with_only(partition.files) for values, partition in unknown.items()}
-        return self._read([listed.get(values, past) for values, past in past_partitions.items()], FILE)
+        return self._read(many(self._as_listed, self._past_partitions(partitions).values()), FILE)
+
+    def _as_listed(self, past: PastPartition) -> PastPartition:
+        """Return a partition for a scan, which fails if it looks into one whose rows cannot be changed."""
+        if past.bytes is not None:
+            return past
+        try:
+            partition = self.open([past.values])[past.values]
+        except (ConflictError, InvalidInputError):
+            return replace(past, files=0, bytes=1)
+        return partition.with_only(partition.files)
 
     @property
     def places(self) -> dict[Place, PartitionValues]:

@@ -26,7 +26,7 @@ class DeletedWhere:
 
     predicate: Expression
     name: ClassVar[str] = "delete_where"
-    selects_by: ClassVar[str] = "the predicate"
+    selects_by: ClassVar[str] = "the predicate, in a classic session"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
@@ -43,7 +43,7 @@ class UpdatedWhere:
     set: Mapping[str, Expression]
     predicate: Expression
     name: ClassVar[str] = "update_where"
-    selects_by: ClassVar[str] = "where"
+    selects_by: ClassVar[str] = "where, in a classic session"
 
     def __post_init__(self) -> None:
         if not self.set:
