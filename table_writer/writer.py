@@ -365,7 +365,7 @@ class TableWriter:
         Parameters
         ----------
         updates
-            Each key once, without nulls, and the same rows each time it is computed: it is, more than once.
+            Each key once, without nulls. They are computed once, and their rows stay on the executors meanwhile.
         table
             ``database.table``.
         on
@@ -415,14 +415,14 @@ class TableWriter:
         table
             ``database.table``.
         predicate
-            In SQL, or a Column; it may have subqueries, which see their tables as they are.
+            In SQL, or a Column; it may have subqueries, which see their tables as they are. A time is written out.
         **options
             See :class:`~table_writer.RowOptions`.
 
         Raises
         ------
         InvalidInputError
-            Also for a predicate that is not deterministic, or asks other rows (``OVER``).
+            Also for a predicate that is not deterministic, as with ``now()``, or asks other rows (``OVER``).
         ConflictError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
             As for :meth:`rewrite`.
 

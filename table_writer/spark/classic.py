@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext, SparkJobInfo, SparkStageInfo
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 from pyspark.util import InheritableThread
@@ -49,6 +49,7 @@ from table_writer.spark.past import PastRows
 from table_writer.spark.reads import QueryReads, items, leaves, past_versions
 from table_writer.spark.sql import (
     SPARK_ERRORS,
+    asks_clock,
     spark_errors_translated,
     spark_reason,
     without_logs_of,
@@ -73,6 +74,7 @@ NO_TOKEN: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError, TypeError)
 
 TOKEN_KIND: Final = "HIVE_DELEGATION_TOKEN"  # noqa: S105 - a name
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
+HIVE_FUNCTION: Final = re.compile("Hive(Simple|Generic)UDF")
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
 POLL_SECONDS: Final = 0.05
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -161,9 +163,11 @@ class ClassicSpark:
         )
         self._session.sessionState().catalog().alterTableStats(identifier, option.empty())
 
-    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
-        selected = frame.select(F.expr(sql))
+    def analysis(self, frame: DataFrame, expression: str | Column) -> Analysis:
+        selected = frame.select(F.expr(expression) if isinstance(expression, str) else expression)
         plan = _plan(selected)
+        text, patterns = str(plan.toString()), self._java.org.apache.spark.sql.catalyst.trees.TreePattern
+        of_users = (patterns.PYTHON_UDF(), patterns.SCALA_UDF())
         nodes = list(_inner_nodes(plan))
         steps = {str(node.nodeName()) for node in nodes}
         return Analysis(
@@ -174,6 +178,8 @@ class ClassicSpark:
             has_window="Window" in steps,
             has_subquery=plan.subqueriesAll().size() > 0,
             is_deterministic=bool(plan.deterministic()),
+            asks_clock=bool(plan.containsPattern(patterns.CURRENT_LIKE())) or asks_clock(f"{expression}\n{text}"),
+            has_foreign_code=any(map(plan.containsPattern, of_users)) or HIVE_FUNCTION.search(text) is not None,
         )
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...]:
@@ -243,9 +249,16 @@ class ClassicSpark:
         return None
 
     def past_rows(
-        self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False
+        self,
+        opened: OpenTable,
+        subject: str,
+        partitions: Sequence[PastPartition],
+        *,
+        whole: bool = False,
+        file_column: str = "",
     ) -> DataFrame:
-        return PastRows(self._spark, opened.table).read(subject, partitions, whole=whole)
+        past = PastRows(self._spark, opened.table)
+        return past.read(subject, partitions, whole=whole, file_column=file_column)
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
         return ClassicFiles(self._spark, plan, schema)

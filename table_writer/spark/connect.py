@@ -46,6 +46,7 @@ from table_writer.spark.gateway import (
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     analyzed_now,
+    asks_clock,
     balanced_tree,
     quoted,
     spark_errors_translated,
@@ -74,6 +75,7 @@ NO_WRITER: Final = (
 LAST_TASKS_SECONDS: Final = 15.0  # in which an interrupted job ends
 LAST_WORKERS_SECONDS: Final = 3.0  # nobody tells a client when tasks have ended: Spark kills their Python after 2 s
 HIGHER_ORDER: Final = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUNCTION"
+PYTHON_IN_A_LAMBDA: Final = "UNSUPPORTED_FEATURE.LAMBDA_FUNCTION_WITH_PYTHON_UDF"
 GENERATOR: Final = "UNSUPPORTED_GENERATOR"
 AGGREGATE_IN_WHERE: Final = "INVALID_WHERE_CONDITION"
 BAD_PATTERN: Final = "INVALID_PARAMETER_VALUE"
@@ -153,11 +155,11 @@ class ConnectSpark:
             notes.insert(0, old_rows_note(table))
         return tuple(notes)
 
-    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
+    def analysis(self, frame: DataFrame, expression: str | Column) -> Analysis:
         """Ask Spark what it refuses, and where; each question is one call of the server's analyzer."""
-        value = F.expr(sql)
+        value = F.expr(expression) if isinstance(expression, str) else expression
         kinds = tuple(field.dataType for field in frame.select(value).schema)
-        inside = _refusal(frame.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(sql))))
+        inside = _refusal(frame.select(F.transform(F.array(F.lit(1)), lambda _: value)))
         makes_rows = len(kinds) > 1 or inside.startswith(GENERATOR)
         # ones are selected, since a client takes the schema of a filter from its frame, and asks nobody
         is_condition = not makes_rows and kinds[0].typeName() == "boolean"
@@ -166,26 +168,28 @@ class ConnectSpark:
         joined = frame.join(other, value.isNotNull(), "left_semi").select(F.lit(1))
         return Analysis(
             kinds=kinds,
-            names=self._names(frame, sql),
+            names=self._names(frame, value, str(expression)),
             is_aggregate=as_filter == AGGREGATE_IN_WHERE,
             makes_rows=makes_rows,
             has_window=as_filter not in {"", AGGREGATE_IN_WHERE},
             has_subquery=inside == HIGHER_ORDER,
             is_deterministic=_refusal(joined) in {"", NOT_IN_A_JOIN},
+            asks_clock=asks_clock(f"{expression}\n{_explained(frame.select(value))}"),
+            has_foreign_code=inside == PYTHON_IN_A_LAMBDA,
         )
 
-    def _names(self, frame: DataFrame, sql: str) -> frozenset[str]:
+    def _names(self, frame: DataFrame, value: Column, text: str) -> frozenset[str]:
         """Return the columns without which the expression means nothing; of a star, all."""
-        text = sql.lower()
-        if "*" in text and self._has_star(frame, sql):
+        text = text.lower()
+        if "*" in text and self._has_star(frame, value):
             return frozenset(frame.columns)
         likely = [name for name in frame.columns if name.lower() in text or name.lower().replace("`", "``") in text]
-        return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(F.expr(sql))))
+        return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(value)))
 
-    def _has_star(self, frame: DataFrame, sql: str) -> bool:
+    def _has_star(self, frame: DataFrame, value: Column) -> bool:
         """Return whether a further column would change what the expression is, as its name spells it out."""
         more = frame.select(F.lit(1).alias(OTHER), *(F.col(quoted(name)) for name in frame.columns))
-        nested = more.select(F.array(F.expr(sql)))  # a name that the expression gives itself does not hide it there
+        nested = more.select(F.array(value))  # a name that the expression gives itself does not hide it there
         return _refusal(nested) != "" or OTHER in nested.columns[0]
 
     def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
@@ -273,6 +277,7 @@ class ConnectSpark:
         partitions: Sequence[PastPartition],
         *,
         whole: bool = False,  # noqa: ARG002  # the version in the plan says as much
+        file_column: str = "",
     ) -> DataFrame:
         """Look the files up now, and read them by their paths: a query fails if one is gone, or was written anew."""
         table = opened.table
@@ -292,13 +297,21 @@ class ConnectSpark:
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
         frames = [
-            self._past(table, schema, partition, files_of(opened, partition, subject), subject)
+            self._past(table, schema, partition, files_of(opened, partition, subject), subject, file_column)
             for partition in partitions
         ]
-        return balanced_tree(DataFrame.union, frames) if frames else self._spark.createDataFrame([], schema)
+        added = [StructField(file_column, StringType())] if file_column else []
+        nothing: DataFrame = self._spark.createDataFrame([], StructType([*schema, *added]))
+        return balanced_tree(DataFrame.union, frames or [nothing])
 
     def _past(
-        self, table: Table, schema: StructType, partition: PastPartition, files: Mapping[str, datetime], subject: str
+        self,
+        table: Table,
+        schema: StructType,
+        partition: PastPartition,
+        files: Mapping[str, datetime],
+        subject: str,
+        file_column: str,
     ) -> DataFrame:
         data = StructType(schema.fields[: len(schema) - len(table.partition_columns)])
         reader = self._spark.read.schema(data).options(**{**native_options(table, "parquet"), **ALL_OR_NOTHING})
@@ -314,7 +327,9 @@ class ConnectSpark:
             field.name: F.lit(None if text == NULL_PARTITION else text)
             for text, field in zip(partition.values, schema.fields[len(data) :], strict=True)
         }
-        found: DataFrame = rows.select(*(_shown_column(field, texts.get(field.name)) for field in schema))
+        path = F.col("_metadata.file_path") if files else F.lit("")
+        added = [path.alias(file_column)] if file_column else []
+        found: DataFrame = rows.select(*(_shown_column(field, texts.get(field.name)) for field in schema), *added)
         return found
 
     def files(self, plan: WritePlan, schema: StructType) -> ConnectFiles:
@@ -404,6 +419,12 @@ def _refusal(frame: DataFrame) -> str:
     except AnalysisException as error:
         return str(error.getCondition() or spark_reason(error))
     return ""
+
+
+def _explained(frame: Any) -> str:
+    """Return the plans of a query, as Spark explains them."""
+    with without_query_log():
+        return str(frame._explain_string(extended=True))  # noqa: SLF001  # explain() prints
 
 
 def _unpacking_task(work: Callable[[Iterable[Item]], Iterator[Answer]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from table_writer.config import SessionSettings
@@ -99,7 +99,9 @@ class Analysis:
     makes_rows: bool  # several of one
     has_window: bool  # it asks other rows
     has_subquery: bool  # it asks a table
-    is_deterministic: bool  # the same values give the same answer each time
+    is_deterministic: bool  # the same values give the same answer each time, but for the clock
+    asks_clock: bool  # so each job may get another answer
+    has_foreign_code: bool  # functions of the user's own, which may answer as they like
 
     @property
     def is_repeatable(self) -> bool:
@@ -158,8 +160,11 @@ class SparkGateway(Protocol):
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""
 
-    def analysis(self, frame: DataFrame, sql: str) -> Analysis:
-        """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
+    def analysis(self, frame: DataFrame, expression: str | Column) -> Analysis:
+        """Let Spark analyze an expression over a frame's columns; no job is run. A bad one raises one of SPARK_ERRORS.
+
+        Over Spark Connect functions of the user's own are seen if they are in Python.
+        """
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...] | None:
         """Return the tables and files that a query reads, each once; ``None`` where the session does not show it.
@@ -221,13 +226,20 @@ class SparkGateway(Protocol):
         """Return a function for :meth:`run` that runs ``work`` on the items' shares, and returns all answers."""
 
     def past_rows(
-        self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False
+        self,
+        opened: OpenTable,
+        subject: str,
+        partitions: Sequence[PastPartition],
+        *,
+        whole: bool = False,
+        file_column: str = "",
     ) -> DataFrame:
         """Return the rows of partitions as they were, with the columns that the table has today.
 
         Files are listed for each query, of the partitions alone that its filters leave; over Spark Connect now, of
         all. A query, or this call, fails if a partition does not hold exactly its files; ``subject`` begins its
-        message. ``whole``: there were no others.
+        message. ``whole``: there were no others. ``file_column`` adds the path of each row's file, if the relation
+        knows it: a SerDe's has none.
         """
 
     def files(self, plan: WritePlan, schema: StructType) -> SparkFiles:

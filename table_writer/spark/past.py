@@ -29,6 +29,7 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "igno
 
 FORGIVING: Final = ("spark.files.ignoreMissingFiles", "spark.files.ignoreCorruptFiles")
 ONE_FILE: Final = "__table_writer_file"  # a partition column for tables without any: each file is its own partition
+METADATA: Final = "_metadata"  # the hidden column of a relation of files
 SOURCE: Final = "TableWriterPast.java"
 FILES, BY_SERDE = "TableWriterPast$Files", "TableWriterPast$Rows"  # its classes
 
@@ -51,7 +52,9 @@ class PastRows:
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
 
-    def read(self, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False) -> DataFrame:
+    def read(
+        self, subject: str, partitions: Sequence[PastPartition], *, whole: bool = False, file_column: str = ""
+    ) -> DataFrame:
         """Return the rows, with data columns first, then partition columns: one relation, however many partitions.
 
         ``whole`` says that there were no other partitions then: one that comes later changes what the query would read.
@@ -88,7 +91,10 @@ class PastRows:
             raise InvalidInputError(
                 f"Spark cannot read {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
-        return rows if provider else self._with_nulls(rows)
+        if not provider:
+            return self._with_nulls(rows)
+        has_paths = file_column and METADATA not in map(str.lower, rows.columns)
+        return rows.select("*", F.col(f"{METADATA}.file_path").alias(file_column)) if has_paths else rows
 
     def _with_nulls(self, rows: DataFrame) -> DataFrame:
         """Return null where Hive's reader says how the directory of null is named: partitions are chosen by null."""

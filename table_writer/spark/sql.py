@@ -59,6 +59,14 @@ OF_THE_DATA: Final = ("21", "22", "23", "38", "39", "P0")
 RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
 """The end of a Python traceback, in the text of Spark's exception."""
 
+CLOCK: Final = re.compile(
+    r"""\b(?:current_(?:timestamp|date|time)|curdate|local_?time(?:stamp)?|now)\s*\(
+    |\b(?:date|timestamp(?:_ntz|_ltz)?)\s*['"]\s*(?:now|today|tomorrow|yesterday)\b
+    |\bcast\(\s*(?:now|today|tomorrow|yesterday)\b[^()#]*\ as\ (?:date|timestamp)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Functions of the clock, and the words that Spark takes for a time: ``DATE 'today'``, ``cast('now' AS TIMESTAMP)``."""
+
 STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
@@ -256,6 +264,11 @@ def without_logs_of(*loggers: logging.Logger) -> Iterator[None]:
 def without_query_log() -> AbstractContextManager[None]:
     """Keep this thread's failing queries out of PySpark's log: each error is raised, and says as much."""
     return without_logs_of(*QUERY_LOGGERS)
+
+
+def asks_clock(text: str) -> bool:
+    """Return whether an expression, as it is written or as Spark has analyzed it, is about the time of its job."""
+    return CLOCK.search(text) is not None
 
 
 @contextmanager

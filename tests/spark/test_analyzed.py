@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.spark import open_gateway
 
@@ -29,6 +30,10 @@ OTHERS = {
     "max(id) > 3": "is_aggregate",
     "count(*) > 0": "is_aggregate",
     "explode(array(true))": "makes_rows",
+    "note > string(current_date())": "asks_clock",
+    "note > 'x' AND now() > TIMESTAMP '2024-01-01'": "asks_clock",
+    "CAST(note AS DATE) < CAST('today' AS DATE)": "asks_clock",
+    "CAST(note AS DATE) < DATE 'today'": "asks_clock",
 }
 
 
@@ -53,13 +58,23 @@ def test_a_star_names_all_columns(spark: SparkSession, sql: str) -> None:
 @pytest.mark.parametrize("sql", OTHERS)
 def test_what_asks_more_than_a_row_is_told_apart(spark: SparkSession, sql: str) -> None:
     found = open_gateway(spark).analysis(spark.createDataFrame([], SCHEMA), sql)
-    flags = ("has_subquery", "has_window", "is_aggregate", "makes_rows")
+    flags = ("has_subquery", "has_window", "is_aggregate", "makes_rows", "asks_clock", "has_foreign_code")
     expected = OTHERS[sql]
     assert [flag for flag in flags if getattr(found, flag)] == ([expected] if expected in flags else [])
     if expected == "is_deterministic":
         assert not found.is_deterministic
     if expected in {"is_deterministic", "has_subquery", "has_window"}:
         assert not found.is_repeatable
+
+
+@pytest.mark.connect
+def test_a_column_is_analyzed_as_a_text_is(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], SCHEMA)
+    analysis = open_gateway(spark).analysis
+    in_python = F.udf(lambda number: number > 1, "boolean")
+    assert analysis(frame, in_python(F.col("id"))).has_foreign_code
+    assert not analysis(frame, F.rand() < F.lit(0.5)).is_deterministic
+    assert analysis(frame, F.col("id") > F.lit(3)) == analysis(frame, "id > 3")
 
 
 @pytest.mark.connect

@@ -30,6 +30,7 @@ class Deduplicated:
     on: Sequence[str]
     keep: Sequence[Expression]
     name: ClassVar[str] = "deduplicate"
+    selects_by: ClassVar[str] = "where"
 
     def __post_init__(self) -> None:
         if not self.keep:

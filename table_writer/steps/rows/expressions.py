@@ -16,7 +16,7 @@ from table_writer.model.table import Table
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import require_expression
 from table_writer.spark.gateway import Analysis
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, spark_reason
 from table_writer.steps.plan.fit import fit
 from table_writer.steps.plan.types import table_schema
 
@@ -72,7 +72,7 @@ class Predicate:
     """A condition over a row, which has one answer each time."""
 
     column: Column
-    has_subquery: bool
+    is_pure: bool  # of the row's values and Spark's own functions: nobody can make it answer otherwise
 
     @property
     def or_false(self) -> Column:
@@ -85,11 +85,11 @@ def predicate_of(frame: DataFrame, predicate: Expression, parameter: str) -> Pre
     found = _analysis(frame, predicate, parameter)
     if found.kinds != (BooleanType(),):
         raise InvalidInputError(f"{parameter}={shown(predicate)} is {found.kinds[0].simpleString()}, not boolean")
-    if not found.is_deterministic:
+    if not found.is_deterministic or found.asks_clock:
         raise InvalidInputError(
             f"{parameter}={shown(predicate)} is about other rows each time it is asked: write the value out"
         )
-    return Predicate(_column(predicate), found.has_subquery)
+    return Predicate(_column(predicate), is_pure=not (found.has_subquery or found.has_foreign_code))
 
 
 def shown(expression: Expression) -> str:
@@ -105,8 +105,9 @@ def _analysis(frame: DataFrame, expression: Expression, parameter: str) -> Analy
     try:
         if isinstance(expression, str):
             require_expression(frame, expression)
-        named = frame.select("*", _column(expression).alias(VALUE))
-        found = open_gateway(frame.sparkSession).analysis(named, quoted(VALUE))
+        column = _column(expression)
+        analyzed_now(frame.select("*", column.alias(VALUE)))  # beside a row an aggregate has no place
+        found = open_gateway(frame.sparkSession).analysis(frame, column)
     except InvalidInputError as error:
         raise InvalidInputError(f"{parameter}={shown(expression)}: {error.message}") from error
     except SPARK_ERRORS as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.errors import StorageError
@@ -15,9 +15,13 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
-from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.rows.snapshot import FILE, Snapshot
 
-FILE: Final = "__table_writer_file"
+DIFFERS: Final = (
+    "what it was given differs each time it is computed. Nothing was published. Write it to a table first, and call"
+    " again with that."
+)
+COUNT, EXPECTED = "__table_writer_count", "__table_writer_expected"
 FileNames = Mapping[PartitionValues, Collection[str]]
 """By partition: names of files below its location."""
 
@@ -28,6 +32,8 @@ class Hits:
 
     files: Mapping[PartitionValues, Mapping[str, int]]
     removed: int  # rows that the change takes away
+    keys: int  # that the rows have: rows that are the first of one
+    by_path: Mapping[str, int]  # the same files, as Spark spells them
 
     @property
     def rows(self) -> int:
@@ -36,24 +42,48 @@ class Hits:
 
 
 def with_file(rows: DataFrame) -> DataFrame:
-    """Add the path of the file that each row is read from; Spark knows it before any join."""
-    return rows.withColumn(FILE, F.input_file_name())
+    """Return rows with the path of each one's file, which the relation may have told.
+
+    Else the task is asked, which knows what it reads now, and code in Python reads ahead: a filter keeps what comes
+    later behind. Partitions are not left out by that any more.
+    """
+    if FILE in rows.columns:
+        return rows
+    return rows.withColumn(FILE, F.input_file_name()).where(F.col(FILE) != "")
 
 
-def find_hits(snapshot: Snapshot, hits: DataFrame, is_removed: Column) -> Hits:
-    """Count the rows of a frame that :func:`with_file` has begun, by their files; ``is_removed`` says which go."""
-    by_file = hits.groupBy(FILE).agg(F.count(F.lit(1)).alias("rows"), F.count(F.when(is_removed, 1)).alias("removed"))
-    found = collected(snapshot, by_file)
-    return Hits(
-        _by_partition(snapshot, {row[FILE]: row["rows"] for row in found}), sum(row["removed"] for row in found)
+def find_hits(snapshot: Snapshot, hits: DataFrame, is_removed: Column, is_first: Column | None = None) -> Hits:
+    """Count the rows of a frame that :func:`with_file` has begun, by their files.
+
+    ``is_removed`` says which go, and ``is_first`` which stand for a key.
+    """
+    nobody = F.lit(False)
+    counted = {"rows": ~nobody, "removed": is_removed, "keys": nobody if is_first is None else is_first}
+    found = collected(
+        snapshot, hits.groupBy(FILE).agg(*(F.count_if(column).alias(name) for name, column in counted.items()))
     )
+    by_path = {row[FILE]: row["rows"] for row in found}
+    removed, keys = (sum(row[name] for row in found) for name in ("removed", "keys"))
+    return Hits(_by_partition(snapshot, by_path), removed, keys, by_path)
+
+
+def held_to(hits: Hits, rows: DataFrame, hit: str) -> DataFrame:
+    """Return rows whose job fails if another number of a file's rows are hits than was found; ``hit`` says which are.
+
+    A task has all rows of a file and counts them itself, so none that is run again counts twice.
+    """
+    expected = rows.sparkSession.createDataFrame(list(hits.by_path.items()), f"{FILE} STRING, {EXPECTED} BIGINT")
+    of_file = F.count_if(F.col(hit)).over(Window.partitionBy(FILE))
+    said = F.raise_error(F.lit(f"\ntable_writer.errors.InvalidInputError: {DIFFERS}\n")).cast("boolean")
+    counted = rows.withColumn(COUNT, of_file).join(F.broadcast(expected), FILE, "left")
+    return counted.where(F.when(F.col(COUNT) == F.col(EXPECTED), F.lit(True)).otherwise(said))
 
 
 def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, dict[str, int]]:
     """Count all rows of some files; one without rows is left out. Reads no column, so of Parquet only footers."""
     if not any(names.values()):
         return {values: {} for values in names}
-    counts = with_file(snapshot.rows(names).select()).groupBy(FILE).count()
+    counts = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
     found = _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, counts)})
     return {values: found.get(values, {}) for values in names}
 
@@ -64,6 +94,7 @@ def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
         return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
     except SPARK_ERRORS as error:
         name, reason = snapshot.table.name, spark_sentence(error)
+        snapshot.require_unchanged(error)
         raise snapshot.refusal(
             f"the rows of {name} cannot be looked through: {reason} Nothing was published."
         ) from error

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import no_partition
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
@@ -22,11 +23,12 @@ from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, blank, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, with_file
 from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
-from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.rows.snapshot import FILE, Snapshot
 
 Matched = Literal["update", "ignore", "delete"]
 Missing = Literal["insert", "ignore"]
 TARGET, UPDATES = "target", "updates"  # the names of both sides in expressions
+FIRST = "__table_writer_first"  # whether a row stands for its key
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
 
 
@@ -40,6 +42,7 @@ class Merge:
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
     name: ClassVar[str] = "merge"
+    selects_by: ClassVar[str] = "where"
 
     def __post_init__(self) -> None:
         if self.set is not None and (self.matched != "update" or not self.set):
@@ -51,7 +54,10 @@ class Merge:
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold rows of the keys; they are written anew, with the rows of new keys."""
-        sides = _Sides(self, snapshot)
+        require_batch(self.updates, snapshot.table.name)
+        _Sides(self, snapshot, self.updates).require_fit()
+        updates, reads = _computed_once(snapshot, self.updates)
+        sides = _Sides(self, snapshot, updates)
         update_count = sides.require_usable()
         if not update_count:
             return ChangedRows(rows=self.updates, replaced={})
@@ -64,35 +70,42 @@ class Merge:
             replaced=hits.files if changes_files else {},
             updated=hits.rows if self.matched == "update" else 0,
             deleted=hits.removed,
-            most_inserted=update_count if is_insert else 0,
+            inserted=update_count - hits.keys if is_insert else 0,
             inside=snapshot.scope,
             is_by_key=True,
+            reads=reads,
             watched=snapshot.scope if is_insert and not sides.keys.tell_partition else no_partition,
         )
+
+
+def _computed_once(snapshot: Snapshot, updates: DataFrame) -> tuple[DataFrame, tuple[TableRead, ...]]:
+    """Return the updates as they are computed now, for all jobs of an attempt, and what they read of this very table.
+
+    The rows stay on the executors. If one is lost, the jobs that follow fail: nothing computes its rows again.
+    """
+    gateway = open_gateway(snapshot.spark)
+    listed, reads = gateway.reads(updates, snapshot.opened, listed=True)
+    return gateway.run(f"updates of {snapshot.table.name}", listed.localCheckpoint), reads
 
 
 class _Sides:
     """The rows of the table and the updates, each with their keys."""
 
-    def __init__(self, merge: Merge, snapshot: Snapshot) -> None:
+    def __init__(self, merge: Merge, snapshot: Snapshot, updates: DataFrame) -> None:
         self._merge = merge
         self._snapshot = snapshot
         self._columns = table_schema(snapshot.table)
-        require_batch(merge.updates, snapshot.table.name)
-        gateway = open_gateway(snapshot.spark)
-        self._updates, _ = gateway.reads(merge.updates, snapshot.opened, listed=False)  # they may be of this very table
+        self._updates = updates
         self.keys = Keys.of(merge.on, snapshot.table)
         self._of_target, self._of_updates = self.keys.names(OF_TARGET), self.keys.names(OF_UPDATES)
         self._same_key = same_keys(self._of_target, self._of_updates)
 
+    def require_fit(self) -> None:
+        """Refuse updates whose columns do not fit; that needs no job."""
+        _ = self._new_values, self._keyed_updates
+
     def require_usable(self) -> int:
-        """Return the number of updates; refuse those that do not fit, that repeat a key, or that differ each time."""
-        _ = self._new_values, self._keyed_updates  # their columns are matched first: that needs no job
-        if not open_gateway(self._snapshot.spark).analysis(self._updates, "true").is_deterministic:
-            raise InvalidInputError(
-                "updates: its query gives other rows each time it is run, as with rand(), uuid() or first(), and it is"
-                " run more than once. Nothing was published. Write it to a table first, or checkpoint it"
-            )
+        """Return the number of updates; refuse those that repeat a key."""
         return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
 
     def hits(self) -> Hits:
@@ -101,7 +114,11 @@ class _Sides:
         partitions = partitions_of(self._snapshot, self.keys, keys_of_updates, OF_UPDATES)
         rows = self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET)
         found = rows.join(keys_of_updates, self._same_key)
-        return find_hits(self._snapshot, found, is_removed=F.lit(self._merge.matched == "delete"))
+        of_key = Window.partitionBy(*self._of_updates).orderBy(*self._of_updates)
+        is_first = F.row_number().over(of_key) == 1 if self._merge.missing == "insert" else F.lit(False)
+        marked = found.select(FILE, is_first.alias(FIRST))
+        is_removed = F.lit(self._merge.matched == "delete")
+        return find_hits(self._snapshot, marked, is_removed, is_first=F.col(FIRST))
 
     def changed_rows(self, hits: Hits) -> DataFrame:
         """Return what becomes of the rows of the files with hits."""

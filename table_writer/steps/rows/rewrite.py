@@ -19,6 +19,7 @@ from table_writer.reports.write_result import WriteResult
 from table_writer.steps.plan.planner import PlannedWrite, Planner
 from table_writer.steps.publish.append import CopyFiles
 from table_writer.steps.rows.change import ChangedRows, RowChange
+from table_writer.steps.rows.hits import DIFFERS
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
 from table_writer.storage.object_store import SourceChangedError
@@ -34,12 +35,11 @@ class Rewrite:
     change: RowChange
     options: RowOptions
     _kept: KeptFiles = field(default_factory=KeptFiles, init=False)
-    _inserted: int = field(default=0, init=False)
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The table as it is read."""
-        return Snapshot(self.spark, self.opened, self.options.where)
+        return Snapshot(self.spark, self.opened, self.options.where, self.change.selects_by)
 
     @cached_property
     def changed(self) -> ChangedRows:
@@ -61,7 +61,8 @@ class Rewrite:
         if options.distribution == "auto" and self.changed.is_by_key:
             options = replace(options, distribution="rebalance")
         planned = Planner(self.opened).plan(self.changed.rows, mode, options, seen)
-        plan = replace(planned.plan, watched=self.changed.watched)
+        reads = (*planned.plan.reads, *self.changed.reads)
+        plan = replace(planned.plan, watched=self.changed.watched, reads=reads)
         if is_partitioned:  # what the rows have no partition of is dropped
             plan = replace(plan, scope=frozenset(self.changed.replaced).intersection)
         return replace(planned, plan=plan)
@@ -77,9 +78,9 @@ class Rewrite:
         touched = written | self.changed.replaced.keys()
         self._require_inside(files, written)
         self._kept = KeptFiles.of(
-            self.snapshot, self.changed.replaced, touched, counts=self.changed.most_inserted is not None
+            self.snapshot, self.changed.replaced, touched, counts=self.changed.inserted is not None
         )
-        self._inserted = self._inserted_rows(files)
+        self._require_counted(files)
         try:
             copy_files(self._kept.copies(files))
         except SourceChangedError as changed:
@@ -129,25 +130,20 @@ class Rewrite:
 
     def _counted(self, result: RowsResult) -> RowsResult:
         changed = self.changed
-        if changed.most_inserted is None:
+        if changed.inserted is None:
             return result
-        return replace(result, inserted=self._inserted, updated=changed.updated, deleted=changed.deleted)
+        return replace(result, inserted=changed.inserted, updated=changed.updated, deleted=changed.deleted)
 
-    def _inserted_rows(self, files: WrittenFiles) -> int:
-        """Return how many rows are new: what was written beyond the rows of the replaced files that stay."""
-        changed = self.changed
-        if changed.most_inserted is None:
-            return 0
-        inserted = files.row_count - (self._kept.replaced_rows - changed.deleted)
-        if not 0 <= inserted <= changed.most_inserted:
+    def _require_counted(self, files: WrittenFiles) -> None:
+        """Refuse files that do not hold as many rows as the change has counted."""
+        changed, present = self.changed, self._kept.replaced_rows
+        if changed.inserted is not None and files.row_count != present - changed.deleted + changed.inserted:
             raise InvalidInputError(
-                f"{self.change.name} has found {counted(self._kept.replaced_rows, 'row')} in the files that it"
-                f" replaces, {changed.deleted:,} to delete and at most {changed.most_inserted:,} to insert, and then"
-                f" {counted(files.row_count, 'row')} came: what it was given differs each time it is computed. Nothing"
-                " was published. Write it to a table first, and call again with that.",
+                f"{self.change.name} has found {counted(present, 'row')} in the files that it replaces,"
+                f" {changed.deleted:,} to delete and {changed.inserted:,} to insert, and then"
+                f" {counted(files.row_count, 'row')} came: {DIFFERS}",
                 **files.plan.named,
             )
-        return inserted
 
     def _require_inside(self, files: WrittenFiles, written: set[PartitionValues]) -> None:
         """Refuse rows of partitions in which nobody has looked for their keys."""

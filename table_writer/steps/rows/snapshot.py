@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location, Place
-from table_writer.model.table import PartitionValues, PastPartition, Table, shown_name
+from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table, shown_name
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import Scope, every_partition
 from table_writer.spark import open_gateway
+from table_writer.spark.sql import literal, quoted
 from table_writer.steps.plan.planner import Where
 from table_writer.steps.plan.types import partition_schema
 from table_writer.steps.publish.recovery import Recovery
@@ -23,6 +24,7 @@ from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past
 
+FILE: Final = "__table_writer_file"  # the column of the path of each row's file
 MOST_LOOKS: Final = 10  # at a table to which others publish meanwhile
 Files = Mapping[PartitionValues, Mapping[str, ObjectInfo]]
 """By partition: files by their names below its location."""
@@ -53,9 +55,10 @@ class Snapshot:
     opened, and only these are read and replaced: what others add later is no part of it, and stops the publish.
     """
 
-    def __init__(self, spark: SparkSession, opened: OpenTable, where: str = "") -> None:
+    def __init__(self, spark: SparkSession, opened: OpenTable, where: str = "", selects_by: str = "where") -> None:
         self.spark = spark
         self.opened = opened
+        self._selects_by = selects_by  # what of the call leaves partitions out
         opened.require_owner()
         self._past, self._newest_entry = _newest(opened)
         self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
@@ -99,20 +102,28 @@ class Snapshot:
         """Return the files that hold the rows of some partitions."""
         return {values: partition.files for values, partition in self.open(partitions).items()}
 
-    def rows(self, names: Mapping[PartitionValues, Collection[str]]) -> DataFrame:
+    def rows(self, names: Mapping[PartitionValues, Collection[str]], *, with_file: bool = False) -> DataFrame:
         """Return the rows of some files, which are named by partition, with the columns that the table has today."""
         opened = self.open(names)
-        return self._read([opened[values].with_only(file_names) for values, file_names in names.items() if file_names])
+        chosen = [opened[values].with_only(file_names) for values, file_names in names.items() if file_names]
+        return self._read(chosen, FILE if with_file else "")
 
     def scan(self, partitions: Collection[PartitionValues]) -> DataFrame:
-        """Return all rows of some partitions, whose files Spark lists for itself: those that a query leaves out, never.
+        """Return all rows of some partitions, and their files, which Spark lists: those that a query leaves out, never.
 
         Files of other tools are listed now: nothing else tells which there were.
         """
-        past_partitions = self._past_partitions(partitions)
-        unknown = self.open([values for values, past in past_partitions.items() if past.bytes is None])
-        listed = {values: partition.with_only(partition.files) for values, partition in unknown.items()}
-        return self._read([listed.get(values, past) for values, past in past_partitions.items()])
+        return self._read(many(self._as_listed, self._past_partitions(partitions).values()), FILE)
+
+    def _as_listed(self, past: PastPartition) -> PastPartition:
+        """Return a partition for a scan, which fails if it looks into one whose rows cannot be changed."""
+        if past.bytes is not None:
+            return past
+        try:
+            partition = self.open([past.values])[past.values]
+        except (ConflictError, InvalidInputError):
+            return replace(past, files=0, bytes=1)
+        return partition.with_only(partition.files)
 
     @property
     def places(self) -> dict[Place, PartitionValues]:
@@ -129,8 +140,19 @@ class Snapshot:
                 )
         return places
 
-    def _read(self, partitions: Sequence[PastPartition]) -> DataFrame:
-        return open_gateway(self.spark).past_rows(self.opened, self._past.subject, partitions)
+    def require_unchanged(self, error: Exception) -> None:
+        """Say why the rows of a partition cannot be changed, if that is what an error of Spark's is about."""
+        if self._past.subject in str(error):
+            self.open(self._known)
+
+    def _read(self, partitions: Sequence[PastPartition], file_column: str) -> DataFrame:
+        try:
+            return open_gateway(self.spark).past_rows(
+                self.opened, self._past.subject, partitions, file_column=file_column
+            )
+        except InvalidInputError as error:  # over Spark Connect, which lists the files at once
+            self.require_unchanged(error)
+            raise
 
     def _past_partitions(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, PastPartition]:
         """Return those of the partitions that had rows."""
@@ -166,9 +188,21 @@ class Snapshot:
         if reason:
             raise self.refusal(
                 f"{past.name} of {self.table.name} {reason}: its rows cannot be changed one by one. Nothing was"
-                " published. Replace it with overwrite_partitions, with all of its rows, or leave it out with where."
+                f" published. {self._advice(past.values)}"
             )
         return SnapshotPartition(past=past, files=files)
+
+    def _advice(self, values: PartitionValues) -> str:
+        """Say what to do about a partition whose rows cannot be changed."""
+        columns = self.table.partition_columns
+        if not columns:
+            return "Replace its rows with overwrite_table."
+        texts = ("NULL" if text == NULL_PARTITION else literal(text) for text in values)
+        named = " AND ".join(f"{quoted(column.name)} <=> {text}" for column, text in zip(columns, texts, strict=True))
+        return (
+            "Replace all of its rows with overwrite_partitions, or leave it out: add"
+            f" NOT ({named}) to {self._selects_by}."
+        )
 
     def _why_not_changed(self, past: PastPartition, location: Location, files: Mapping[str, ObjectInfo]) -> str:
         """Say why a partition's files cannot be replaced in part; empty if they can."""

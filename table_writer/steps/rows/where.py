@@ -14,8 +14,8 @@ from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, Predicate, blank, predicate_of, values_of
-from table_writer.steps.rows.hits import Hits, find_hits, with_file
-from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.rows.hits import Hits, find_hits, held_to, with_file
+from table_writer.steps.rows.snapshot import FILE, Snapshot
 
 HIT = "__table_writer_hit"
 
@@ -26,12 +26,13 @@ class DeletedWhere:
 
     predicate: Expression
     name: ClassVar[str] = "delete_where"
+    selects_by: ClassVar[str] = "the predicate, in a classic session"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
         predicate = predicate_of(_blank(snapshot), self.predicate, "predicate")
         hits = _hits(snapshot, predicate, is_removed=True)
-        rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT)
+        rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
         return ChangedRows(rows=rows, replaced=hits.files, deleted=hits.rows)
 
 
@@ -42,6 +43,7 @@ class UpdatedWhere:
     set: Mapping[str, Expression]
     predicate: Expression
     name: ClassVar[str] = "update_where"
+    selects_by: ClassVar[str] = "where, in a classic session"
 
     def __post_init__(self) -> None:
         if not self.set:
@@ -58,7 +60,10 @@ class UpdatedWhere:
             present = F.col(quoted(name))
             return (F.when(F.col(HIT), values[name]).otherwise(present) if name in values else present).alias(name)
 
-        rows = _marked(snapshot, hits, predicate).select(*map(value, table_schema(snapshot.table).names))
+        marked = _marked(snapshot, hits, predicate)
+        if not predicate.is_pure:
+            marked = _named(snapshot, held_to(hits, marked, HIT))
+        rows = marked.select(*map(value, table_schema(snapshot.table).names))
         return ChangedRows(rows=rows, replaced=hits.files, updated=hits.rows)
 
 
@@ -73,16 +78,16 @@ def _named(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
 
 def _marked(snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
     """Return the rows of the files with hits, of which a column says whether they are one."""
-    return _named(snapshot, snapshot.rows(hits.files)).withColumn(HIT, predicate.or_false)
+    rows = with_file(snapshot.rows(hits.files, with_file=True))
+    return _named(snapshot, rows).withColumn(HIT, predicate.or_false)
 
 
 def _hits(snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
-    """Find the rows that a predicate is true of.
+    """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out.
 
-    Spark reads no partition that a filter leaves out, if nothing stands between the filter and the read; but a subquery
-    may be a join, after which nobody knows the file of a row.
+    Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
     """
     rows = _named(snapshot, snapshot.scan(snapshot.selected))
     condition = predicate.column
-    found = with_file(rows).where(condition) if predicate.has_subquery else with_file(rows.where(condition))
+    found = with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
     return find_hits(snapshot, found, is_removed=F.lit(is_removed))
