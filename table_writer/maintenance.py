@@ -45,10 +45,15 @@ OF_SPARK: Final = (
     *(mode.value for mode in WriteMode),
     "compact",
     "create_table",
+    "deduplicate",
+    "delete_where",
     "for_each_batch",
+    "merge",
     "plan",
     "read",
+    "rewrite",
     "stage",
+    "update_where",
     "version_of",
 )
 """Calls of a TableWriter that this class does not have, since they take Spark."""

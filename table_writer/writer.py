@@ -396,7 +396,7 @@ class TableWriter:
         >>> writer = TableWriter(spark)
         >>> writer.overwrite_table(df, "mart.orders").rows
         2
-        >>> updates = df.selectExpr("id * 2 AS id", "dt")
+        >>> updates = df.withColumn("id", df.id * 2)
         >>> result = writer.merge(updates, "mart.orders", on=["dt", "id"], retries=3)
         >>> result.inserted, result.updated, result.deleted
         (1, 1, 0)
