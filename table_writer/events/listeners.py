@@ -91,7 +91,7 @@ def _tell(listener: EventListener, event: TableEvent) -> None:
     try:
         if listener not in at_work:
             listener(replace(event))
-    except Exception:
+    except Exception:  # a listener may raise what it likes, and the call does not fail because of it
         logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(listener))
     except BaseException as stopped:  # Ctrl-C, SIGTERM as SystemExit, a scheduler's timeout: not the listener's own
         stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")

@@ -31,7 +31,7 @@ FORGIVING: Final = ("spark.files.ignoreMissingFiles", "spark.files.ignoreCorrupt
 ONE_FILE: Final = "__table_writer_file"  # a partition column for tables without any: each file is its own partition
 METADATA: Final = "_metadata"  # the hidden column of a relation of files
 SOURCE: Final = "TableWriterPast.java"
-FILES, BY_SERDE = "TableWriterPast$Files", "TableWriterPast$Rows"  # its classes
+PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"  # its classes
 
 
 class PastRows:
@@ -70,7 +70,7 @@ class PastRows:
                 self._gateway, thread.getContextClassLoader(), self._session.getClass().getName()
             )
             index = self._new(
-                classes.loadClass(FILES),
+                classes.loadClass(PAST_FILES),
                 self._session,
                 described,
                 self._as_json(partitions),
@@ -82,7 +82,7 @@ class PastRows:
             if provider is None:
                 self._require_strict()
                 relation = self._new(
-                    classes.loadClass(BY_SERDE), self._session, index, self._by_file(), described.schema()
+                    classes.loadClass(PAST_ROWS), self._session, index, self._by_file(), described.schema()
                 )
             else:
                 relation = self._native(provider, index)

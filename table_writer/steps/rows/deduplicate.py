@@ -13,14 +13,15 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.write import no_partition
 from table_writer.spark.sql import balanced_tree, quoted
 from table_writer.steps.plan.distribution import SORT_ITEM, USUAL_NULLS
+from table_writer.steps.plan.planner import NUMBER
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, blank, value_of
-from table_writer.steps.rows.hits import find_hits, with_file
+from table_writer.steps.rows.hits import COUNT, find_hits, with_file
 from table_writer.steps.rows.keys import Keys
 from table_writer.steps.rows.snapshot import Snapshot
 
-KEY, NUMBER, COUNT = (f"__table_writer_{name}" for name in ("key_", "number", "count"))
+KEY = "__table_writer_key_"  # the columns of the key
 
 
 @dataclass(frozen=True, slots=True)

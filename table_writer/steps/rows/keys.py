@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -17,10 +16,8 @@ from table_writer.spark.sql import balanced_tree, quoted
 from table_writer.steps.plan.planner import NUMBER, partition_frame
 from table_writer.steps.plan.types import exact_type, partition_schema
 from table_writer.steps.rows.expressions import table_column
-from table_writer.steps.rows.hits import collected
+from table_writer.steps.rows.hits import COUNT, collected
 from table_writer.steps.rows.snapshot import Snapshot
-
-COUNT: Final = "__table_writer_count"
 
 
 @dataclass(frozen=True, slots=True)
