@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from table_writer.log.placements import Placement
     from table_writer.many.round import ChosenTable
     from table_writer.model.table import PartitionValues
+    from table_writer.reports.erasure_report import ErasureReport
     from table_writer.reports.health_reports import DoctorReport
     from table_writer.reports.history_reports import (
         ChangesReport,
@@ -578,6 +579,41 @@ class Maintenance:
             with announcement.watch.step("vacuum"):
                 vacuumed = Vacuum(opened).run(ages, dry_run=dry_run)
             return announcement.finished(vacuum_report(opened, vacuumed, dry_run=dry_run))
+
+    def erasure(self, table: str, *, write_id: str | None = None) -> ErasureReport:
+        """Certify an erasure: each object that may have held the deleted rows, whether it is gone, and what is not.
+
+        It looks at the store now: keep it once a vacuum has deleted the objects. Queries that began before may have
+        read the rows, and a table that other jobs made of them has them still.
+
+        Parameters
+        ----------
+        write_id
+            Of the delete, as its result and the history have it. Default: the newest erasure.
+
+        Returns
+        -------
+        ErasureReport
+            ``remarks`` says what is not erased: versions of a bucket, files that other tools have elsewhere, writes
+            that were not published yet.
+
+        Raises
+        ------
+        InvalidInputError
+            The log has no such erasure, or no more.
+
+        Examples
+        --------
+        >>> from table_writer import TableWriter
+        >>> _ = TableWriter(spark).delete_where("mart.orders", "id = 1", purge=True)
+        >>> _ = keeper.vacuum("mart.orders")
+        >>> certificate = keeper.erasure("mart.orders")
+        >>> certificate.deleted_rows, certificate.is_complete
+        (1, True)
+        """
+        from table_writer.steps.certificate import erasure_report
+
+        return erasure_report(self._open(table), write_id)
 
     def uploads(
         self,

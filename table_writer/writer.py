@@ -404,11 +404,17 @@ class TableWriter:
         change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set)
         return self._steps.change_rows(table, change, RowOptions(**options))
 
-    def delete_where(self, table: str, predicate: str | Column, **options: Unpack[RowKeywords]) -> RowsResult:
+    def delete_where(
+        self, table: str, predicate: str | Column, *, purge: bool = False, **options: Unpack[RowKeywords]
+    ) -> RowsResult:
         """Delete the rows that a predicate is true of; a partition that has no others is dropped.
 
         Only files that hold such a row are written anew; the store copies the others of their partitions. Replaced
         files stay for the retention: the rows can be read as of older versions until a vacuum.
+
+        With ``purge`` nobody reads older versions of these partitions any more, or rolls back to them, and the next
+        vacuum deletes their files, whatever the retention: also what other partitions have left that holds such a row.
+        A query that runs meanwhile may fail. :meth:`Maintenance.erasure` certifies what is gone, and what is not.
 
         Parameters
         ----------
@@ -416,6 +422,8 @@ class TableWriter:
             ``database.table``.
         predicate
             In SQL, or a Column; it may have subqueries, which see their tables as they are. A time is written out.
+        purge
+            Erase the rows: for those that must not be kept.
         **options
             See :class:`~table_writer.RowOptions`.
 
@@ -434,7 +442,8 @@ class TableWriter:
         >>> writer.delete_where("mart.orders", "id = 1").deleted
         1
         """
-        return self._steps.change_rows(table, DeletedWhere(predicate), RowOptions(**options))
+        call = self._steps.erase if purge else self._steps.change_rows
+        return call(table, DeletedWhere(predicate), RowOptions(**options))
 
     def update_where(
         self,

@@ -37,6 +37,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "retention": table.retention,
     "data to vacuum": table.waiting,
     "dead writes": table.dead_writes,
+    "erasures": table.erasures,
     "metastore characters": servers.characters,
     "partition locations": table.placement,
     "forgotten partitions": table.forgotten_partitions,

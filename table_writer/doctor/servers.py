@@ -266,7 +266,8 @@ def versioning(subject: Subject) -> Iterable[Finding]:
         )
     else:
         yield note(
-            f"versioning is {state.lower()}: what vacuum deletes stays as an old version, and is paid for",
+            f"versioning is {state.lower()}: what vacuum deletes stays as an old version, and is paid for; so do rows"
+            " that delete_where(purge=True) erases",
             f'add a rule {{"NoncurrentVersionExpiration": {{"NoncurrentDays": {WANTED_DAYS}}}}}: it takes old versions'
             " only",
         )

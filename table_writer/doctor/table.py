@@ -122,7 +122,7 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
             f"the log holds {count:,} entries, which every maintenance call reads",
             f"table-writer vacuum {subject.name} trims it; to keep less, set table_writer.history_retention (hours)",
         )
-    elif not history.records.in_doubt:
+    elif not history.records.publishes_in_doubt:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
@@ -222,6 +222,18 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
             f" {subject.opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
+
+
+def erasures(subject: Subject) -> Iterable[Finding]:
+    """Look for rows that are to be erased, and lie there until a vacuum."""
+    entries = [record.entry for record in subject.history().records.in_doubt if record.entry.erasure]
+    for entry in entries:
+        yield warning(
+            f"rows {entry.erased} are still in files that no vacuum has deleted since",
+            f"table-writer vacuum {subject.name}, then table-writer erasure {subject.name}",
+        )
+    if not entries:
+        yield ok("none waits for a vacuum")
 
 
 def placement(subject: Subject) -> Iterable[Finding]:

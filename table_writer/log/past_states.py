@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 
 from table_writer.log.records import Records, SlotRecord
 from table_writer.log.state import TableState
-from table_writer.model.entry import EntryPartition, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 
@@ -167,6 +167,19 @@ class PastStates:
             return False
         left, deleted = state.left_locations.get(place), state.deleted_places.get(place)
         return place in state.doomed_places or (deleted is not None and (left is None or deleted >= left.left_by))
+
+    def erasure_of(self, location: Location) -> LogEntry | None:
+        """Return the entry by which the files at a location are to be erased, or were; ``None`` if there is none."""
+        self._records.require_all()
+        entries = (record.entry for record in self._records if record.outcome is not Outcome.ABANDONED)
+        return next(
+            (
+                entry
+                for entry in entries
+                if entry.erasure and any(location.same_place(Location.parse(old.location)) for old in entry.deletes)
+            ),
+            None,
+        )
 
     def is_restorable(self, location: Location) -> bool:
         """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""

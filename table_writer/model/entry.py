@@ -28,11 +28,12 @@ from table_writer.model.write_mode import WriteMode
 ENTRY_FORMAT: Final = 1
 LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, compactions, changes of rows
 ADDED_LATER: Final = frozenset(
-    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream", "depends_on_rows"}
+    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream", "depends_on_rows", "erasure"}
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
+ERASE: Final = "erase"  # the mode of a vacuum that an erasure has claimed, and that the next vacuum carries out
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
 MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long
@@ -197,6 +198,16 @@ class DeletedLocation:
     kept: bool = False
 
 
+class Erasure(msgspec.Struct, frozen=True, kw_only=True):
+    """The objects that may hold deleted rows, as they were found when they were to be erased."""
+
+    predicate_sha256: str  # of the predicate of the delete, which may name a person
+    deleted_rows: int
+    write_id: str  # of the delete; empty: readers saw no such row any more
+    keys: tuple[str, ...] = ()  # of the objects that go
+    remarks: tuple[str, ...] = ()  # what may hold such rows and does not go, for a person
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogEntry:
     """One record of a table's log, claimed before the metastore changes."""
@@ -224,6 +235,7 @@ class LogEntry:
     partitions: tuple[EntryPartition, ...]
     replaced: tuple[ReplacedLocation, ...] = ()
     deletes: tuple[DeletedLocation, ...] = ()
+    erasure: Erasure | None = None  # of a vacuum that an erasure has claimed
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
 
@@ -277,6 +289,13 @@ class LogEntry:
         return any(partition.figures for partition in self.partitions)
 
     @property
+    def erased(self) -> str:
+        """Say when and by whom rows were erased, for a message about the files of an erasure."""
+        by = f"{self.writer.get('user', '?')}@{self.writer.get('host', '?')}"
+        write_id = (self.erasure and self.erasure.write_id) or self.write_id
+        return f"erased on {self.created_at:%Y-%m-%d} by {by} (write {write_id})"
+
+    @property
     def named(self) -> dict[str, str]:
         """Return the keywords with which an error names this entry."""
         return {"table": self.table, "write_id": self.write_id}
@@ -302,6 +321,7 @@ class LogEntry:
             "only a vacuum deletes, and it changes no partition": (
                 bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
             ),
+            "only a vacuum erases": self.erasure is not None and not is_vacuum,
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
@@ -320,6 +340,8 @@ class LogEntry:
             del fields["stream"]
         if not self.depends_on_rows:
             del fields["depends_on_rows"]
+        if self.erasure is None:
+            del fields["erasure"]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]
         for partition in fields["partitions"]:
             if not partition["added"]:
@@ -392,6 +414,8 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
         path["location"] = change(path["location"])
         for listed in path.get("objects", ()):
             listed["path"] = change_key(listed["path"])
+    if fields.get("erasure"):
+        fields["erasure"]["keys"] = [change_key(key) for key in fields["erasure"]["keys"]]
 
 
 def shortened(location: str, *, root: Location) -> str:

@@ -41,7 +41,7 @@ def version_summary(
         version=entry.version,
         operation=entry.operation.value,
         mode=entry.mode,
-        state=record.outcome.value if record.outcome else "in doubt",
+        state=record.outcome.value if record.outcome else "due" if entry.erasure else "in doubt",
         created_at=entry.created_at,
         write_id=entry.write_id,
         writer=entry.writer,

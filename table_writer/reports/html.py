@@ -17,7 +17,7 @@ IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
 TONES: Final = {  # by the class that gives them colour and sign, the words that say how something ended
     "good": {"done", "ok", "passed", "published"},
     "bad": {"abandoned", "dead", "error", "failed", "failed (error)"},
-    "doubt": {"behind", "expired", "failed (warn)", "in doubt", "warning"},
+    "doubt": {"behind", "due", "expired", "failed (warn)", "in doubt", "warning"},
     "add": {"add", "added"},
     "more": {"append", "appended"},
     "undone": {"partly rolled back", "rolled back"},

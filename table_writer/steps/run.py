@@ -50,7 +50,9 @@ from table_writer.steps.publish.append import CopyFiles
 from table_writer.steps.publish.publisher import GaveWayError, Publisher
 from table_writer.steps.results import end_publish, nothing_written, repeated_result
 from table_writer.steps.rows.change import RowChange
+from table_writer.steps.rows.erasure import Erasing
 from table_writer.steps.rows.rewrite import Rewrite
+from table_writer.steps.rows.where import DeletedWhere
 from table_writer.steps.running_write import MadeTable, RunningWrite, readers_unharmed
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
 from table_writer.steps.staged_writes import BySpark, StagedWrites
@@ -192,6 +194,13 @@ class Steps:
                         raise
                     retries_left -= 1
                     logger.info("%s of %s begins again: %s", change.name, table, conflict)
+
+    def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
+        """Delete rows, and name for the next vacuum what older versions hold of them."""
+        deleted = self.change_rows(table, change, options)
+        with self.show_progress(table, "erase"):
+            opened = self._services.open_to_write(table)
+            return Erasing(self._spark, opened, change.predicate).after(deleted)
 
     def _change_rows(
         self, table: str, change: RowChange, options: RowOptions, announcement: Announcement

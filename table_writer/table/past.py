@@ -115,7 +115,8 @@ class Past:
         if location is None:
             raise _NotKnownError(f"its location {state.location!r} cannot be read")
         if history.past.is_deleted(location):
-            raise _NotKnownError(f"its files at {location} were deleted by a vacuum")
+            erasure = history.past.erasure_of(location)
+            raise _NotKnownError(f"its files at {location} were {erasure.erased if erasure else 'deleted by a vacuum'}")
         if history.layout.is_placeholder(location):
             if any(files_read_at(opened.store, opened.layout, location)):
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")

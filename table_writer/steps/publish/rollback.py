@@ -198,7 +198,9 @@ def _check(
         return FilesThere(EntryPartition.without_rows(values, None))
     location, is_left = Location.parse(target), not same_place(now.get(values), target)
     if is_left and not opened.layout.is_placeholder(location) and not history.past.is_restorable(location):
-        raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
+        erasure = history.past.erasure_of(location)
+        why = erasure.erased if erasure else "vacuumed, or were never this table's to keep"
+        raise NotThereError(f"its files at {location} were {why}")
     found = files_there(opened.store, history, values, location, version=version)
     return replace(found, described=replace(found.described, new_location=target))
 

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.errors import StorageError
-from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
@@ -101,21 +101,24 @@ def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
 
 
 def _by_partition(snapshot: Snapshot, counts: Mapping[str, int]) -> dict[PartitionValues, dict[str, int]]:
-    """Group files by their partitions, which their directories tell; Spark spells some paths as a URL."""
+    """Group files by their partitions, which their directories tell."""
     places = snapshot.places
     found: dict[PartitionValues, dict[str, int]] = {}
     for path, count in counts.items():
-        for spelled in (unquote(path), path):
-            directory, _, name = spelled.rpartition("/")
-            location = Location.parse_any(directory)
-            values = places.get(location.place) if location else None
-            if values is not None:
-                found.setdefault(values, {})[name] = count
-                break
-        else:
-            raise StorageError(
-                f"Spark has read {path} for rows of {snapshot.table.name}, which no partition was to have."
-                " Nothing was published. Run it again.",
-                table=str(snapshot.table.name),
-            )
+        place, name = place_and_name(path, places, snapshot.table)
+        found.setdefault(places[place], {})[name] = count
     return found
+
+
+def place_and_name(path: str, places: Collection[Place], table: Table) -> tuple[Place, str]:
+    """Return in which of the places a file lies that Spark has read, and its name; some paths it spells as a URL."""
+    for spelled in (unquote(path), path):
+        directory, _, name = spelled.rpartition("/")
+        location = Location.parse_any(directory)
+        if location is not None and location.place in places:
+            return location.place, name
+    raise StorageError(
+        f"Spark has read {path} for rows of {table.name}, which no partition was to have. Nothing was published. Run it"
+        " again.",
+        table=str(table.name),
+    )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.table import Table
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
@@ -30,7 +31,7 @@ class DeletedWhere:
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
-        predicate = predicate_of(_blank(snapshot), self.predicate, "predicate")
+        predicate = row_predicate(snapshot.spark, snapshot.table, self.predicate)
         hits = _hits(snapshot, predicate, is_removed=True)
         rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
         return ChangedRows(rows=rows, replaced=hits.files, deleted=hits.rows)
@@ -51,7 +52,7 @@ class UpdatedWhere:
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew."""
-        frame = _blank(snapshot)
+        frame = _named(snapshot.table, blank(snapshot.spark, table_schema(snapshot.table)))
         predicate = predicate_of(frame, self.predicate, "where")
         values = values_of(frame, self.set, snapshot.table)
         hits = _hits(snapshot, predicate, is_removed=False)
@@ -62,32 +63,37 @@ class UpdatedWhere:
 
         marked = _marked(snapshot, hits, predicate)
         if not predicate.is_pure:
-            marked = _named(snapshot, held_to(hits, marked, HIT))
+            marked = _named(snapshot.table, held_to(hits, marked, HIT))
         rows = marked.select(*map(value, table_schema(snapshot.table).names))
         return ChangedRows(rows=rows, replaced=hits.files, updated=hits.rows)
 
 
-def _blank(snapshot: Snapshot) -> DataFrame:
-    return _named(snapshot, blank(snapshot.spark, table_schema(snapshot.table)))
-
-
-def _named(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
+def _named(table: Table, rows: DataFrame) -> DataFrame:
     """Let a subquery name the table's columns by its name, as in ``gone.id = orders.id``."""
-    return rows.alias(snapshot.table.name.name)
+    return rows.alias(table.name.name)
 
 
 def _marked(snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
     """Return the rows of the files with hits, of which a column says whether they are one."""
     rows = with_file(snapshot.rows(hits.files, with_file=True))
-    return _named(snapshot, rows).withColumn(HIT, predicate.or_false)
+    return _named(snapshot.table, rows).withColumn(HIT, predicate.or_false)
 
 
 def _hits(snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
-    """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out.
+    """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out."""
+    hits = hit_rows(snapshot.table, snapshot.scan(snapshot.selected), predicate)
+    return find_hits(snapshot, hits, is_removed=F.lit(is_removed))
+
+
+def hit_rows(table: Table, rows: DataFrame, predicate: Predicate) -> DataFrame:
+    """Return the rows of a table that a predicate is true of, with their files.
 
     Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
     """
-    rows = _named(snapshot, snapshot.scan(snapshot.selected))
-    condition = predicate.column
-    found = with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
-    return find_hits(snapshot, found, is_removed=F.lit(is_removed))
+    rows, condition = _named(table, rows), predicate.column
+    return with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
+
+
+def row_predicate(spark: SparkSession, table: Table, predicate: Expression) -> Predicate:
+    """Return a predicate over a table's rows."""
+    return predicate_of(_named(table, blank(spark, table_schema(table))), predicate, "predicate")

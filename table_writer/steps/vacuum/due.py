@@ -191,13 +191,17 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
     exactly the listed objects are deleted, never below the directory of this library and never outside the root.
     ``staged`` are writes that wait to be published, though an entry of theirs was abandoned.
+
+    What an erasure names, or a vacuum that died, is past its retention; but not while a call may come late that points
+    readers there.
     """
+    doomed_places = frozenset() if history.unverified else history.state.doomed_places
     chosen: list[LeftLocation] = []
     kept: list[KeptLocation] = []
     for left in sorted(history.state.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
-        if left.age_seconds < wanted_seconds:
+        if left.age_seconds < wanted_seconds and left.location.place not in doomed_places:
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(KeptLocation(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
@@ -305,6 +309,15 @@ class Traces:
     now: datetime  # by the store's clock
     elsewhere: tuple[UploadInfo, ...] = ()  # below the root, and not under data/
 
+    @property
+    def staged_ids(self) -> frozenset[str]:
+        """Return the writes that are staged, and have not expired."""
+        return frozenset(key for key, writer in self.registered.items() if writer.is_staged and not writer.is_dead(0.0))
+
+    def unclaimed_ids(self, history: History) -> frozenset[str]:
+        """Return the writes that have left files or a registration, and have claimed no entry."""
+        return frozenset(self.write_ids | self.uploads.keys() | self.registered.keys()) - history.claimed_ids
+
     def write_id_of(self, upload: UploadInfo, history: History) -> str | None:
         """Return which write an upload belongs to, ``None`` if it is another tool's.
 
@@ -357,9 +370,8 @@ class Traces:
         registration was discarded by its writer; what shows up afterwards comes from executors that had not heard of
         it. Its age is that of its youngest trace.
         """
-        claimed = history.claimed_ids
         dead: list[DeadWrite] = []
-        for write_id in sorted((self.write_ids | self.uploads.keys() | self.registered.keys()) - claimed):
+        for write_id in sorted(self.unclaimed_ids(history)):
             registered = self.registered.get(write_id)
             if used.meets(self.layout.data(write_id).place):
                 continue

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final
 
+import msgspec
+
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
@@ -16,8 +18,8 @@ from table_writer.log.registration import check_keys
 from table_writer.log.rules import claim_is_over
 from table_writer.log.state import LeftLocation
 from table_writer.log.trimming import OldEntries, Trimming
-from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
-from table_writer.model.location import Location
+from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, LogEntry, Operation, Outcome
+from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.steps.vacuum.due import (
@@ -28,6 +30,7 @@ from table_writer.steps.vacuum.due import (
     KeptLocation,
     Look,
     OtherTables,
+    Traces,
     due_locations,
     in_use,
     is_used,
@@ -54,6 +57,10 @@ class FoundLocation:
 
     left: LeftLocation
     objects: tuple[ObjectInfo, ...] = ()
+
+
+ChooseLocations = Callable[[History, Sequence[FoundLocation]], tuple[tuple[FoundLocation, ...], tuple[str, ...]]]
+"""Chooses, of locations that readers have left, those that hold what is to go; and says what of the others to know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +104,7 @@ class Vacuum:
                 looks_again -= 1
                 continue
             used = in_use(history, partitions.values(), self._why_partial)
-            staged = {key for key, writer in traces.registered.items() if writer.is_staged and not writer.is_dead(0.0)}
-            chosen = self._spare_others(due_locations(history, used, ages, staged))
+            chosen = self._spare_others(due_locations(history, used, ages, traces.staged_ids))
             plan = VacuumResult(
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
@@ -145,6 +151,47 @@ class Vacuum:
         return tuple(
             sorted(Trimming(history, oldest).versions(ages.history_seconds) - {self._log.fold_version(history)})
         )
+
+    def erase(self, erasure: Erasure, choose: ChooseLocations) -> LogEntry:
+        """Claim a vacuum that the next one carries out: what it names is due, whatever its retention.
+
+        From the claim on nobody reads there, or points readers there. ``choose`` gets all locations that readers have
+        left and that can go, with their objects.
+        """
+        while True:
+            traces = look_for_traces(self._store, self._layout)
+            history, partitions, _ = self._look()
+            free = self._spare_others(self._erasable(history, partitions, traces))
+            chosen, remarks = choose(history, self._found_locations(history, free.locations))
+            remarks = (*remarks, *(f"{path.location}: {path.reason}" for path in free.kept))
+            remarks += tuple(
+                f"write {write_id} was not published yet, and its files were not looked through"
+                for write_id in sorted(traces.unclaimed_ids(history))
+            )
+            keys = tuple(found.key for location in chosen for found in location.objects)
+            entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
+            if not chosen:
+                own = DeletedLocation(location=str(self._layout.data(entry.write_id)), replaced_by=None, kept=True)
+                entry = replace(entry, deletes=(own,))
+            described = msgspec.structs.replace(erasure, keys=keys, remarks=(*erasure.remarks, *remarks))
+            entry = replace(entry, erasure=described)
+            if self._log.slots.claim(entry):
+                if not chosen:
+                    self._record_outcomes(entry, history)
+                return entry
+
+    def _erasable(
+        self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
+    ) -> DueLocations:
+        """Return all that readers have left, but for where they may look, and for writes that are staged."""
+        used = in_use(history, partitions.values(), self._why_partial)
+        reasons: dict[Place, str] = {}
+        for left in history.state.left_locations.values():
+            if is_used(used, left):
+                reasons[left.location.place] = "readers may look there"
+            elif self._layout.write_id_of(left.location) in traces.staged_ids:
+                reasons[left.location.place] = "the write is staged"
+        return DueLocations(tuple(history.state.left_locations.values()), ()).with_kept(reasons)
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> VacuumResult:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
@@ -353,6 +400,10 @@ class Vacuum:
 
 
 def interrupted(history: History) -> tuple[LogEntry, ...]:
-    """Return the vacuums that are in doubt although their time is over."""
+    """Return the vacuums that are in doubt although their time is over; what an erasure names waits for a vacuum."""
     vacuums = (record for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM)
-    return tuple(record.entry for record in vacuums if claim_is_over(record.entry, record.age_seconds))
+    return tuple(
+        record.entry
+        for record in vacuums
+        if record.entry.erasure is None and claim_is_over(record.entry, record.age_seconds)
+    )

@@ -1,0 +1,84 @@
+"""The certificate of an erasure: which objects are gone that may have held deleted rows, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from table_writer.errors import counted
+from table_writer.reports.layout import Column, Columns, State
+from table_writer.reports.report import Report
+
+OBJECTS: Final[Columns] = (Column("object", "key"), State("", "state"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedObject:
+    """An object that may have held deleted rows: ``"deleted"``, or ``"due"`` until a vacuum deletes it."""
+
+    key: str
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ErasureReport(
+    Report, rows="objects", columns=OBJECTS, lines={"NOT ERASED: {}": "remarks"}, derived=("is_complete", "due")
+):
+    """The certificate of an erasure.
+
+    Parameters
+    ----------
+    write_id
+        Of the delete.
+    version
+        Of the erasure's entry in the log: what readers left before it is erased.
+    predicate_sha256
+        Of the predicate's text, in hexadecimal digits: whoever has the predicate can show that it is the same.
+    deleted_rows
+        Rows that the delete has taken from readers.
+    requested_at, requested_by
+        When, and by which user and host.
+    vacuumed_at
+        When the newest vacuum of these objects began; ``None`` before it, or if the log has it no more.
+    objects
+        Every object, by its key, deleted or still to be deleted.
+    remarks
+        What is not erased by this, or not known to be.
+    """
+
+    write_id: str
+    version: int
+    predicate_sha256: str
+    deleted_rows: int
+    requested_at: datetime
+    requested_by: str
+    vacuumed_at: datetime | None = None
+    objects: tuple[ErasedObject, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> int:
+        """Return how many objects are still to be deleted."""
+        return sum(erased.state == "due" for erased in self.objects)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether all of the objects are deleted."""
+        return self.due == 0
+
+    def _headline(self) -> str:
+        gone = counted(len(self.objects) - self.due, "object")
+        return (
+            f": {counted(self.deleted_rows, 'row')} erased by write {self.write_id}: {gone} deleted, {self.due:,} due"
+        )
+
+    def _lines(self) -> Iterator[str]:
+        requested_at = f"{self.requested_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"requested at {requested_at} by {self.requested_by}, in version {self.version}"
+        if self.vacuumed_at is not None:
+            yield f"vacuumed at {self.vacuumed_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"predicate's SHA-256: {self.predicate_sha256}"
+        if self.due:
+            yield f"run `table-writer vacuum {self.table}`: until then the objects are there, though no call reads them"

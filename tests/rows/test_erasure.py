@@ -1,0 +1,112 @@
+"""What a purge erases is in no object any more; what others need stays, and what is not erased is named."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import InvalidInputError, TableWriter
+from table_writer.table.open_table import OpenTable
+
+Rows = Callable[..., Any]
+Listed = Callable[[str], list[tuple[Any, ...]]]
+SECRET = "ann@example.org"  # a person's, and no password
+
+
+@pytest.fixture
+def opened(writer: TableWriter, orders: str) -> OpenTable:
+    services = writer._services
+    return services.open_table(services.table_name(orders))
+
+
+def holders(opened: OpenTable) -> list[str]:
+    """Read every object below the table's root, and return the keys of those with the secret."""
+    keys = [found.key for found in opened.store.list(opened.layout.root.key)]
+    return [key for key in keys if SECRET in content(opened, key)]
+
+
+def content(opened: OpenTable, key: str) -> str:
+    stored = opened.store.get(key)
+    assert stored is not None
+    return str(pq.read_table(io.BytesIO(stored.body)).to_pylist()) if key.endswith(".parquet") else repr(stored.body)
+
+
+def with_a_long_history(writer: TableWriter, spark: SparkSession, table: str, rows: Rows) -> int:
+    """Let the secret come to every kind of place where readers leave rows; return a version of before."""
+    rows((1, SECRET, "d1"), (2, "b", "d1")).createOrReplaceTempView("others")
+    spark.sql(f"INSERT INTO {table} PARTITION (dt) SELECT id, note, dt FROM others")  # another tool's files
+    writer.append(rows((3, "c", "d1"), (4, SECRET, "d2"), (5, "e", "d9")), table)
+    writer.append(rows((6, SECRET, "d2")), table, carry="in_place")
+    writer.update_where(table, {"dt": "'d3'"}, where="id = 4")  # of d2, which will have no such row
+    writer.overwrite_partitions(rows((7, SECRET, "d4"), (9, "x", "d9")), table)
+    before = writer.overwrite_partitions(rows((8, "h", "d4")), table).version
+    writer.compact(table, min_files=2)
+    with writer.stage(rows((10, SECRET, "d1")), table, "append"):
+        assert before is not None
+    return before
+
+
+def test_no_object_holds_what_was_erased(
+    writer: TableWriter, spark: SparkSession, opened: OpenTable, orders: str, rows: Rows, listed: Listed
+) -> None:
+    before = with_a_long_history(writer, spark, orders, rows)
+    result = writer.delete_where(orders, f"note = '{SECRET}'", purge=True)
+    assert result.deleted == 3
+    with pytest.raises(InvalidInputError, match=rf"erased on [0-9-]+ by .*@.* \(write {result.write_id}\)"):
+        writer.read(orders, version=before, partitions=["dt=d1"])
+    with pytest.raises(InvalidInputError, match="erased on"):
+        writer.maintenance.rollback(orders, version=before)
+    writer.maintenance.recover(orders)
+    due = writer.maintenance.erasure(orders)
+    assert (due.is_complete, due.deleted_rows, due.vacuumed_at) == (False, 3, None)
+    assert set(holders(opened)) <= {erased.key for erased in due.objects}
+    assert [finding.status for finding in writer.doctor(orders).findings if finding.check == "erasures"] == ["warning"]
+
+    writer.maintenance.vacuum(orders)
+    assert holders(opened) == []
+    certificate = writer.maintenance.erasure(orders, write_id=result.write_id)
+    assert (certificate.is_complete, certificate.objects != ()) == (True, True)
+    assert certificate.vacuumed_at is not None
+    assert {erased.key for erased in certificate.objects} == {erased.key for erased in due.objects}
+    assert listed(orders) == [(2, "b", "d1"), (3, "c", "d1"), (8, "h", "d4"), (9, "x", "d9")]
+    assert [tuple(row) for row in writer.read(orders, version=2, partitions=["dt=d9"]).collect()] == [(5, "e", "d9")]
+    writer.maintenance.rollback(orders, version=2, partitions=["dt=d9"])
+    assert writer.maintenance.vacuum(orders).deleted == ()
+    assert writer.maintenance.history(orders).versions[1].state == "published"
+
+
+def test_what_only_older_versions_hold_is_erased_too(
+    writer: TableWriter, opened: OpenTable, orders: str, rows: Rows
+) -> None:
+    writer.overwrite_partitions(rows((1, SECRET, "d1"), (2, "b", "d2")), orders)
+    writer.overwrite_partitions(rows((3, "c", "d1"), (4, "d", "d2")), orders)
+    result = writer.delete_where(orders, f"note = '{SECRET}'", purge=True)
+    assert (result.version, result.deleted) == (None, 0)
+    assert "1 replaced file to be erased" in result.notes[0]
+    writer.maintenance.vacuum(orders)
+    assert holders(opened) == []
+    assert writer.read(orders, version=1, partitions=["dt=d2"]).count() == 1
+    assert writer.maintenance.erasure(orders, write_id=result.write_id).is_complete
+
+
+def test_what_is_not_erased_is_named(writer: TableWriter, opened: OpenTable, orders: str, rows: Rows) -> None:
+    writer.overwrite_partitions(rows((1, SECRET, "d1")), orders)
+    staged = writer.stage(rows((2, SECRET, "d2")), orders)
+    writer.delete_where(orders, f"note = '{SECRET}'", purge=True, idempotency_key="ann")
+    again = writer.delete_where(orders, f"note = '{SECRET}'", purge=True, idempotency_key="ann")
+    assert again.repeated
+    writer.maintenance.vacuum(orders)
+    certificate = writer.maintenance.erasure(orders, write_id=again.write_id)
+    assert certificate.is_complete
+    assert any(staged.write_id in remark for remark in certificate.remarks)
+    assert "versions 1" in certificate.remarks[-1]
+    assert all(f"/{staged.write_id}/" in key for key in holders(opened))
+    with pytest.raises(InvalidInputError, match="no erasure by write nobody"):
+        writer.maintenance.erasure(orders, write_id="nobody")
+    assert "NOT ERASED" in certificate.to_text()
+    assert certificate.to_dict()["is_complete"] is True
