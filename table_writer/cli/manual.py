@@ -118,7 +118,7 @@ MANUALS: Final[Mapping[str, Manual]] = {
     "erasure": Manual(
         examples={
             "erasure mart.users --write-id 20240102T030405-62ea350e97a31ae4": "what is gone, and what is not",
-            "erasure mart.users --json > certificate.json": "of the newest erasure, to be kept",
+            "erasure mart.users --json": "of the newest erasure, to be kept",
         },
         note="Reads only.",
         see_also=("vacuum", "history"),

@@ -16,6 +16,7 @@
 ``batches``           the batches of a stream, each once
 ``announcing``        tells listeners of a call, and gathers what they are told
 ``results``           the result of a write, from what its steps say
+``certificate``       what is gone of the rows that were erased
 ``vacuum_results``    the reports on what a vacuum or a discard has deleted
 ``session_services``  services for the tables of a Spark session
 ====================  ======================================================================

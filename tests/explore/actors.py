@@ -15,12 +15,13 @@ from pyspark.sql import SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import Operation
+from table_writer.model.entry import Erasure, Operation
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.publish.parameters import new_parameters
 from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import ObjectInfo, visible_files
 from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
@@ -96,6 +97,8 @@ OURS: Final = {
     "restore": Actor("restore", before=("drop",)),
     "adopt": Actor("adopt", before=("made again",)),
     "vacuum": Actor("vacuum"),
+    "erase": Actor("erase"),
+    "vacuum what is to be erased": Actor("vacuum", before=("overwrite", "erase")),
     "abort uploads": Actor("abort_uploads"),
     "read older": Actor("read_older"),
 }
@@ -280,6 +283,12 @@ class ChosenOperations(Operations):
     def vacuum(self, _: Random) -> str:
         report = self._on.world.keeper.vacuum(self._on.table)
         return f"deleted {len(report.deleted)} {report.failures}"
+
+    def erase(self, _: Random) -> str:
+        """Let the next vacuum delete all that readers have left, as after a delete of rows in all partitions."""
+        nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
+        entry = Vacuum(self._on.world.services()).erase(nothing, lambda _, found: (tuple(found), ()))
+        return f"to be erased by {entry.version}: {len(entry.deletes)}"
 
     def read_older(self, _: Random) -> str:
         """Read a version that others may be deleting: what readers saw then, or an error."""

@@ -191,5 +191,18 @@ MUTATIONS: Final = (
         "return published_with_key(records, key)",
         ("append once after a rollback", "rollback"),
     ),
-    # folds
+    Mutation(
+        "what an entry in doubt may yet point readers at is not erased",
+        "steps.vacuum.sweep:Vacuum._erasable",
+        "if is_used(used, left):",
+        "if False:",
+        schedule="rollback, erase, recover: 0@19!late",
+    ),
+    Mutation(
+        "nothing is erased while a late call may point readers there",
+        "steps.vacuum.due:due_locations",
+        "frozenset() if history.unverified else history.state.doomed_places",
+        "history.state.doomed_places",
+        schedule="erase, vacuum, old alter comes",
+    ),
 )

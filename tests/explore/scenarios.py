@@ -91,6 +91,7 @@ VARIANTS: Final = frozenset(
         "publish overwrite",
         "publish create",
         "rollback far",
+        "vacuum what is to be erased",
     }
 )
 """Operations with other arguments: the budgeted run leaves them to the slow one."""

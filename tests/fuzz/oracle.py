@@ -258,10 +258,15 @@ class Oracle:
                 frozenset(one.key for one in visible_files(self.world.store, place)),
             )
 
+    def _erased(self) -> set[str]:
+        erasures = (one.entry for one in self.world.history().records if one.entry.erasure is not None)
+        return {Location.parse(deleted.location).key for entry in erasures for deleted in entry.deletes}
+
     def _require_kept(self) -> None:
-        """What readers have left stays for a day at least."""
+        """What readers have left stays for a day at least, but for what an erasure names."""
         for place, (since, keys) in self.left.items() if not self.is_forced else ():
-            if self.world.store.clock() - since < LATE_CALL_SECONDS and not keys <= self.world.store._objects.keys():
+            is_gone = not keys <= self.world.store._objects.keys()
+            if is_gone and self.world.store.clock() - since < LATE_CALL_SECONDS and place not in self._erased():
                 self.blame(f"files at {place}, which readers have just left, are gone")
 
     def forget_log(self) -> None:

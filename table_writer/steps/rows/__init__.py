@@ -8,6 +8,7 @@
 ``change``       what a change says of a snapshot: the files it replaces, and the rows it writes
 ``merge``        a change: updates, by key
 ``where``        changes: rows that a predicate is true of are deleted, or get other values
+``erasure``      what older versions may hold of deleted rows, named for the next vacuum
 ``deduplicate``  a change: one row of each key stays
 ``keys``         the columns of a key, and the partitions in which keys may be
 ``hits``         the files that hold the rows of a change, found by a job
