@@ -753,8 +753,9 @@ class TableWriter:
         compared as ``EXCEPT ALL`` does: nulls are equal, NaN is NaN, and -0.0 is 0.0; maps in any order of their keys.
 
         Only partitions that :meth:`changes` lists are read. So a compaction changes no row, nor does a rollback to rows
-        that were there; what other tools have changed without the log is not looked for. The result is of the newer
-        version, for :meth:`version_of`, and its files are as for :meth:`read`.
+        that were there; what other tools have changed without the log is not looked for. Files are looked up as by
+        :meth:`read`, and :meth:`version_of` tells the newer version: as ``based_on`` it lets a write bring older rows
+        back into this table.
 
         Parameters
         ----------

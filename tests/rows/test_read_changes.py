@@ -18,7 +18,7 @@ Make = Callable[..., str]
 Row = tuple[Any, ...]
 ORDERS: Final = "CREATE TABLE {name} (id BIGINT, n INT, dt STRING) USING parquet PARTITIONED BY (dt)"
 TEXT: Final = "CREATE TABLE {name} (id BIGINT, n INT) PARTITIONED BY (dt STRING) STORED AS TEXTFILE"
-EVERY_PAIR: Final = [(first, last) for first in range(7) for last in range(first, 7)]
+EVERY_PAIR: Final = [(first, last) for first in range(7) for last in range(first + 1, 7)]
 SCHEMA: Final = "id BIGINT, n INT, dt STRING"
 DAYS: Final = ("a", "b", "c d/%", None)
 
@@ -61,7 +61,7 @@ def random_rows(random: Random, ids: Sequence[int | None]) -> list[Row]:
     [
         (ORDERS, 7, [(1, 2), (0, 5), (2, 6)]),
         pytest.param(ORDERS, 8, EVERY_PAIR, marks=pytest.mark.slow),
-        pytest.param(TEXT, 9, EVERY_PAIR, marks=pytest.mark.slow),
+        pytest.param(TEXT, 9, [(1, 2), (0, 5), (2, 6)], marks=pytest.mark.slow),
     ],
 )
 def test_a_random_history_differs_as_bags_and_dictionaries_do(

@@ -44,7 +44,7 @@ def row_changes(spark: SparkSession, opened: OpenTable, first: int, last: int, k
     names = opened.partition_names(values) if table.partition_columns else None
 
     pasts = Past(opened, version=first), after
-    found = [past.partitions(names) if values else () for past in pasts]
+    found = [list(past.partitions(names)) if values else [] for past in pasts]
     if not keys:  # with one, a key of these files may be in others a second time
         found = _without_shared_files(*found)
     gateway = open_gateway(spark)
