@@ -40,6 +40,7 @@ from table_writer.steps.batches import TravellingBatchWriter, batch_writer
 from table_writer.steps.preview import Preview
 from table_writer.steps.rows.change import RewrittenRows
 from table_writer.steps.rows.deduplicate import Deduplicated
+from table_writer.steps.rows.difference import row_changes
 from table_writer.steps.rows.merge import Matched, Merge, Missing
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
 from table_writer.steps.run import Call, Steps
@@ -747,6 +748,50 @@ class TableWriter:
         past_partitions = past.partitions(partitions)
         rows = open_gateway(self._spark).past_rows(opened, past.subject, past_partitions, whole=partitions is None)
         return rows.alias(version_name(str(opened.table.name), past.version))
+
+    def read_changes(self, table: str, from_version: int, to_version: int, *, key: Sequence[str] = ()) -> DataFrame:
+        """Return the rows that differ between two versions, with the columns that the table has today.
+
+        ===============  ===============================================================================
+        without ``key``  whole rows, each as often as it is there more, or less, after the newer version
+        with a ``key``   rows of a key that one version has alone; if both have it and another column
+                         differs, the row before and the row after, also where it has changed partitions
+        ===============  ===============================================================================
+
+        The last column, ``_change_type``, is ``insert``, ``delete``, ``update_before`` or ``update_after``. Values are
+        compared as ``EXCEPT ALL`` does: nulls are equal, NaN is NaN, and -0.0 is 0.0; maps in any order of their keys.
+
+        Only partitions that :meth:`changes` lists are read. So a compaction changes no row, nor does a rollback to rows
+        that were there; what other tools have changed without the log is not looked for. Files are looked up as by
+        :meth:`read`, and :meth:`version_of` tells the newer version: as ``based_on`` it lets a write bring older rows
+        back into this table.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        from_version, to_version
+            Numbers in the history; 0 is the state before the first.
+        key
+            Columns that tell rows apart. Rows with a null in them are compared as a whole. The job that computes the
+            rows fails with the words of an ``InvalidInputError`` if a key is twice in one version.
+
+        Raises
+        ------
+        InvalidInputError
+            As for :meth:`read`; or the first version is the newer, a column of the key does not exist or is no single
+            value, a column is called ``_change_type``, or has values of Spark's variant, which cannot be compared.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> before = writer.overwrite_table(df, "mart.orders").version
+        >>> after = writer.update_where("mart.orders", {"id": "id + 10"}, where="id = 1").version
+        >>> sorted(map(tuple, writer.read_changes("mart.orders", before, after).collect()))
+        [(1, '2024-01-01', 'delete'), (11, '2024-01-01', 'insert')]
+        """
+        opened = self._services.open_table(self._services.table_name(table))
+        return row_changes(self._spark, opened, from_version, to_version, key)
 
     def version_of(self, rows: DataFrame, table: str) -> int:
         """Return the version of a table that rows were read at, for ``based_on``; the oldest of several.

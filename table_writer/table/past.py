@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from table_writer.errors import InvalidInputError, few
+from table_writer.log.changes import changes_between
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import newest_known_version, oldest_whole_version, require_known_version, version_meant
@@ -82,6 +83,11 @@ class Past:
         if self._wrong:
             raise self._refusal()
         return tuple(partition for partition in past_partitions if partition is not None)
+
+    def differing_from(self, version: int) -> tuple[PartitionValues, ...]:
+        """Return the partitions whose rows differ from those of an earlier version, by the log alone."""
+        facts = changes_between(self._history, version, self.version, self._opened.table)
+        return tuple(partition.values for partition in facts)
 
     @property
     def existing(self) -> frozenset[PartitionValues]:

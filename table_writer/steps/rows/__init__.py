@@ -10,6 +10,7 @@
 ``where``        changes: rows that a predicate is true of are deleted, or get other values
 ``erasure``      what older versions may hold of deleted rows, named for the next vacuum
 ``deduplicate``  a change: one row of each key stays
+``difference``   the rows that two versions differ in; nothing is written
 ``keys``         the columns of a key, and the partitions in which keys may be
 ``hits``         the files that hold the rows of a change, found by a job
 ``kept``         the files that stay, which the store copies

@@ -28,9 +28,9 @@ class Keys:
     table: Table
 
     @classmethod
-    def of(cls, on: Sequence[str], table: Table) -> Keys:
+    def of(cls, on: Sequence[str], table: Table, parameter: str = "on") -> Keys:
         """Read the names of the columns; refuse those that the table lacks, or that cannot be compared."""
-        fields = tuple(table_column(table, name, "on") for name in on)
+        fields = tuple(table_column(table, name, parameter) for name in on)
         repeated = [name for name, count in Counter(field.name for field in fields).items() if count > 1]
         nested = [field.name for field in fields if isinstance(field.dataType, ArrayType | MapType | StructType)]
         if not fields or repeated or nested:
@@ -42,7 +42,7 @@ class Keys:
                 else "it names no column"
             )
             raise InvalidInputError(
-                f"on={list(on)!r}: {why}; expected the columns that tell rows apart", table=str(table.name)
+                f"{parameter}={list(on)!r}: {why}; expected the columns that tell rows apart", table=str(table.name)
             )
         return cls(fields, table)
 
