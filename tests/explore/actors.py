@@ -15,17 +15,17 @@ from pyspark.sql import SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import Erasure, Operation
+from table_writer.model.entry import Operation
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.publish.parameters import new_parameters
 from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import ObjectInfo, visible_files
 from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
 from tests.fuzz.oracle import Ids
+from tests.maintenance.operations import erase
 from tests.publish.world import DeathError, value_of, values_of
 
 from .worlds import BOTH
@@ -286,8 +286,7 @@ class ChosenOperations(Operations):
 
     def erase(self, _: Random) -> str:
         """Let the next vacuum delete all that readers have left, as after a delete of rows in all partitions."""
-        nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
-        entry = Vacuum(self._on.world.services()).erase(nothing, lambda _, found: (tuple(found), ()))
+        entry = erase(self._on.world)
         return f"to be erased by {entry.version}: {len(entry.deletes)}"
 
     def read_older(self, _: Random) -> str:

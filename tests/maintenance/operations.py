@@ -11,9 +11,11 @@ from typing import Final
 import pytest
 
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.vacuum.sweep import Vacuum
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
@@ -74,6 +76,12 @@ def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], No
             world.write(rows)
 
     return prepare
+
+
+def erase(world: TableWorld) -> LogEntry:
+    """Let the next vacuum delete all that readers have left."""
+    nothing = Erasure(predicate_sha256="", deleted_rows=0, write_id="")
+    return Vacuum(world.services()).erase(nothing, lambda _, found: (tuple(found), ()))
 
 
 def others(world: FaultyWorld) -> None:
@@ -321,6 +329,13 @@ OPERATIONS: Final = (
         )
     ),
     Operation("vacuum", garbage, lambda world: world.vacuum(), publishes=False),
+    Operation("erasure", written(OLD, MIXED), erase, publishes=False),
+    Operation(
+        "vacuum of what is to be erased",
+        lambda world: (written(OLD, MIXED)(world), erase(world)),
+        lambda world: world.keeper.vacuum(str(world.name)),
+        publishes=False,
+    ),
     Operation(
         "abort of dead uploads",
         garbage,
