@@ -122,7 +122,7 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum waits until no call can be late",
         "steps.vacuum.due:due_locations",
-        "if left.age_seconds < wanted_seconds:",
+        "if left.age_seconds < wanted_seconds and left.location.place not in doomed_places:",
         "if False:",
         ("overwrite", "vacuum"),
     ),
