@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame
@@ -13,7 +14,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, Predicate, blank, predicate_of, values_of
+from table_writer.steps.rows.expressions import Expression, Predicate, blank, named, predicate_of, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, held_to, with_file
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
@@ -25,14 +26,16 @@ class DeletedWhere:
     """Rows that a predicate is true of go."""
 
     predicate: Expression
+    names: Sequence[str] = ()  # of the table in expressions; else its own, without its database
     name: ClassVar[str] = "delete_where"
     selects_by: ClassVar[str] = "the predicate, in a classic session"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
-        predicate = predicate_of(_blank(snapshot), self.predicate, "predicate")
-        hits = _hits(snapshot, predicate, is_removed=True)
-        rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
+        table = _NamedTable(snapshot, self.names)
+        predicate = predicate_of(table.blank, self.predicate, "predicate")
+        hits = table.hits(predicate, is_removed=True)
+        rows = table.marked(hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
         return ChangedRows(rows=rows, replaced=hits.files, deleted=hits.rows)
 
 
@@ -42,6 +45,7 @@ class UpdatedWhere:
 
     set: Mapping[str, Expression]
     predicate: Expression
+    names: Sequence[str] = ()  # as in DeletedWhere
     name: ClassVar[str] = "update_where"
     selects_by: ClassVar[str] = "where, in a classic session"
 
@@ -51,43 +55,45 @@ class UpdatedWhere:
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew."""
-        frame = _blank(snapshot)
+        table = _NamedTable(snapshot, self.names)
+        frame = table.blank
         predicate = predicate_of(frame, self.predicate, "where")
         values = values_of(frame, self.set, snapshot.table)
-        hits = _hits(snapshot, predicate, is_removed=False)
+        hits = table.hits(predicate, is_removed=False)
 
         def value(name: str) -> Column:
             present = F.col(quoted(name))
             return (F.when(F.col(HIT), values[name]).otherwise(present) if name in values else present).alias(name)
 
-        marked = _marked(snapshot, hits, predicate)
+        marked = table.marked(hits, predicate)
         if not predicate.is_pure:
-            marked = _named(snapshot, held_to(hits, marked, HIT))
+            marked = table.named(held_to(hits, marked, HIT))
         rows = marked.select(*map(value, table_schema(snapshot.table).names))
         return ChangedRows(rows=rows, replaced=hits.files, updated=hits.rows)
 
 
-def _blank(snapshot: Snapshot) -> DataFrame:
-    return _named(snapshot, blank(snapshot.spark, table_schema(snapshot.table)))
+class _NamedTable:
+    """The rows of a table; expressions and their subqueries name its columns, as in ``gone.id = orders.id``."""
 
+    def __init__(self, snapshot: Snapshot, names: Sequence[str]) -> None:
+        self._snapshot = snapshot
+        self.named = partial(named, names=names or (snapshot.table.name.name,))
 
-def _named(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
-    """Let a subquery name the table's columns by its name, as in ``gone.id = orders.id``."""
-    return rows.alias(snapshot.table.name.name)
+    @property
+    def blank(self) -> DataFrame:
+        return self.named(blank(self._snapshot.spark, table_schema(self._snapshot.table)))
 
+    def marked(self, hits: Hits, predicate: Predicate) -> DataFrame:
+        """Return the rows of the files with hits, of which a column says whether they are one."""
+        rows = with_file(self._snapshot.rows(hits.files, with_file=True))
+        return self.named(rows).withColumn(HIT, predicate.or_false)
 
-def _marked(snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
-    """Return the rows of the files with hits, of which a column says whether they are one."""
-    rows = with_file(snapshot.rows(hits.files, with_file=True))
-    return _named(snapshot, rows).withColumn(HIT, predicate.or_false)
+    def hits(self, predicate: Predicate, *, is_removed: bool) -> Hits:
+        """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out.
 
-
-def _hits(snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
-    """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out.
-
-    Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
-    """
-    rows = _named(snapshot, snapshot.scan(snapshot.selected))
-    condition = predicate.column
-    found = with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
-    return find_hits(snapshot, found, is_removed=F.lit(is_removed))
+        Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
+        """
+        rows = self.named(self._snapshot.scan(self._snapshot.selected))
+        condition = predicate.column
+        found = with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
+        return find_hits(self._snapshot, found, is_removed=F.lit(is_removed))
