@@ -52,6 +52,7 @@ OF_SPARK: Final = (
     "plan",
     "read",
     "rewrite",
+    "sql",
     "stage",
     "update_where",
     "version_of",

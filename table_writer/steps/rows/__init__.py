@@ -9,6 +9,7 @@
 ``merge``        a change: updates, by key
 ``where``        changes: rows that a predicate is true of are deleted, or get other values
 ``deduplicate``  a change: one row of each key stays
+``statement``    what a statement of SQL means in these changes, and in writes
 ``keys``         the columns of a key, and the partitions in which keys may be
 ``hits``         the files that hold the rows of a change, found by a job
 ``kept``         the files that stay, which the store copies
