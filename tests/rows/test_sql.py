@@ -78,7 +78,7 @@ def test_merge_does_what_its_clauses_say(writer: TableWriter, orders: str, rows:
 
     itself = "a USING (SELECT * FROM {t} WHERE id > 2) AS b ON a.id = b.id AND a.dt = b.dt"
     assert merged(f"{itself} WHEN MATCHED THEN DELETE") == (0, 0, 4)
-    values = "(VALUES (2, 7.5, 'd1'), (3, 8.5, 'd2')) AS s(id, note, dt)"
+    values = "(SELECT * FROM VALUES (2, 7.5, 'd1'), (3, 8.5, 'd2') AS v(id, note, dt)) AS s"
     assert merged(f"a USING {values} ON a.id = s.id WHEN NOT MATCHED THEN INSERT *") == (1, 0, 0)
     assert listed(orders) == [*FIRST[:2], (3, "8.5", "d2")]
 
@@ -91,13 +91,13 @@ def test_insert_adds_rows_by_position_by_list_and_by_name(
         " PARTITIONED BY (dt, h)"
     )
     writer.sql(f"INSERT INTO {table} VALUES (1, 1.5, 'a', 'x', 1), (2, DEFAULT, NULL, 'y', 2)")
-    writer.sql(f"INSERT INTO {table} PARTITION (dt = 'x', h = 01) (amount, id) WITH c AS (SELECT 3) SELECT 2, * FROM c")
-    writer.sql(f"INSERT INTO {table} BY NAME SELECT h, dt, id + 3 AS id, c FROM {table} WHERE id = 1")
+    writer.sql(f"INSERT INTO {table} PARTITION (dt = 'x', h = 01) (c, id) WITH n AS (SELECT 3) SELECT 'c', * FROM n")
+    writer.sql(f"INSERT INTO {table} BY NAME SELECT h, dt, amount / 3 AS amount, id + 3 AS id, c FROM {table} WHERE id = 1")
     assert listed(table) == [
         (1, 1.5, "a  ", "x", 1),
         (2, 7.5, None, "y", 2),
-        (3, 2.0, None, "x", 1),
-        (4, 7.5, "a  ", "x", 1),
+        (3, 7.5, "c  ", "x", 1),
+        (4, 0.5, "a  ", "x", 1),
     ]
     assert writer.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE id > 4").version is None
 
