@@ -61,7 +61,7 @@ class Insertion:
 
     target: Target
     rows: DataFrame
-    static: Mapping[str, str]  # the values of partition columns that the statement says
+    static: Mapping[str, str | None]  # the values of partition columns that the statement says
     is_overwrite: bool
     keeps_others: bool  # an overwrite of dynamic partitions leaves those alone that no row is of
 

@@ -92,7 +92,7 @@ def test_insert_adds_rows_by_position_by_list_and_by_name(
     )
     writer.sql(f"INSERT INTO {table} VALUES (1, 1.5, 'a', 'x', 1), (2, DEFAULT, NULL, 'y', 2)")
     writer.sql(f"INSERT INTO {table} PARTITION (dt = 'x', h = 01) (c, id) WITH n AS (SELECT 3) SELECT 'c', * FROM n")
-    writer.sql(f"INSERT INTO {table} BY NAME SELECT h, dt, amount / 3 AS amount, id + 3 AS id, c FROM {table} WHERE id = 1")
+    writer.sql(f"INSERT INTO {table} BY NAME SELECT h, dt, amount / 3 AS amount, 4 AS id, c FROM {table} WHERE id = 1")
     assert listed(table) == [
         (1, 1.5, "a  ", "x", 1),
         (2, 7.5, None, "y", 2),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -24,7 +25,7 @@ from table_writer.steps.rows.expressions import blank, named, table_column
 from table_writer.steps.rows.merge import Merge
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
 
-WHERE_BELONGS: str = "where: sql() takes it for MERGE INTO alone; write it into the statement"
+WHERE_BELONGS: Final = "where: sql() takes it for MERGE INTO alone; write it into the statement"
 
 
 def change_of(
