@@ -13,7 +13,14 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 from numpydoc.docscrape import NumpyDocString
 
 from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
-from table_writer.config import CompactKeywords, NewTableKeywords, RowKeywords, SelectedRowKeywords, WriteKeywords
+from table_writer.config import (
+    CompactKeywords,
+    NewTableKeywords,
+    RowKeywords,
+    SelectedRowKeywords,
+    StatementKeywords,
+    WriteKeywords,
+)
 from table_writer.model.write_mode import WriteMode
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
@@ -35,6 +42,8 @@ def expand_options(_: Any, what: str, name: str, function: Any, __: Any, lines: 
         return
     at, match = found
     (keywords,) = get_args(get_type_hints(inspect.unwrap(function))[match["name"]])
+    if keywords is StatementKeywords:  # the call that the statement stands for lists them
+        return
     end = next(one for one in range(at + 1, len(lines)) if not lines[one].startswith(" "))
     _, _, not_taken = " ".join(lines[at + 1 : end]).partition("without ")
     lines[end:end] = options_of(keywords, name.rpartition(".")[2], set(re.findall(r"``(\w+)``", not_taken)))

@@ -387,6 +387,12 @@ class SelectedRowKeywords(RowKeywords, total=False):
     where: str
 
 
+class StatementKeywords(WriteKeywords, total=False):
+    """The keywords of ``sql``: those of the call that the statement stands for, which refuses others."""
+
+    retries: int
+
+
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowOptions:

@@ -53,6 +53,7 @@ OF_SPARK: Final = (
     "plan",
     "read",
     "rewrite",
+    "sql",
     "stage",
     "update_where",
     "version_of",

@@ -17,6 +17,7 @@ from table_writer.config import (
     RowKeywords,
     RowOptions,
     SelectedRowKeywords,
+    StatementKeywords,
     TableWriterConfig,
     WriteKeywords,
     WriteOptions,
@@ -36,12 +37,14 @@ from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
+from table_writer.spark.statement import Insertion
 from table_writer.steps.batches import TravellingBatchWriter, batch_writer
 from table_writer.steps.preview import Preview
 from table_writer.steps.rows.change import RewrittenRows
 from table_writer.steps.rows.deduplicate import Deduplicated
 from table_writer.steps.rows.difference import row_changes
 from table_writer.steps.rows.merge import Matched, Merge, Missing
+from table_writer.steps.rows.statement import change_of, write_of
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
 from table_writer.steps.run import Call, Steps
 from table_writer.steps.session_services import SessionServices
@@ -511,6 +514,56 @@ class TableWriter:
         2
         """
         return self._steps.change_rows(table, Deduplicated(on, keep), RowOptions(**options))
+
+    def sql(self, statement: str, **options: Unpack[StatementKeywords]) -> RowsResult | WriteResult:
+        """Do what a statement of SQL says: exactly that, by the call that it stands for, or nothing.
+
+        ==================================================  ==================================================
+        statement                                           call
+        ==================================================  ==================================================
+        ``DELETE FROM t [WHERE …]``                         :meth:`delete_where`
+        ``UPDATE t SET … [WHERE …]``                        :meth:`update_where`
+        ``MERGE INTO t USING … ON … WHEN … THEN …``         :meth:`merge`
+        ``INSERT INTO t …``                                 :meth:`append`
+        ``INSERT OVERWRITE t …``, all partitions dynamic    :meth:`overwrite_partitions`
+        ``INSERT OVERWRITE t PARTITION (dt='…') …``         the same, with ``where``: also with no rows
+        ``INSERT OVERWRITE t …``, unpartitioned             :meth:`overwrite_table`
+        ==================================================  ==================================================
+
+        Spark's own parser reads it, and its analyzer gives the rows of an ``INSERT`` the table's columns and types.
+        ``ON`` compares columns of both sides, joined by ``AND``; each ``WHEN`` is there once, without a condition.
+
+        Parameters
+        ----------
+        statement
+            One statement, in a classic session; its table by name, also as ``spark_catalog.database.table``.
+        **options
+            Those of the call. ``where`` is for ``MERGE INTO`` alone: which partitions to look at.
+
+        Raises
+        ------
+        InvalidInputError
+            Also for each other statement and clause, by name, and for what Spark's parser does not understand.
+        ConflictError, SchemaMismatchError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
+            As for the call.
+
+        Examples
+        --------
+        >>> writer = TableWriter(spark)
+        >>> writer.overwrite_table(df, "mart.orders").rows
+        2
+        >>> writer.sql("DELETE FROM mart.orders AS o WHERE o.id = 1", retries=3).deleted
+        1
+        """
+        parsed = open_gateway(self._spark).statements().parsed(statement)
+        name = parsed.target.table
+        table = self._services.open_to_write(name).table
+        if isinstance(parsed, Insertion):
+            df, mode, keywords = write_of(parsed, table, self._spark, options)
+            return self._write(df, name, mode, keywords)
+        change = change_of(parsed, table, self._spark, options)
+        row_options = RowOptions(**options)  # type: ignore[misc]  # which refuses those of writes by name
+        return self._steps.change_rows(name, change, row_options)
 
     def create_table(
         self,

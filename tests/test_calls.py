@@ -167,6 +167,7 @@ GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is 
     "values": [1],
     "pattern": "x",
     "sql": "id > 0",
+    "statement": "DELETE FROM mart.orders",
     "within": timedelta(1),
     "names": ["dt=1"],
     "expected": "id BIGINT",

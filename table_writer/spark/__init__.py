@@ -10,6 +10,8 @@
 ``executors``     executors, prepared once, and the requests that only they can send in time
 ``shipping``      the parts of this package that executors and streams are sent
 ``sql``           SQL for Spark, and what Spark says of a query that failed
+``statement``     a statement of SQL, taken apart
+``parser``        Spark's parser and analyzer, which take it apart
 ``conditions``    the one rule for texts that are to be a condition
 ``widths``        how many bytes rows take in Arrow
 ``create_table``  a table as Spark's own ``CREATE TABLE`` makes it

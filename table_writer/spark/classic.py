@@ -45,6 +45,7 @@ from table_writer.spark.gateway import (
     stale_statistics_note,
     tasks,
 )
+from table_writer.spark.parser import StatementParser
 from table_writer.spark.past import PastRows
 from table_writer.spark.reads import QueryReads, items, leaves, past_versions
 from table_writer.spark.sql import (
@@ -205,6 +206,9 @@ class ClassicSpark:
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         return rows  # analyzed when it was made
+
+    def statements(self) -> StatementParser:
+        return StatementParser(self._spark)
 
     def is_pattern(self, text: str) -> bool:
         try:

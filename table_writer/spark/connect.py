@@ -15,7 +15,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -233,6 +233,12 @@ class ConnectSpark:
             return F.when(_type_of(column) == planned, column).otherwise(changed).alias(field.name)
 
         return rows.select(*map(with_same_type, rows.schema))
+
+    def statements(self) -> NoReturn:
+        raise InvalidInputError(
+            "sql() lets Spark's parser take a statement apart, which a Spark Connect session does not show: call merge,"
+            " delete_where, update_where or a write mode, or run it in a classic session (spark-submit)"
+        )
 
     def is_pattern(self, text: str) -> bool:
         try:

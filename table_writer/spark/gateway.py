@@ -20,6 +20,7 @@ from table_writer.events.event import Source
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
+from table_writer.spark.statement import Statements
 from table_writer.table.open_table import OpenTable
 
 Item = TypeVar("Item")
@@ -200,6 +201,9 @@ class SparkGateway(Protocol):
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         """Return rows whose types are those that the query had when its schema was read first, or whose job fails."""
+
+    def statements(self) -> Statements:
+        """Return what takes statements of SQL apart; ``InvalidInputError`` from a session that shows no plan."""
 
     def is_pattern(self, text: str) -> bool:
         """Return whether a text is a regular expression, as ``rlike`` takes it."""

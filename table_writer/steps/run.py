@@ -200,7 +200,7 @@ class Steps:
         deleted = self.change_rows(table, change, options)
         with self.show_progress(table, "erase"):
             opened = self._services.open_to_write(table)
-            return Erasing(self._spark, opened, change.predicate).after(deleted)
+            return Erasing(self._spark, opened, change).after(deleted)
 
     def _change_rows(
         self, table: str, change: RowChange, options: RowOptions, announcement: Announcement

@@ -12,12 +12,16 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from table_writer import TableWriter
+from table_writer.config import StatementKeywords
 
 from .markdown_blocks import ROOT
 
 OF_ONE_MODE = {"where": "overwrite_partitions", "carry": "append", "max_copied_bytes": "append"}
 MODES = {"overwrite_partitions", "append", "create_partitions", "overwrite_table"}
-NOT_TAKEN = {"for_each_batch": {"idempotency_key", "write_uuid"}}
+NOT_TAKEN = {
+    "for_each_batch": {"idempotency_key", "write_uuid"},
+    "sql": set(StatementKeywords.__annotations__),  # the call that the statement stands for lists them
+}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@
 ``erasure``      what older versions may hold of deleted rows, named for the next vacuum
 ``deduplicate``  a change: one row of each key stays
 ``difference``   the rows that two versions differ in; nothing is written
+``statement``    what a statement of SQL means in these changes, and in writes
 ``keys``         the columns of a key, and the partitions in which keys may be
 ``hits``         the files that hold the rows of a change, found by a job
 ``kept``         the files that stay, which the store copies

@@ -18,10 +18,10 @@ from table_writer.model.table import PartitionValues, PastPartition, name_in, pa
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
-from table_writer.steps.rows.expressions import Expression
+from table_writer.steps.rows.expressions import predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
-from table_writer.steps.rows.where import hit_rows, row_predicate
+from table_writer.steps.rows.where import DeletedWhere, NamedTable
 from table_writer.steps.vacuum.sweep import FoundLocation, Vacuum
 from table_writer.storage.object_store import ObjectInfo, is_hidden
 from table_writer.table.open_table import OpenTable
@@ -48,14 +48,15 @@ class Erasing:
 
     spark: SparkSession
     opened: OpenTable
-    predicate: Expression
+    change: DeletedWhere
     _changed: frozenset[PartitionValues] = frozenset()
     _are_hit: dict[Place, bool] = field(default_factory=dict)  # by directory
     _unread: dict[Place, str] = field(default_factory=dict)  # why a directory could not be looked through
 
     def after(self, deleted: RowsResult) -> RowsResult:
         """Claim the erasure, and add to the delete's result what a person has to know."""
-        text = self.predicate if isinstance(self.predicate, str) else str(self.predicate)
+        predicate = self.change.predicate
+        text = predicate if isinstance(predicate, str) else str(predicate)
         erasure = Erasure(
             predicate_sha256=hashlib.sha256(text.encode()).hexdigest(),
             deleted_rows=deleted.deleted or 0,
@@ -166,7 +167,9 @@ class Erasing:
             [part for part in past if part.files],
             file_column=FILE,
         )
-        hits = hit_rows(table, rows, row_predicate(self.spark, table, self.predicate)).select(FILE).distinct()
+        named_table = NamedTable(self.spark, table, self.change.names)
+        predicate = predicate_of(named_table.blank, self.change.predicate, "predicate")
+        hits = named_table.hit_rows(rows, predicate).select(FILE).distinct()
         paths = gateway.run(f"rows of {table.name}", hits.collect)
         places = {left.directory.place for left in groups}
         return {place_and_name(row[FILE], places, table)[0] for row in paths}

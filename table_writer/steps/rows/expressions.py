@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +27,11 @@ Expression = str | Column
 def blank(spark: SparkSession, schema: StructType) -> DataFrame:
     """Return a frame without rows, over which an expression is analyzed by itself."""
     return spark.createDataFrame([], schema)
+
+
+def named(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Return rows whose columns expressions may qualify by the last of some names, or by several of them."""
+    return rows.alias(names[0]) if len(names) == 1 else open_gateway(rows.sparkSession).statements().named(rows, names)
 
 
 def table_column(table: Table, name: str, parameter: str) -> StructField:

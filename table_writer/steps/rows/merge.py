@@ -20,14 +20,14 @@ from table_writer.steps.plan.fit import fit
 from table_writer.steps.plan.planner import require_batch
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, blank, values_of
+from table_writer.steps.rows.expressions import Expression, blank, named, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, with_file
 from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
 Matched = Literal["update", "ignore", "delete"]
 Missing = Literal["insert", "ignore"]
-TARGET, UPDATES = "target", "updates"  # the names of both sides in expressions
+TARGET, UPDATES = ("target",), ("updates",)  # the names of both sides in expressions
 FIRST = "__table_writer_first"  # whether a row stands for its key
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
 
@@ -41,6 +41,8 @@ class Merge:
     matched: Matched = "update"
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
+    target_names: Sequence[str] = TARGET
+    updates_names: Sequence[str] = UPDATES
     name: ClassVar[str] = "merge"
     selects_by: ClassVar[str] = "where"
 
@@ -122,14 +124,14 @@ class _Sides:
 
     def changed_rows(self, hits: Hits) -> DataFrame:
         """Return what becomes of the rows of the files with hits."""
-        rows, updates = self._target(hits).alias(TARGET), self._keyed_updates.alias(UPDATES)
+        rows, updates = self._both(self._target(hits), self._keyed_updates)
         if self._merge.matched == "delete":
             return rows.join(updates, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
         values = self._set_values()
         is_matched = F.col(self._of_updates[0]).isNotNull()
 
         def value(name: str) -> Column:
-            present = F.col(f"{TARGET}.{quoted(name)}")
+            present = _column(self._merge.target_names, name)
             changed = F.when(is_matched, values[name]).otherwise(present) if name in values else present
             return changed.alias(name)
 
@@ -141,17 +143,19 @@ class _Sides:
         present = self._target(hits).select(*self._of_target)
         return updates.join(present, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
 
+    def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
+        return named(target, self._merge.target_names), named(updates, self._merge.updates_names)
+
     def _target(self, hits: Hits) -> DataFrame:
         return self.keys.added_to(self._snapshot.rows(hits.files), OF_TARGET)
 
     def _set_values(self) -> dict[str, Column]:
         """Return the new values of a row that has a key of the updates, by the table's columns."""
         if self._merge.set is None:
-            return {name: F.col(f"{UPDATES}.{quoted(name)}") for name in self._columns.names}
+            return {name: _column(self._merge.updates_names, name) for name in self._columns.names}
         spark = self._snapshot.spark
-        target, updates = blank(spark, self._columns), blank(spark, self._updates.schema)
-        both = target.alias(TARGET).crossJoin(updates.alias(UPDATES))
-        return values_of(both, self._merge.set, self._snapshot.table)
+        target, updates = self._both(blank(spark, self._columns), blank(spark, self._updates.schema))
+        return values_of(target.crossJoin(updates), self._merge.set, self._snapshot.table)
 
     @cached_property
     def _keyed_updates(self) -> DataFrame:
@@ -179,3 +183,7 @@ class _Sides:
         fitted = fit(updates, ordered, str(table.name), partition_columns).rows
         typed = (F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns)
         return fitted.select(*typed)  # partition values are text in what fit() returns
+
+
+def _column(names: Sequence[str], name: str) -> Column:
+    return F.col(".".join(map(quoted, (*names, name))))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,7 +15,7 @@ from table_writer.model.table import Table
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, Predicate, blank, predicate_of, values_of
+from table_writer.steps.rows.expressions import Expression, Predicate, blank, named, predicate_of, values_of
 from table_writer.steps.rows.hits import Hits, find_hits, held_to, with_file
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
@@ -26,14 +27,16 @@ class DeletedWhere:
     """Rows that a predicate is true of go."""
 
     predicate: Expression
+    names: Sequence[str] = ()  # of the table in expressions; else its own, without its database
     name: ClassVar[str] = "delete_where"
     selects_by: ClassVar[str] = "the predicate, in a classic session"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
-        predicate = row_predicate(snapshot.spark, snapshot.table, self.predicate)
-        hits = _hits(snapshot, predicate, is_removed=True)
-        rows = _marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
+        table = NamedTable(snapshot.spark, snapshot.table, self.names)
+        predicate = predicate_of(table.blank, self.predicate, "predicate")
+        hits = table.hits(snapshot, predicate, is_removed=True)
+        rows = table.marked(snapshot, hits, predicate).where(~F.col(HIT)).drop(HIT, FILE)
         return ChangedRows(rows=rows, replaced=hits.files, deleted=hits.rows)
 
 
@@ -43,6 +46,7 @@ class UpdatedWhere:
 
     set: Mapping[str, Expression]
     predicate: Expression
+    names: Sequence[str] = ()  # as in DeletedWhere
     name: ClassVar[str] = "update_where"
     selects_by: ClassVar[str] = "where, in a classic session"
 
@@ -52,48 +56,50 @@ class UpdatedWhere:
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew."""
-        frame = _named(snapshot.table, blank(snapshot.spark, table_schema(snapshot.table)))
+        table = NamedTable(snapshot.spark, snapshot.table, self.names)
+        frame = table.blank
         predicate = predicate_of(frame, self.predicate, "where")
         values = values_of(frame, self.set, snapshot.table)
-        hits = _hits(snapshot, predicate, is_removed=False)
+        hits = table.hits(snapshot, predicate, is_removed=False)
 
         def value(name: str) -> Column:
             present = F.col(quoted(name))
             return (F.when(F.col(HIT), values[name]).otherwise(present) if name in values else present).alias(name)
 
-        marked = _marked(snapshot, hits, predicate)
+        marked = table.marked(snapshot, hits, predicate)
         if not predicate.is_pure:
-            marked = _named(snapshot.table, held_to(hits, marked, HIT))
+            marked = table.named(held_to(hits, marked, HIT))
         rows = marked.select(*map(value, table_schema(snapshot.table).names))
         return ChangedRows(rows=rows, replaced=hits.files, updated=hits.rows)
 
 
-def _named(table: Table, rows: DataFrame) -> DataFrame:
-    """Let a subquery name the table's columns by its name, as in ``gone.id = orders.id``."""
-    return rows.alias(table.name.name)
+class NamedTable:
+    """The rows of a table; expressions and their subqueries name its columns, as in ``gone.id = orders.id``."""
 
+    def __init__(self, spark: SparkSession, table: Table, names: Sequence[str]) -> None:
+        self._spark = spark
+        self._table = table
+        self.named = partial(named, names=names or (table.name.name,))
 
-def _marked(snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
-    """Return the rows of the files with hits, of which a column says whether they are one."""
-    rows = with_file(snapshot.rows(hits.files, with_file=True))
-    return _named(snapshot.table, rows).withColumn(HIT, predicate.or_false)
+    @property
+    def blank(self) -> DataFrame:
+        """The table without rows."""
+        return self.named(blank(self._spark, table_schema(self._table)))
 
+    def marked(self, snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
+        """Return the rows of the files with hits, of which a column says whether they are one."""
+        rows = with_file(snapshot.rows(hits.files, with_file=True))
+        return self.named(rows).withColumn(HIT, predicate.or_false)
 
-def _hits(snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
-    """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out."""
-    hits = hit_rows(snapshot.table, snapshot.scan(snapshot.selected), predicate)
-    return find_hits(snapshot, hits, is_removed=F.lit(is_removed))
+    def hits(self, snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
+        """Find the rows that a predicate is true of; Spark reads no partition that the filter leaves out."""
+        rows = self.hit_rows(snapshot.scan(snapshot.selected), predicate)
+        return find_hits(snapshot, rows, is_removed=F.lit(is_removed))
 
+    def hit_rows(self, rows: DataFrame, predicate: Predicate) -> DataFrame:
+        """Return those of the table's rows that a predicate is true of, with their files.
 
-def hit_rows(table: Table, rows: DataFrame, predicate: Predicate) -> DataFrame:
-    """Return the rows of a table that a predicate is true of, with their files.
-
-    Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
-    """
-    rows, condition = _named(table, rows), predicate.column
-    return with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
-
-
-def row_predicate(spark: SparkSession, table: Table, predicate: Expression) -> Predicate:
-    """Return a predicate over a table's rows."""
-    return predicate_of(_named(table, blank(spark, table_schema(table))), predicate, "predicate")
+        Where the task is asked for its file, nothing but the scan may come before that, unless it is done row by row.
+        """
+        rows, condition = self.named(rows), predicate.column
+        return with_file(rows.where(condition)) if predicate.is_pure else with_file(rows).where(condition)
