@@ -20,7 +20,6 @@ from table_writer.config import (
     TableWriterConfig,
     WriteKeywords,
     WriteOptions,
-    write_mode,
 )
 from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
@@ -37,12 +36,14 @@ from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.steps.batches import TravellingBatchWriter, batch_writer
-from table_writer.steps.preview import Preview
-from table_writer.steps.rows.change import RewrittenRows
+from table_writer.steps.calls import Call, CallKeywords, call_of, require_rows
+from table_writer.steps.preview import Preview, plan_of_rows
+from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
 from table_writer.steps.rows.deduplicate import Deduplicated
 from table_writer.steps.rows.merge import Matched, Merge, Missing
+from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
-from table_writer.steps.run import Call, Steps
+from table_writer.steps.run import Steps
 from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
 from table_writer.steps.staged_writes import StagedWrites
@@ -336,7 +337,7 @@ class TableWriter:
         >>> writer.rewrite("mart.orders", lambda rows: rows.where("id > 1"), where="dt = '2024-01-01'").rows
         1
         """
-        return self._steps.change_rows(table, RewrittenRows(change), RowOptions(**options))
+        return self._change(RewrittenRows(change), table, options)
 
     def merge(
         self,
@@ -402,7 +403,7 @@ class TableWriter:
         (1, 1, 0)
         """
         change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set)
-        return self._steps.change_rows(table, change, RowOptions(**options))
+        return self._change(change, table, options)
 
     def delete_where(self, table: str, predicate: str | Column, **options: Unpack[RowKeywords]) -> RowsResult:
         """Delete the rows that a predicate is true of; a partition that has no others is dropped.
@@ -434,7 +435,7 @@ class TableWriter:
         >>> writer.delete_where("mart.orders", "id = 1").deleted
         1
         """
-        return self._steps.change_rows(table, DeletedWhere(predicate), RowOptions(**options))
+        return self._change(DeletedWhere(predicate), table, options)
 
     def update_where(
         self,
@@ -469,7 +470,7 @@ class TableWriter:
         >>> writer.update_where("mart.orders", {"id": "id + 10"}, where="id = 1").updated
         1
         """
-        return self._steps.change_rows(table, UpdatedWhere(set, where), RowOptions(**options))
+        return self._change(UpdatedWhere(set, where), table, options)
 
     def deduplicate(
         self, table: str, *, on: Sequence[str], keep: Sequence[str | Column], **options: Unpack[SelectedRowKeywords]
@@ -500,7 +501,7 @@ class TableWriter:
         >>> writer.deduplicate("mart.orders", on=["id"], keep=["dt DESC"]).deleted
         2
         """
-        return self._steps.change_rows(table, Deduplicated(on, keep), RowOptions(**options))
+        return self._change(Deduplicated(on, keep), table, options)
 
     def create_table(
         self,
@@ -543,27 +544,32 @@ class TableWriter:
 
     def plan(
         self,
-        df: DataFrame,
+        df: DataFrame | None,
         table: str,
         mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
-        **options: Unpack[WriteKeywords],
+        **options: Unpack[CallKeywords],
     ) -> PlanReport:
         """Say what a write would do, and do nothing.
 
         Computes the DataFrame's partitions, which runs the query once. Nothing is written, not even the registration.
+        Of a change of rows it runs the searches, and computes the rows that would be written.
 
         Parameters
         ----------
-        df, table, **options
-            As for the write.
+        df
+            As for the write; the updates of a ``merge``, and ``None`` for other changes of rows.
         mode
-            The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"`` or
-            ``"overwrite_table"``.
+            The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"``,
+            ``"overwrite_table"``, ``"rewrite"``, ``"merge"``, ``"delete_where"``, ``"update_where"`` or
+            ``"deduplicate"``.
+        table, **options
+            As for the method: options of a write, or what :class:`~table_writer.RowOptions` and the method describe.
 
         Returns
         -------
         PlanReport
-            Partitions with what would happen to each, how the schema fits, and what would make the call fail.
+            Partitions with what would happen to each, how the schema fits, and what would make the call fail. Of a
+            change of rows a :class:`~table_writer.RowsPlan`, which counts them.
 
         Raises
         ------
@@ -574,19 +580,26 @@ class TableWriter:
         --------
         >>> [(one.name, one.action) for one in TableWriter(spark).plan(df, "mart.orders").partitions]
         [('dt=2024-01-01', 'replace')]
+        >>> TableWriter(spark).plan(None, "mart.orders", "delete_where", predicate="id = 1").deleted
+        0
         """
-        chosen_mode, chosen_options = write_mode(mode), WriteOptions(**options)
+        call = call_of(mode, options, df)
+        require_rows(call, mode, df)
         with self._steps.show_progress(table, mode):
-            return Preview(self._services.open_to_write(table), df, chosen_mode, chosen_options).report()
+            opened = self._services.open_to_write(table)
+            if isinstance(call, RowCall):
+                return plan_of_rows(Rewrite(self._spark, opened, call))
+            assert df is not None  # noqa: S101 - it was required
+            return Preview(opened, df, call.mode, call.options).report()
 
     def stage(
         self,
-        df: DataFrame,
+        df: DataFrame | None,
         table: str,
         mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
         *,
         expires_in: timedelta = timedelta(days=1),
-        **options: Unpack[WriteKeywords],
+        **options: Unpack[CallKeywords],
     ) -> StagedWrite:
         """Write the files where no reader looks, and leave it to you, or to others, to publish or discard them.
 
@@ -599,15 +612,14 @@ class TableWriter:
 
         Parameters
         ----------
-        df, table
-            As for the write.
-        mode
-            The name of the method, as for :meth:`plan`.
+        df, table, mode
+            As for :meth:`plan`.
         expires_in
             How long it stays if nobody publishes or discards it; at most a year. After that a vacuum deletes it.
         **options
-            As for the write. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is made
-            now, though nothing is published yet.
+            As for :meth:`plan`. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is
+            made now, though nothing is published yet. ``retries`` are of the staging: a change of rows is refused at
+            its publish once somebody else has published what it has read, or another tool has changed the files.
 
         Returns
         -------
@@ -619,7 +631,7 @@ class TableWriter:
         CheckFailedError
             A check failed; nothing is left.
         InvalidInputError
-            Also when the DataFrame has no rows, or the idempotency key was published before.
+            Also when the DataFrame has no rows, nothing would change, or the idempotency key was published before.
         SchemaMismatchError, StorageError, MetastoreError
             As for the write.
 
@@ -631,8 +643,13 @@ class TableWriter:
         """
         if not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
-        call = Call(mode=write_mode(mode), options=WriteOptions(**options))
-        opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
+        call = call_of(mode, options, df)
+        require_rows(call, mode, df)
+        if isinstance(call, RowCall):
+            opened, record = self._steps.stage_rows(table, call, expires_in=expires_in)
+        else:
+            assert df is not None  # noqa: S101 - it was required
+            opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
         staged = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
         return StagedWrite(self._spark, self._steps, opened, staged)
 
@@ -655,7 +672,7 @@ class TableWriter:
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
 
     def for_each_batch(
-        self, table: str, mode: str, query_name: str, **options: Unpack[WriteKeywords]
+        self, table: str, mode: str, query_name: str, **options: Unpack[CallKeywords]
     ) -> Callable[[DataFrame, int], None]:
         """Return what Structured Streaming calls with each batch: ``stream.writeStream.foreachBatch(...)``.
 
@@ -668,11 +685,11 @@ class TableWriter:
         table
             ``database.table``.
         mode
-            The name of the method that writes each batch, usually ``"append"``.
+            The name of the method that writes each batch, usually ``"append"``, or ``"merge"`` for a change feed.
         query_name
             Stays the same over restarts, and belongs to one checkpoint: batch ids start again at 0 with a new one.
         **options
-            As for the write, without ``idempotency_key`` and ``write_uuid``.
+            As for the method, without ``idempotency_key`` and ``write_uuid``.
 
         Raises
         ------
@@ -684,7 +701,7 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        write_here = batch_writer(self._steps.write, table, mode, query_name, options)
+        write_here = batch_writer(self._steps.write_batch, table, mode, query_name, options)
         if not is_connect(self._spark):
             return write_here
         return TravellingBatchWriter(
@@ -796,6 +813,9 @@ class TableWriter:
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are its own: :meth:`Maintenance.adopt`; a write says when."""
         self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
+
+    def _change(self, change: RowChange, table: str, keywords: RowKeywords) -> RowsResult:
+        return self._steps.change_rows(table, RowCall(change=change, options=RowOptions(**keywords)))
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
         return self._steps.write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))

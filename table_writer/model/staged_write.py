@@ -20,8 +20,9 @@ from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table
+from table_writer.model.table_read import FileFacts, ReadOf, TableRead
 from table_writer.model.write import (
     FileKeys,
     Scope,
@@ -35,15 +36,21 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
+LATER_FORMAT: Final = 2  # of a write that depends on rows which its table has: older libraries would not compare them
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
-NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted", "reads", "watched"})
+NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted"})
 """Fields that follow from the place of the record, and those that no staged write has."""
+
+OF_ROWS: Final = frozenset({"reads", "watched"})
+"""Fields that only a write has which depends on rows of its table."""
+
+EVERY: Final = "every"  # what is stored for every_partition
 
 PLAN_NAMES: Final = {
     item.name: OTHER_NAMES.get(item.name, item.name)
     for item in dataclasses.fields(WritePlan)
-    if item.name not in NOT_STORED
+    if item.name not in NOT_STORED | OF_ROWS
 }
 """The other fields of a plan, each with its key in a record; one that a record lacks has its default."""
 
@@ -60,7 +67,8 @@ PARTITION_NAMES: Final = tuple(item.name for item in dataclasses.fields(WrittenP
 class RecordedScope:
     """The partitions that a predicate selected when the write was staged: evaluating it again would need Spark.
 
-    It raises ``ConflictError`` when it is asked for a partition that has appeared since.
+    It raises ``ConflictError`` when it is asked for a partition that has appeared since. Without a predicate it is
+    these partitions for ever.
 
     Examples
     --------
@@ -71,9 +79,9 @@ class RecordedScope:
 
     known: frozenset[PartitionValues]  # the partitions that existed
     chosen: frozenset[PartitionValues]  # the partitions that are selected
-    where: str
-    table: str
-    write_id: str
+    where: str = ""
+    table: str = ""
+    write_id: str = ""
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields that are stored."""
@@ -81,7 +89,7 @@ class RecordedScope:
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that were selected."""
-        unknown_values = sorted(set(existing) - self.known)
+        unknown_values = sorted(set(existing) - self.known) if self.where else ()
         if unknown_values:
             raise ConflictError(
                 f"{self.table} has got {counted(len(unknown_values), 'partition')} since write {self.write_id} was"
@@ -146,6 +154,7 @@ class StagedRecord:
                 any(len(spelled_values) != width for spelled_values in values)
             ),
             "a file is not below its own directory": not all(is_below),
+            "it has read what nobody can record": any(read.covers is not frozenset for read in plan.reads),
         }
         problems = [text for text, is_so in faults.items() if is_so]
         if problems:
@@ -157,13 +166,18 @@ class StagedRecord:
         """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
         plan, files, prefix = self.plan, self.files, self.plan.data_location.key
+        is_watching = plan.watched is not no_partition
+        is_fixed = isinstance(plan.scope, RecordedScope) and not plan.where
+        needs_later = bool(plan.reads) or is_watching or is_fixed
         stored = {
             **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
-            "format": STAGED_FORMAT,
+            "format": LATER_FORMAT if needs_later else STAGED_FORMAT,
             "created_at": plan.created_at.isoformat(),
             "in_doubt": sorted(plan.in_doubt),
             "added_schema": self.added_schema,
             "scope": plan.scope.to_fields() if isinstance(plan.scope, RecordedScope) else None,
+            "watched": _watched_fields(plan.watched),
+            "reads": [list(read.files.items()) for read in plan.reads],
             "idempotency_key": plan.key.text,
             "spellings": {
                 **{name: getattr(plan.spellings, name) for name in SPELLING_NAMES},
@@ -177,7 +191,13 @@ class StagedRecord:
             "writer": self.writer,
             "expires_after_seconds": self.expires_after_seconds,
         }
-        for name, is_usual in (("in_place", not plan.in_place), ("based_on", plan.based_on is None)):
+        is_usual_by_name = {
+            "in_place": not plan.in_place,
+            "based_on": plan.based_on is None,
+            "watched": not is_watching,
+            "reads": not plan.reads,
+        }
+        for name, is_usual in is_usual_by_name.items():
             if is_usual:
                 del stored[name]
         fields: dict[str, Any] = msgspec.to_builtins(stored)
@@ -191,7 +211,7 @@ class StagedRecord:
         """
         subject = f"staged write {write_id} below {layout.root}"
         try:
-            if fields["format"] != STAGED_FORMAT:
+            if fields["format"] not in {STAGED_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
             record = _record(fields, layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -243,7 +263,14 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
             "table": str(table.name),
         },
     }
-    plan = msgspec.convert(plan_fields, WritePlan)
+    plan = dataclasses.replace(
+        msgspec.convert(plan_fields, WritePlan),
+        watched=_watched(fields.get("watched"), str(table.name), write_id),
+        reads=tuple(
+            TableRead(of=ReadOf.TABLE, files=dict(files), covers=frozenset)
+            for files in msgspec.convert(fields.get("reads", []), list[list[tuple[Place, dict[str, FileFacts]]]])
+        ),
+    )
     files = WrittenFiles(
         plan=plan,
         partitions=tuple(_partition(partition, plan.data_location.key) for partition in other.partitions),
@@ -303,6 +330,16 @@ def _scope(fields: Mapping[str, Any], table: str, write_id: str) -> Scope:
         return no_partition
     scope_fields = {**fields["scope"], "where": fields["where"], "table": table, "write_id": write_id}
     return msgspec.convert(scope_fields, RecordedScope)
+
+
+def _watched_fields(watched: Scope) -> str | dict[str, Any]:
+    return {**watched.to_fields(), "where": watched.where} if isinstance(watched, RecordedScope) else EVERY
+
+
+def _watched(stored: Any, table: str, write_id: str) -> Scope:
+    if stored in {None, EVERY}:
+        return every_partition if stored else no_partition
+    return msgspec.convert({**stored, "where": stored["where"], "table": table, "write_id": write_id}, RecordedScope)
 
 
 def _schema(text: str) -> str:

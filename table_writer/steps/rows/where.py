@@ -41,7 +41,7 @@ class UpdatedWhere:
     """Rows that a predicate is true of get other values."""
 
     set: Mapping[str, Expression]
-    predicate: Expression
+    where: Expression
     name: ClassVar[str] = "update_where"
     selects_by: ClassVar[str] = "where, in a classic session"
 
@@ -52,7 +52,7 @@ class UpdatedWhere:
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew."""
         frame = _blank(snapshot)
-        predicate = predicate_of(frame, self.predicate, "where")
+        predicate = predicate_of(frame, self.where, "where")
         values = values_of(frame, self.set, snapshot.table)
         hits = _hits(snapshot, predicate, is_removed=False)
 
