@@ -337,7 +337,7 @@ def _watched_fields(watched: Scope) -> str | dict[str, Any]:
 
 
 def _watched(stored: Any, table: str, write_id: str) -> Scope:
-    if stored in {None, EVERY}:
+    if stored is None or stored == EVERY:
         return every_partition if stored else no_partition
     return msgspec.convert({**stored, "where": stored["where"], "table": table, "write_id": write_id}, RecordedScope)
 

@@ -87,9 +87,9 @@ def require_rows(call: Call | RowCall, mode: str, rows: DataFrame | None) -> Non
     """Refuse a call without the DataFrame that it needs, or with one that it does not take."""
     takes_rows = isinstance(call, Call) or isinstance(call.change, Merge)
     if takes_rows and rows is None:
-        raise InvalidInputError(f"df=None: {mode} takes a DataFrame")
+        raise InvalidInputError(f"df=None: expected the DataFrame that {mode} takes")
     if rows is not None and not takes_rows:
-        raise InvalidInputError(f"df: {mode} changes the table's own rows, and takes no others: expected None")
+        raise InvalidInputError(f"df: expected None, since {mode} takes no rows beside the table's own")
 
 
 def _write_mode(name: str) -> WriteMode:
