@@ -339,7 +339,7 @@ class TableWriter:
         """
         return self._change(RewrittenRows(change), table, options)
 
-    def merge(
+    def merge(  # noqa: PLR0913  # each says one thing, as the clauses of SQL's MERGE do
         self,
         updates: DataFrame,
         table: str,
@@ -348,6 +348,7 @@ class TableWriter:
         matched: Matched = "update",
         missing: Missing = "insert",
         set: Mapping[str, str | Column] | None = None,  # noqa: A002  # as SQL calls it
+        newest_by: str = "",
         **options: Unpack[SelectedRowKeywords],
     ) -> RowsResult:
         """Change the rows of a table that updates name by key, and insert those whose key no row has.
@@ -366,7 +367,8 @@ class TableWriter:
         Parameters
         ----------
         updates
-            Each key once, without nulls. They are computed once, and their rows stay on the executors meanwhile.
+            Each key once, if ``newest_by`` is not given, and without nulls. They are computed once, and their rows stay
+            on the executors meanwhile.
         table
             ``database.table``.
         on
@@ -376,6 +378,10 @@ class TableWriter:
         set
             By column of the table: its new value, over both sides, as in ``{"n": "target.n + updates.n"}``; other
             columns stay. Without it all columns are taken from ``updates``.
+        newest_by
+            A column of the table that grows with each change of a row, for feeds whose rows come late, twice or out of
+            order. Of the updates of one key only that with the largest value counts, and only for rows whose own value
+            is smaller; null is the smallest. A row that was deleted is forgotten: a late update inserts it again.
         **options
             See :class:`~table_writer.RowOptions`.
 
@@ -402,7 +408,7 @@ class TableWriter:
         >>> result.inserted, result.updated, result.deleted
         (1, 1, 0)
         """
-        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set)
+        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set, newest_by=newest_by)
         return self._change(change, table, options)
 
     def delete_where(self, table: str, predicate: str | Column, **options: Unpack[RowKeywords]) -> RowsResult:

@@ -36,6 +36,7 @@ class CallKeywords(WriteKeywords, total=False):
     matched: Matched
     missing: Missing
     set: Mapping[str, str | Column] | None
+    newest_by: str
     keep: Sequence[str | Column]
     predicate: str | Column
     change: Callable[[DataFrame], DataFrame]
