@@ -45,7 +45,7 @@ NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compact
 OF_ROWS: Final = frozenset({"reads", "watched"})
 """Fields that only a write has which depends on rows of its table."""
 
-EVERY: Final = "every"  # what is stored for every_partition
+STORED_SCOPES: Final[Mapping[Scope, str]] = {no_partition: "none", every_partition: "every"}
 
 PLAN_NAMES: Final = {
     item.name: OTHER_NAMES.get(item.name, item.name)
@@ -154,7 +154,10 @@ class StagedRecord:
                 any(len(spelled_values) != width for spelled_values in values)
             ),
             "a file is not below its own directory": not all(is_below),
-            "it has read what nobody can record": any(read.covers is not frozenset for read in plan.reads),
+            "what it depends on cannot be recorded": (
+                any(read.covers is not frozenset for read in plan.reads)
+                or not (isinstance(plan.watched, RecordedScope) or plan.watched in STORED_SCOPES)
+            ),
         }
         problems = [text for text, is_so in faults.items() if is_so]
         if problems:
@@ -166,12 +169,11 @@ class StagedRecord:
         """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
         plan, files, prefix = self.plan, self.files, self.plan.data_location.key
-        is_watching = plan.watched is not no_partition
         is_fixed = isinstance(plan.scope, RecordedScope) and not plan.where
-        needs_later = bool(plan.reads) or is_watching or is_fixed
+        is_of_rows = bool(plan.reads) or plan.watched is not no_partition or is_fixed
         stored = {
             **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
-            "format": LATER_FORMAT if needs_later else STAGED_FORMAT,
+            "format": LATER_FORMAT if is_of_rows else STAGED_FORMAT,
             "created_at": plan.created_at.isoformat(),
             "in_doubt": sorted(plan.in_doubt),
             "added_schema": self.added_schema,
@@ -194,8 +196,7 @@ class StagedRecord:
         is_usual_by_name = {
             "in_place": not plan.in_place,
             "based_on": plan.based_on is None,
-            "watched": not is_watching,
-            "reads": not plan.reads,
+            **dict.fromkeys(OF_ROWS, not is_of_rows),
         }
         for name, is_usual in is_usual_by_name.items():
             if is_usual:
@@ -263,14 +264,14 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
             "table": str(table.name),
         },
     }
-    plan = dataclasses.replace(
-        msgspec.convert(plan_fields, WritePlan),
-        watched=_watched(fields.get("watched"), str(table.name), write_id),
-        reads=tuple(
-            TableRead(of=ReadOf.TABLE, files=dict(files), covers=frozenset)
-            for files in msgspec.convert(fields.get("reads", []), list[list[tuple[Place, dict[str, FileFacts]]]])
-        ),
-    )
+    plan = msgspec.convert(plan_fields, WritePlan)
+    if fields["format"] == LATER_FORMAT:
+        reads = msgspec.convert(fields["reads"], list[list[tuple[Place, dict[str, FileFacts]]]])
+        plan = dataclasses.replace(
+            plan,
+            watched=_watched(fields["watched"], str(table.name), write_id),
+            reads=tuple(TableRead(of=ReadOf.TABLE, files=dict(files), covers=frozenset) for files in reads),
+        )
     files = WrittenFiles(
         plan=plan,
         partitions=tuple(_partition(partition, plan.data_location.key) for partition in other.partitions),
@@ -333,12 +334,14 @@ def _scope(fields: Mapping[str, Any], table: str, write_id: str) -> Scope:
 
 
 def _watched_fields(watched: Scope) -> str | dict[str, Any]:
-    return {**watched.to_fields(), "where": watched.where} if isinstance(watched, RecordedScope) else EVERY
+    if isinstance(watched, RecordedScope):
+        return {**watched.to_fields(), "where": watched.where}
+    return STORED_SCOPES[watched]
 
 
 def _watched(stored: Any, table: str, write_id: str) -> Scope:
-    if stored is None or stored == EVERY:
-        return every_partition if stored else no_partition
+    if isinstance(stored, str):
+        return {text: scope for scope, text in STORED_SCOPES.items()}[stored]
     return msgspec.convert({**stored, "where": stored["where"], "table": table, "write_id": write_id}, RecordedScope)
 
 

@@ -418,14 +418,14 @@ MUTATIONS: Final = (
     Mutation(
         "so it is for one that was staged",
         "model.staged_write:_watched",
-        "return every_partition if stored else no_partition",
+        "return {text: scope for scope, text in STORED_SCOPES.items()}[stored]",
         "return no_partition",
         test="tests/rows/test_on_doubles.py::test_a_staged_change_is_refused_once_what_it_has_only_read_is_published",
     ),
     Mutation(
         "a staged change of rows records the files of which it has read rows",
         "model.staged_write:_record",
-        'fields.get("reads", [])',
+        'fields["reads"]',
         "[]",
         ("publish rows", "insert"),
         Bound(1, 0),

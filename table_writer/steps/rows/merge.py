@@ -55,8 +55,8 @@ class Merge:
             raise InvalidInputError("matched='ignore' with missing='ignore' changes nothing: expected another of both")
         if self.newest_by and self.set is not None and self.newest_by.lower() not in map(str.lower, self.set):
             raise InvalidInputError(
-                f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they are;"
-                f" set it too, as in {{'{self.newest_by}': 'updates.{self.newest_by}'}}"
+                f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they"
+                f" are; set it too, as in {{'{self.newest_by}': 'updates.{self.newest_by}'}}"
             )
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
@@ -172,9 +172,9 @@ class _Sides:
         return update.isNotNull() & (row.isNull() | (row < update))
 
     def _with_age(self, rows: DataFrame, name: str) -> DataFrame:
-        return (
-            rows if self._age is None else rows.withColumn(name, F.col(quoted(self._age.name)).cast(self._age.dataType))
-        )
+        """Add by what the newest row of a key is known, where the caller says it, as the table has it."""
+        age = self._age
+        return rows if age is None else rows.withColumn(name, F.col(quoted(age.name)).cast(age.dataType))
 
     def _set_values(self) -> dict[str, Column]:
         """Return the new values of a row that has a key of the updates, by the table's columns."""
