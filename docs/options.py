@@ -15,9 +15,11 @@ from numpydoc.docscrape import NumpyDocString
 from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
 from table_writer.config import CompactKeywords, NewTableKeywords, RowKeywords, SelectedRowKeywords, WriteKeywords
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.calls import CallKeywords
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
     WriteKeywords: WriteOptions,
+    CallKeywords: WriteOptions,  # the others are parameters of the methods that change rows
     CompactKeywords: CompactOptions,
     RowKeywords: RowOptions,
     SelectedRowKeywords: RowOptions,
