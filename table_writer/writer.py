@@ -381,8 +381,8 @@ class TableWriter:
         newest_by
             A column of the table that grows with each change of a row, for feeds whose rows come late, twice or out of
             order. Of the updates of one key only that with the largest value counts, and only for rows whose own value
-            is smaller; null is the smallest, and of equal updates any one counts. A row that was deleted is forgotten: a
-            late update inserts it again.
+            is smaller; null is the smallest, and of equal updates any one counts. A deleted row is forgotten: a late
+            update inserts it again.
         **options
             See :class:`~table_writer.RowOptions`.
 

@@ -156,7 +156,7 @@ class RowsPlan(PlanReport):
     --------
     >>> plan = RowsPlan(table="mart.orders", mode="merge", base_version=7, inserted=2, updated=1, deleted=0)
     >>> print(plan.to_text().splitlines()[0])
-    mart.orders: merge on version 7 would change nothing: insert 2, update 1, delete 0 rows, instead of 0 files
+    mart.orders: merge on version 7 would change nothing: insert 2, update 1, delete 0 rows, replace 0 files
     """
 
     inserted: int | None = None
@@ -168,4 +168,4 @@ class RowsPlan(PlanReport):
     def _headline(self) -> str:
         counts = f"insert {self.inserted or 0:,}, update {self.updated or 0:,}, delete {self.deleted or 0:,} rows, "
         what = "" if self.inserted is None else counts
-        return f"{super()._headline()}: {what}instead of {counted(self.replaced_files, 'file')}"
+        return f"{super()._headline()}: {what}replace {counted(self.replaced_files, 'file')}"
