@@ -587,8 +587,9 @@ class TableWriter:
         --------
         >>> [(one.name, one.action) for one in TableWriter(spark).plan(df, "mart.orders").partitions]
         [('dt=2024-01-01', 'replace')]
+        >>> _ = TableWriter(spark).overwrite_table(df, "mart.orders")
         >>> TableWriter(spark).plan(None, "mart.orders", "delete_where", predicate="id = 1").deleted
-        0
+        1
         """
         call = call_of(mode, options, df)
         require_rows(call, mode, df)
