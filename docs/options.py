@@ -22,9 +22,11 @@ from table_writer.config import (
     WriteKeywords,
 )
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.calls import CallKeywords
 
 DOCUMENTED_BY: Final[Mapping[type, type]] = {
     WriteKeywords: WriteOptions,
+    CallKeywords: WriteOptions,  # the others are parameters of the methods that change rows
     CompactKeywords: CompactOptions,
     RowKeywords: RowOptions,
     SelectedRowKeywords: RowOptions,

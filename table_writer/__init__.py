@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
     from table_writer.read.dataset import read_arrow
-    from table_writer.reports.plan_report import PlanReport
+    from table_writer.reports.plan_report import PlanReport, RowsPlan
     from table_writer.reports.rows_result import RowsResult
     from table_writer.reports.write_result import CompactReport, PartitionResult, WriteResult
     from table_writer.steps.staged_write import StagedFile, StagedWrite
@@ -63,6 +63,7 @@ __all__ = [
     "PartlyPublishedError",
     "PlanReport",
     "RowOptions",
+    "RowsPlan",
     "RowsResult",
     "S3Overrides",
     "SchemaMismatchError",
@@ -92,6 +93,7 @@ _ON_FIRST_USE = {
     "PartitionResult": "table_writer.reports.write_result",
     "PlanReport": "table_writer.reports.plan_report",
     "RowOptions": "table_writer.config",
+    "RowsPlan": "table_writer.reports.plan_report",
     "RowsResult": "table_writer.reports.rows_result",
     "S3Overrides": "table_writer.storage.hadoop",
     "StagedFile": "table_writer.steps.staged_write",

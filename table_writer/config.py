@@ -387,6 +387,12 @@ class SelectedRowKeywords(RowKeywords, total=False):
     where: str
 
 
+class MergeKeywords(SelectedRowKeywords, total=False):
+    """The same of a merge, with what it takes beside."""
+
+    newest_by: str
+
+
 class StatementKeywords(WriteKeywords, total=False):
     """The keywords of ``sql``: those of the call that the statement stands for, which refuses others."""
 

@@ -13,6 +13,7 @@ from table_writer.checked import checked
 from table_writer.config import (
     CompactKeywords,
     CompactOptions,
+    MergeKeywords,
     NewTableKeywords,
     RowKeywords,
     RowOptions,
@@ -21,7 +22,6 @@ from table_writer.config import (
     TableWriterConfig,
     WriteKeywords,
     WriteOptions,
-    write_mode,
 )
 from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
@@ -39,14 +39,16 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.spark.statement import Insertion
 from table_writer.steps.batches import TravellingBatchWriter, batch_writer
-from table_writer.steps.preview import Preview
-from table_writer.steps.rows.change import RewrittenRows
+from table_writer.steps.calls import Call, CallKeywords, call_of, require_rows
+from table_writer.steps.preview import Preview, plan_of_rows
+from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
 from table_writer.steps.rows.deduplicate import Deduplicated
 from table_writer.steps.rows.difference import row_changes
 from table_writer.steps.rows.merge import Matched, Merge, Missing
+from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.rows.statement import change_of, write_of
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
-from table_writer.steps.run import Call, Steps
+from table_writer.steps.run import Steps
 from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
 from table_writer.steps.staged_writes import StagedWrites
@@ -340,7 +342,7 @@ class TableWriter:
         >>> writer.rewrite("mart.orders", lambda rows: rows.where("id > 1"), where="dt = '2024-01-01'").rows
         1
         """
-        return self._steps.change_rows(table, RewrittenRows(change), RowOptions(**options))
+        return self._change(RewrittenRows(change), table, options)
 
     def merge(
         self,
@@ -351,7 +353,7 @@ class TableWriter:
         matched: Matched = "update",
         missing: Missing = "insert",
         set: Mapping[str, str | Column] | None = None,  # noqa: A002  # as SQL calls it
-        **options: Unpack[SelectedRowKeywords],
+        **options: Unpack[MergeKeywords],
     ) -> RowsResult:
         """Change the rows of a table that updates name by key, and insert those whose key no row has.
 
@@ -369,7 +371,8 @@ class TableWriter:
         Parameters
         ----------
         updates
-            Each key once, without nulls. They are computed once, and their rows stay on the executors meanwhile.
+            Each key once, if ``newest_by`` is not given, and without nulls. They are computed once, and their rows stay
+            on the executors meanwhile.
         table
             ``database.table``.
         on
@@ -379,6 +382,11 @@ class TableWriter:
         set
             By column of the table: its new value, over both sides, as in ``{"n": "target.n + updates.n"}``; other
             columns stay. Without it all columns are taken from ``updates``.
+        newest_by
+            A column of the table that grows with each change of a row, for feeds whose rows come late, twice or out of
+            order. Of the updates of one key only that with the largest value counts, and only for rows whose own value
+            is smaller; null is the smallest, and of equal updates any one counts. A deleted row is forgotten: a late
+            update inserts it again.
         **options
             See :class:`~table_writer.RowOptions`.
 
@@ -405,8 +413,9 @@ class TableWriter:
         >>> result.inserted, result.updated, result.deleted
         (1, 1, 0)
         """
-        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set)
-        return self._steps.change_rows(table, change, RowOptions(**options))
+        newest_by = options.pop("newest_by", "")
+        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set, newest_by=newest_by)
+        return self._change(change, table, options)
 
     def delete_where(
         self, table: str, predicate: str | Column, *, purge: bool = False, **options: Unpack[RowKeywords]
@@ -446,8 +455,9 @@ class TableWriter:
         >>> writer.delete_where("mart.orders", "id = 1").deleted
         1
         """
-        call = self._steps.erase if purge else self._steps.change_rows
-        return call(table, DeletedWhere(predicate), RowOptions(**options))
+        if purge:
+            return self._steps.erase(table, DeletedWhere(predicate), RowOptions(**options))
+        return self._change(DeletedWhere(predicate), table, options)
 
     def update_where(
         self,
@@ -482,7 +492,7 @@ class TableWriter:
         >>> writer.update_where("mart.orders", {"id": "id + 10"}, where="id = 1").updated
         1
         """
-        return self._steps.change_rows(table, UpdatedWhere(set, where), RowOptions(**options))
+        return self._change(UpdatedWhere(set, where), table, options)
 
     def deduplicate(
         self, table: str, *, on: Sequence[str], keep: Sequence[str | Column], **options: Unpack[SelectedRowKeywords]
@@ -513,7 +523,7 @@ class TableWriter:
         >>> writer.deduplicate("mart.orders", on=["id"], keep=["dt DESC"]).deleted
         2
         """
-        return self._steps.change_rows(table, Deduplicated(on, keep), RowOptions(**options))
+        return self._change(Deduplicated(on, keep), table, options)
 
     def sql(self, statement: str, **options: Unpack[StatementKeywords]) -> RowsResult | WriteResult:
         """Do what a statement of SQL says: exactly that, by the call that it stands for, or nothing.
@@ -563,7 +573,7 @@ class TableWriter:
             return self._write(df, name, mode, keywords)
         change = change_of(parsed, table, self._spark, options)
         row_options = RowOptions(**options)  # type: ignore[misc]  # which refuses those of writes by name
-        return self._steps.change_rows(name, change, row_options)
+        return self._steps.change_rows(name, RowCall(change=change, options=row_options))
 
     def create_table(
         self,
@@ -606,27 +616,32 @@ class TableWriter:
 
     def plan(
         self,
-        df: DataFrame,
+        df: DataFrame | None,
         table: str,
         mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
-        **options: Unpack[WriteKeywords],
+        **options: Unpack[CallKeywords],
     ) -> PlanReport:
         """Say what a write would do, and do nothing.
 
         Computes the DataFrame's partitions, which runs the query once. Nothing is written, not even the registration.
+        Of a change of rows it runs the searches, and computes the rows that would be written.
 
         Parameters
         ----------
-        df, table, **options
-            As for the write.
+        df
+            As for the write; the updates of a ``merge``, and ``None`` for other changes of rows.
         mode
-            The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"`` or
-            ``"overwrite_table"``.
+            The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"``,
+            ``"overwrite_table"``, ``"rewrite"``, ``"merge"``, ``"delete_where"``, ``"update_where"`` or
+            ``"deduplicate"``.
+        table, **options
+            As for the method: options of a write, or what :class:`~table_writer.RowOptions` and the method describe.
 
         Returns
         -------
         PlanReport
-            Partitions with what would happen to each, how the schema fits, and what would make the call fail.
+            Partitions with what would happen to each, how the schema fits, and what would make the call fail. Of a
+            change of rows a :class:`~table_writer.RowsPlan`, which counts them.
 
         Raises
         ------
@@ -637,19 +652,27 @@ class TableWriter:
         --------
         >>> [(one.name, one.action) for one in TableWriter(spark).plan(df, "mart.orders").partitions]
         [('dt=2024-01-01', 'replace')]
+        >>> _ = TableWriter(spark).overwrite_table(df, "mart.orders")
+        >>> TableWriter(spark).plan(None, "mart.orders", "delete_where", predicate="id = 1").deleted
+        1
         """
-        chosen_mode, chosen_options = write_mode(mode), WriteOptions(**options)
+        call = call_of(mode, options, df)
+        require_rows(call, mode, df)
         with self._steps.show_progress(table, mode):
-            return Preview(self._services.open_to_write(table), df, chosen_mode, chosen_options).report()
+            opened = self._services.open_to_write(table)
+            if isinstance(call, RowCall):
+                return plan_of_rows(Rewrite(self._spark, opened, call))
+            assert df is not None  # noqa: S101 - it was required
+            return Preview(opened, df, call.mode, call.options).report()
 
     def stage(
         self,
-        df: DataFrame,
+        df: DataFrame | None,
         table: str,
         mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
         *,
         expires_in: timedelta = timedelta(days=1),
-        **options: Unpack[WriteKeywords],
+        **options: Unpack[CallKeywords],
     ) -> StagedWrite:
         """Write the files where no reader looks, and leave it to you, or to others, to publish or discard them.
 
@@ -662,15 +685,14 @@ class TableWriter:
 
         Parameters
         ----------
-        df, table
-            As for the write.
-        mode
-            The name of the method, as for :meth:`plan`.
+        df, table, mode
+            As for :meth:`plan`.
         expires_in
             How long it stays if nobody publishes or discards it; at most a year. After that a vacuum deletes it.
         **options
-            As for the write. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is made
-            now, though nothing is published yet.
+            As for :meth:`plan`. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is
+            made now, though nothing is published yet. ``retries`` are of the staging: a change of rows is refused at
+            its publish once somebody else has published what it has read, or another tool has changed the files.
 
         Returns
         -------
@@ -682,7 +704,7 @@ class TableWriter:
         CheckFailedError
             A check failed; nothing is left.
         InvalidInputError
-            Also when the DataFrame has no rows, or the idempotency key was published before.
+            Also when the DataFrame has no rows, nothing would change, or the idempotency key was published before.
         SchemaMismatchError, StorageError, MetastoreError
             As for the write.
 
@@ -694,8 +716,13 @@ class TableWriter:
         """
         if not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
-        call = Call(mode=write_mode(mode), options=WriteOptions(**options))
-        opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
+        call = call_of(mode, options, df)
+        require_rows(call, mode, df)
+        if isinstance(call, RowCall):
+            opened, record = self._steps.stage_rows(table, call, expires_in=expires_in)
+        else:
+            assert df is not None  # noqa: S101 - it was required
+            opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
         staged = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
         return StagedWrite(self._spark, self._steps, opened, staged)
 
@@ -718,7 +745,7 @@ class TableWriter:
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
 
     def for_each_batch(
-        self, table: str, mode: str, query_name: str, **options: Unpack[WriteKeywords]
+        self, table: str, mode: str, query_name: str, **options: Unpack[CallKeywords]
     ) -> Callable[[DataFrame, int], None]:
         """Return what Structured Streaming calls with each batch: ``stream.writeStream.foreachBatch(...)``.
 
@@ -731,11 +758,11 @@ class TableWriter:
         table
             ``database.table``.
         mode
-            The name of the method that writes each batch, usually ``"append"``.
+            The name of the method that writes each batch, usually ``"append"``, or ``"merge"`` for a change feed.
         query_name
             Stays the same over restarts, and belongs to one checkpoint: batch ids start again at 0 with a new one.
         **options
-            As for the write, without ``idempotency_key`` and ``write_uuid``.
+            As for the method, without ``idempotency_key`` and ``write_uuid``.
 
         Raises
         ------
@@ -747,7 +774,7 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        write_here = batch_writer(self._steps.write, table, mode, query_name, options)
+        write_here = batch_writer(self._steps.write_batch, table, mode, query_name, options)
         if not is_connect(self._spark):
             return write_here
         return TravellingBatchWriter(
@@ -903,6 +930,9 @@ class TableWriter:
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are its own: :meth:`Maintenance.adopt`; a write says when."""
         self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
+
+    def _change(self, change: RowChange, table: str, keywords: RowKeywords) -> RowsResult:
+        return self._steps.change_rows(table, RowCall(change=change, options=RowOptions(**keywords)))
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
         return self._steps.write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))

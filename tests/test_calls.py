@@ -125,6 +125,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "object": frozenset(VALUES),
     "Any": frozenset(VALUES),
     "DataFrame": frozenset({"frame"}),
+    "DataFrame | None": frozenset({"frame"}),  # None for changes of rows alone
     "DataFrame | StructType": frozenset({"frame", "schema"}),
     "StructType | str": frozenset({"schema", "text"}),
     "Callable[[DataFrame], Any]": frozenset({"function"}),
@@ -253,6 +254,7 @@ RESULTS: Final = {
     "ColumnStatistics",
     "PartitionResult",
     "PlanReport",
+    "RowsPlan",
     "RowsResult",
     "StagedFile",
     "WriteResult",

@@ -20,8 +20,9 @@ from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table
+from table_writer.model.table_read import FileFacts, ReadOf, TableRead
 from table_writer.model.write import (
     FileKeys,
     Scope,
@@ -35,15 +36,21 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 
 STAGED_FORMAT: Final = 1
+LATER_FORMAT: Final = 2  # of a write that depends on rows which its table has: older libraries would not compare them
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 OTHER_NAMES: Final = {"checkpoint": "hint", "key": "idempotency_key"}
-NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted", "reads", "watched"})
+NOT_STORED: Final = frozenset({"write_id", "layout", "named_by_caller", "compacted"})
 """Fields that follow from the place of the record, and those that no staged write has."""
+
+OF_ROWS: Final = frozenset({"reads", "watched"})
+"""Fields that only a write has which depends on rows of its table."""
+
+STORED_SCOPES: Final[Mapping[Scope, str]] = {no_partition: "none", every_partition: "every"}
 
 PLAN_NAMES: Final = {
     item.name: OTHER_NAMES.get(item.name, item.name)
     for item in dataclasses.fields(WritePlan)
-    if item.name not in NOT_STORED
+    if item.name not in NOT_STORED | OF_ROWS
 }
 """The other fields of a plan, each with its key in a record; one that a record lacks has its default."""
 
@@ -60,7 +67,8 @@ PARTITION_NAMES: Final = tuple(item.name for item in dataclasses.fields(WrittenP
 class RecordedScope:
     """The partitions that a predicate selected when the write was staged: evaluating it again would need Spark.
 
-    It raises ``ConflictError`` when it is asked for a partition that has appeared since.
+    It raises ``ConflictError`` when it is asked for a partition that has appeared since. Without a predicate it is
+    these partitions for ever.
 
     Examples
     --------
@@ -71,9 +79,9 @@ class RecordedScope:
 
     known: frozenset[PartitionValues]  # the partitions that existed
     chosen: frozenset[PartitionValues]  # the partitions that are selected
-    where: str
-    table: str
-    write_id: str
+    where: str = ""
+    table: str = ""
+    write_id: str = ""
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields that are stored."""
@@ -81,7 +89,7 @@ class RecordedScope:
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that were selected."""
-        unknown_values = sorted(set(existing) - self.known)
+        unknown_values = sorted(set(existing) - self.known) if self.where else ()
         if unknown_values:
             raise ConflictError(
                 f"{self.table} has got {counted(len(unknown_values), 'partition')} since write {self.write_id} was"
@@ -146,6 +154,10 @@ class StagedRecord:
                 any(len(spelled_values) != width for spelled_values in values)
             ),
             "a file is not below its own directory": not all(is_below),
+            "what it depends on cannot be recorded": (
+                any(read.covers is not frozenset for read in plan.reads)
+                or not (isinstance(plan.watched, RecordedScope) or plan.watched in STORED_SCOPES)
+            ),
         }
         problems = [text for text, is_so in faults.items() if is_so]
         if problems:
@@ -157,13 +169,17 @@ class StagedRecord:
         """Return the fields that are stored; a record that is not valid is never stored."""
         self.validate()
         plan, files, prefix = self.plan, self.files, self.plan.data_location.key
+        is_fixed = isinstance(plan.scope, RecordedScope) and not plan.where
+        is_of_rows = bool(plan.reads) or plan.watched is not no_partition or is_fixed
         stored = {
             **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
-            "format": STAGED_FORMAT,
+            "format": LATER_FORMAT if is_of_rows else STAGED_FORMAT,
             "created_at": plan.created_at.isoformat(),
             "in_doubt": sorted(plan.in_doubt),
             "added_schema": self.added_schema,
             "scope": plan.scope.to_fields() if isinstance(plan.scope, RecordedScope) else None,
+            "watched": _watched_fields(plan.watched),
+            "reads": [list(read.files.items()) for read in plan.reads],
             "idempotency_key": plan.key.text,
             "spellings": {
                 **{name: getattr(plan.spellings, name) for name in SPELLING_NAMES},
@@ -177,7 +193,12 @@ class StagedRecord:
             "writer": self.writer,
             "expires_after_seconds": self.expires_after_seconds,
         }
-        for name, is_usual in (("in_place", not plan.in_place), ("based_on", plan.based_on is None)):
+        is_usual_by_name = {
+            "in_place": not plan.in_place,
+            "based_on": plan.based_on is None,
+            **dict.fromkeys(OF_ROWS, not is_of_rows),
+        }
+        for name, is_usual in is_usual_by_name.items():
             if is_usual:
                 del stored[name]
         fields: dict[str, Any] = msgspec.to_builtins(stored)
@@ -191,7 +212,7 @@ class StagedRecord:
         """
         subject = f"staged write {write_id} below {layout.root}"
         try:
-            if fields["format"] != STAGED_FORMAT:
+            if fields["format"] not in {STAGED_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"{subject} has format {fields['format']!r}: upgrade table_writer to read it")
             record = _record(fields, layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -244,6 +265,13 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
         },
     }
     plan = msgspec.convert(plan_fields, WritePlan)
+    if fields["format"] == LATER_FORMAT:
+        reads = msgspec.convert(fields["reads"], list[list[tuple[Place, dict[str, FileFacts]]]])
+        plan = dataclasses.replace(
+            plan,
+            watched=_watched(fields["watched"], str(table.name), write_id),
+            reads=tuple(TableRead(of=ReadOf.TABLE, files=dict(files), covers=frozenset) for files in reads),
+        )
     files = WrittenFiles(
         plan=plan,
         partitions=tuple(_partition(partition, plan.data_location.key) for partition in other.partitions),
@@ -303,6 +331,18 @@ def _scope(fields: Mapping[str, Any], table: str, write_id: str) -> Scope:
         return no_partition
     scope_fields = {**fields["scope"], "where": fields["where"], "table": table, "write_id": write_id}
     return msgspec.convert(scope_fields, RecordedScope)
+
+
+def _watched_fields(watched: Scope) -> str | dict[str, Any]:
+    if isinstance(watched, RecordedScope):
+        return {**watched.to_fields(), "where": watched.where}
+    return STORED_SCOPES[watched]
+
+
+def _watched(stored: Any, table: str, write_id: str) -> Scope:
+    if isinstance(stored, str):
+        return {text: scope for scope, text in STORED_SCOPES.items()}[stored]
+    return msgspec.convert({**stored, "where": stored["where"], "table": table, "write_id": write_id}, RecordedScope)
 
 
 def _schema(text: str) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from table_writer.model.location import Place
 from table_writer.model.table import PartitionValues
 
-Files = Mapping[str, tuple[int, int | None]]
-"""Files of one directory by name: bytes, and the second in which each was written, where that is known."""
+FileFacts = tuple[int, int | None]  # bytes, and the second in which it was written, where that is known
+Files = Mapping[str, FileFacts]
+"""Files of one directory by name."""
 
 
 class ReadOf(enum.Enum):

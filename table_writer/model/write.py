@@ -184,7 +184,7 @@ class WritePlan:
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # notes on the table for the result
     based_on: int | None = None  # the version that the caller's rows are computed from; then the base version is that
-    reads: tuple[TableRead, ...] = ()  # reads of this very table by the query behind the rows; a staged write has none
+    reads: tuple[TableRead, ...] = ()  # reads of this very table by the query behind the rows
 
     @property
     def data_location(self) -> Location:

@@ -137,3 +137,35 @@ class PlanReport(
         copied_text = copies if self.copied_files else ""
         fails = "" if self.ok else "would FAIL; it "
         return f": {self.mode} on version {self.base_version} {fails}would {change}{copied_text}"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RowsPlan(PlanReport):
+    """The report on a change of rows that was only planned.
+
+    ``rows`` are those that would be written: with the changed rows all others of their files.
+
+    Parameters
+    ----------
+    inserted, updated, deleted
+        How many rows, exactly; ``None`` of a ``rewrite``, whose function does what it likes.
+    replaced_files, replaced_bytes
+        The files whose rows would be written anew; ``copied_files`` would stay, in partitions that change.
+
+    Examples
+    --------
+    >>> plan = RowsPlan(table="mart.orders", mode="merge", base_version=7, inserted=2, updated=1, deleted=0)
+    >>> print(plan.to_text().splitlines()[0])
+    mart.orders: merge on version 7 would change nothing: insert 2, update 1, delete 0 rows, replace 0 files
+    """
+
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    replaced_files: int = 0
+    replaced_bytes: int = 0
+
+    def _headline(self) -> str:
+        counts = f"insert {self.inserted or 0:,}, update {self.updated or 0:,}, delete {self.deleted or 0:,} rows, "
+        what = "" if self.inserted is None else counts
+        return f"{super()._headline()}: {what}replace {counted(self.replaced_files, 'file')}"

@@ -2,6 +2,7 @@
 
 ====================  ======================================================================
 ``run``               steps 1 to 5 in their order, for every call that writes
+``calls``             what is asked for, by a method or by its name and keywords
 ``plan``              STEP 1
 ``upload``            STEP 2
 ``complete``          STEP 3; step 4 is :mod:`table_writer.check`

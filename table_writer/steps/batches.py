@@ -16,13 +16,16 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from table_writer.checked import checked
-from table_writer.config import TableWriterConfig, WriteKeywords, WriteOptions, write_mode
+from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.rules import QUERY_TAG
 from table_writer.reports.write_result import WriteResult
 from table_writer.spark import open_gateway
 from table_writer.spark.shipping import package_of_streams
-from table_writer.steps.run import Call, Steps
+from table_writer.steps.calls import CHANGES, Call, CallKeywords, call_of
+from table_writer.steps.rows.change import RowCall
+from table_writer.steps.rows.merge import Merge
+from table_writer.steps.run import Steps
 from table_writer.steps.session_services import SessionServices
 
 logger = logging.getLogger(__name__)
@@ -30,14 +33,15 @@ WriteBatch = Callable[[DataFrame, int], None]
 
 
 def batch_writer(
-    write: Callable[[DataFrame, str, Call], WriteResult],
+    write: Callable[[DataFrame, str, Call | RowCall], WriteResult],
     table: str,
     mode: str,
     query_name: str,
-    keywords: WriteKeywords,
+    keywords: CallKeywords,
 ) -> WriteBatch:
     """Return a function for ``foreachBatch``: each batch is one write, with a key of its own."""
-    batch_mode = write_mode(mode)
+    if mode in CHANGES and mode != Merge.name:
+        raise InvalidInputError(f"mode={mode!r} takes no rows, and so no batches; merge is the change that does")
     if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
         raise InvalidInputError(
             "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
@@ -45,16 +49,18 @@ def batch_writer(
         )
     if keywords.get("based_on") is not None:
         raise InvalidInputError("each batch publishes a version: leave based_on out, with which the second would fail")
-    all_keywords = WriteKeywords(if_empty="ignore") | keywords
-    WriteOptions(**all_keywords).require_fit(batch_mode)
+    all_keywords = keywords if mode in CHANGES else CallKeywords(if_empty="ignore") | keywords
+    as_asked = call_of(mode, all_keywords)
+    if isinstance(as_asked, Call):
+        as_asked.options.require_fit(as_asked.mode)
 
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         is_frame = isinstance(batch, DataFrame)  # the write refuses anything else, by name
         query_ids = open_gateway(batch.sparkSession).query_ids() if is_frame else frozenset[str]()
         tags = {**all_keywords.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
-        options = WriteOptions(**all_keywords | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
-        call = Call(mode=batch_mode, options=options, stream=query_name, query_ids=query_ids)
+        of_batch = {**all_keywords, "idempotency_key": f"{query_name}/{batch_id}", "tags": tags}
+        call = call_of(mode, of_batch, batch, stream=query_name, query_ids=query_ids)
         result = write(batch, table, call)
         logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
@@ -71,7 +77,7 @@ class TravellingBatchWriter:
 
     write_here: WriteBatch
     services: SessionServices
-    call: tuple[str, str, str, WriteKeywords]
+    call: tuple[str, str, str, CallKeywords]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch from this process."""
@@ -116,11 +122,11 @@ def unpack_batch_writer(state: bytes) -> WriteBatch:
     config, (table, mode, query_name, keywords) = pickle.loads(state)  # noqa: S301  # of the user's own process
     steps_by_session: dict[str, Steps] = {}
 
-    def write(batch: DataFrame, name: str, call: Call) -> WriteResult:
+    def write(batch: DataFrame, name: str, call: Call | RowCall) -> WriteResult:
         session: Any = batch.sparkSession
         if session.session_id not in steps_by_session:
             steps_by_session.clear()
             steps_by_session[session.session_id] = Steps(session, SessionServices(session, config))
-        return steps_by_session[session.session_id].write(batch, name, call)
+        return steps_by_session[session.session_id].write_batch(batch, name, call)
 
     return batch_writer(write, table, mode, query_name, keywords)

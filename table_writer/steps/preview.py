@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, Row
@@ -22,11 +22,13 @@ from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues,
 from table_writer.model.write import new_write_id
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.layout import size
-from table_writer.reports.plan_report import PlanReport, SchemaVerdict
+from table_writer.reports.plan_report import PlanReport, RowsPlan, SchemaVerdict
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
 from table_writer.steps.plan.types import partition_schema, violation
+from table_writer.steps.rows.kept import files_that_stay
+from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.storage.table_files import existing_values, files_read_at, why_not_copied
 from table_writer.table.open_table import OpenTable, RepeatedError
 
@@ -35,16 +37,22 @@ USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Preview:
-    """A look at what a write would do; a mode that does not fit, or bad SQL, is an error at once."""
+    """A look at what a write would do; a mode that does not fit, or bad SQL, is an error at once.
 
-    def __init__(self, opened: OpenTable, df: DataFrame, mode: WriteMode, options: WriteOptions) -> None:
+    ``rewrite`` is the change of rows that the write carries out.
+    """
+
+    def __init__(
+        self, opened: OpenTable, df: DataFrame, mode: WriteMode, options: WriteOptions, rewrite: Rewrite | None = None
+    ) -> None:
         require_mode(mode, options, opened.table.name, partitioned=bool(opened.table.partition_columns))
         self._opened = opened
         self._df = df
         self._mode = mode
         self._options = options
         self._planner = Planner(opened)
-        self._scope = self._planner.scope(df, mode, options)
+        self._rewrite = rewrite
+        self._scope = rewrite.scope if rewrite else self._planner.scope(df, mode, options)
 
     def report(self) -> PlanReport:
         """Run the query once, for its partitions, and compare them with the table's."""
@@ -78,11 +86,7 @@ class Preview:
         except SchemaMismatchError as error:
             return replace(empty_report, schema=SchemaVerdict(problems=(error.message,)))
         counts, partitions_now = self._rows_and_partitions(df, rows)
-        carried_sizes = (
-            {values: self._sizes(partition) for values, partition in partitions_now.items()}
-            if self._mode.facts.keeps_rows
-            else {}
-        )
+        carried_sizes = self._carried_sizes(counts, partitions_now)
         planned = self._partitions(counts, partitions_now, carried_sizes)
         return replace(
             empty_report,
@@ -96,6 +100,18 @@ class Preview:
                 *(self._unwritable_dates(rows) if spec is not None else ()),
             ),
         )
+
+    def _carried_sizes(
+        self, counts: Mapping[PartitionValues, int], partitions_now: Mapping[PartitionValues, Partition]
+    ) -> Mapping[PartitionValues, Sequence[int]]:
+        """Return the sizes of existing files that come beside the new ones."""
+        if self._rewrite is not None:
+            self._rewrite.require_inside(counts)
+            kept = files_that_stay(self._rewrite.snapshot, self._rewrite.changed.replaced, partitions_now)
+            return {values: [file.size_bytes for file in files.values()] for values, files in kept.items()}
+        if not self._mode.facts.keeps_rows:
+            return {}
+        return {values: self._sizes(partition) for values, partition in partitions_now.items()}
 
     def _first_write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the notes of the first write to a table, and the reasons to refuse it."""
@@ -152,6 +168,8 @@ class Preview:
     def _other_carry(self, carried_sizes: Mapping[PartitionValues, Sequence[int]]) -> Iterator[str]:
         """Say what an append would cost with the other ``carry``."""
         files, total = sum(map(len, carried_sizes.values())), f"{size(sum(map(sum, carried_sizes.values())))}"
+        if self._rewrite is not None:
+            return
         if files and self._options.carry == "in_place":
             yield f"carry='copy' would copy {counted(files, 'file')} ({total}), and show all rows at once"
         elif files:
@@ -180,9 +198,9 @@ class Preview:
                 PartitionFacts(
                     name=name,
                     values=values,
-                    action=self._action(rows, partition_now),
+                    action=self._action(rows or len(copied_sizes), partition_now),
                     location=str(partition_now.location if partition_now and is_in_place else data.child(name))
-                    if rows
+                    if rows or copied_sizes
                     else "",
                     rows=rows,
                     old_location=partition_now.location if partition_now and not is_in_place else None,
@@ -197,8 +215,8 @@ class Preview:
         is_append = self._mode.facts.keeps_rows and self._options.carry == "in_place"
         return is_append and not self._opened.layout.is_placeholder(Location.parse(partition.location))
 
-    def _action(self, rows: int, partition: Partition | None) -> str:
-        if not rows:
+    def _action(self, holds: int, partition: Partition | None) -> str:
+        if not holds:
             return "empty"
         if partition is None:
             return "add"
@@ -256,6 +274,26 @@ class Preview:
             )
         if self._options.if_empty == "error" and not any(partition.rows for partition in planned):
             yield "the DataFrame has no rows, and if_empty='error'"
+
+
+def plan_of_rows(rewrite: Rewrite) -> RowsPlan:
+    """Say what a change of rows would do: this finds the rows, and computes those that take their place.
+
+    What would make the change fail is raised, or among the problems.
+    """
+    table, mode = str(rewrite.opened.table.name), rewrite.mode.value
+    report = PlanReport(table=table, mode=mode, base_version=rewrite.snapshot.version)
+    if rewrite.changed.may_write:
+        options = replace(rewrite.write_options, if_empty="ignore", max_copied_bytes=None)
+        report = Preview(rewrite.opened, rewrite.changed.rows, rewrite.mode, options, rewrite).report()
+    facts = {item.name: getattr(report, item.name) for item in fields(PlanReport)}
+    replaced = rewrite.replaced
+    return RowsPlan(
+        **facts | {"mode": rewrite.change.name},
+        **rewrite.counts,
+        replaced_files=len(replaced),
+        replaced_bytes=sum(file.size_bytes for file in replaced),
+    )
 
 
 def _verdict(schema: StructType, fitted: FittedRows) -> SchemaVerdict:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from table_writer.check import Check
-from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
-from table_writer.config import CompactOptions, RowOptions, WriteOptions
+from table_writer.check.run import require_passed, require_valid, run_checks
+from table_writer.config import CompactOptions, RowOptions
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.model.entry import Key, LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
-from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write import Scope, WritePlan, WrittenFiles
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.checks import CheckResults
@@ -33,6 +34,7 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 from table_writer.steps.announcing import Announcement, announced, facts_of_plan
+from table_writer.steps.calls import Call
 from table_writer.steps.compaction import Compaction
 from table_writer.steps.complete import Completer
 from table_writer.steps.plan.fit import add_columns
@@ -49,7 +51,7 @@ from table_writer.steps.plan.types import partition_schema, violation
 from table_writer.steps.publish.append import CopyFiles
 from table_writer.steps.publish.publisher import GaveWayError, Publisher
 from table_writer.steps.results import end_publish, nothing_written, repeated_result
-from table_writer.steps.rows.change import RowChange
+from table_writer.steps.rows.change import RowCall
 from table_writer.steps.rows.erasure import Erasing
 from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.rows.where import DeletedWhere
@@ -61,21 +63,7 @@ from table_writer.steps.vacuum_results import discard_report
 from table_writer.table.open_table import OpenTable, RepeatedError
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
-    """The request of a caller: the mode of a write and its options."""
-
-    mode: WriteMode
-    options: WriteOptions
-    stream: str = ""  # the name of the stream that the batch is of
-    # the streaming queries that the batch may belong to; empty if they are not known
-    query_ids: frozenset[str] = frozenset()
-    checks: tuple[Check, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "checks", as_checks(self.options.checks))
+Answer = TypeVar("Answer")
 
 
 class Steps:
@@ -102,14 +90,20 @@ class Steps:
                     results = self.check(files, opened, call.checks, watch)  # 4
                     require_passed(results, str(opened.table.name), planned.plan.write_id)
                     with watch.step("publish"):
-                        files = self._with_new_columns(files.with_checks(results), planned.fitted.added, opened)
-                        publisher = Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch))
+                        files = _with_new_columns(self._spark, files.with_checks(results), planned.fitted.added, opened)
+                        publisher = Publisher(opened, _copy_files(self._spark, opened, planned.plan.write_id, watch))
                         with self._refresh_after_conflict(opened, planned):
                             published = publisher.publish(files, write.claiming)  # 5
             except RepeatedError as repeated:
                 return announcement.finished(repeated_result(repeated.entry, watch))
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
             return announcement.finished(replace(result, checks=results), columns=files.plan.table.columns)
+
+    def write_batch(self, batch: DataFrame, table: str, call: Call | RowCall) -> WriteResult:
+        """Write the batch of a stream, or apply it to the table's rows."""
+        if isinstance(call, RowCall):
+            return self.change_rows(table, call, batch.sparkSession)
+        return self.write(batch, table, call)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
@@ -130,16 +124,23 @@ class Steps:
                     raise _nothing_to_stage(planned.plan)
                 results = self.check(files, opened, call.checks, watch)  # 4
                 require_passed(results, str(opened.table.name), planned.plan.write_id)
-                with self._refresh_after_conflict(opened, planned):
-                    Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch)).require_as_read(files)
-                record = StagedRecord(
-                    files=_with_recorded_scope(files.with_checks(results), opened),
-                    expires_after_seconds=expires_in.total_seconds(),
-                    added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
-                    writer=opened.identity,
-                )
-                write.stage(record)
+                record = self._staged(files.with_checks(results), planned, opened, write, expires_in)
             return opened, announcement.finished(record, **event_facts_of_staged(record))
+
+    def _staged(
+        self, files: WrittenFiles, planned: PlannedWrite, opened: OpenTable, write: RunningWrite, expires_in: timedelta
+    ) -> StagedRecord:
+        """Stage a write whose files are complete and whose checks have run."""
+        with self._refresh_after_conflict(opened, planned):
+            reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
+        record = StagedRecord(
+            files=_as_recorded(replace(files, plan=replace(files.plan, reads=reads)), opened),
+            expires_after_seconds=expires_in.total_seconds(),
+            added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
+            writer=opened.identity,
+        )
+        write.stage(record)
+        return record
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
         """Write the rows of small files into fewer files: steps 1 to 5 with rows of the table itself.
@@ -169,7 +170,7 @@ class Steps:
                     write.discard()
                     return announcement.finished(compaction.report(watch))
                 with watch.step("publish"):
-                    publisher = Publisher(opened, self._copy_files(opened, plan.write_id, watch))
+                    publisher = Publisher(opened, _copy_files(self._spark, opened, plan.write_id, watch))
                     try:
                         published = publisher.publish(files, write.claiming)
                     except GaveWayError:
@@ -178,61 +179,115 @@ class Steps:
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
             return announcement.finished(compaction.report(watch, result, published.given_up))
 
-    def change_rows(self, table: str, change: RowChange, options: RowOptions) -> RowsResult:
+    def change_rows(self, table: str, call: RowCall, session: SparkSession | None = None) -> RowsResult:
         """Write what a change makes of the table's own rows; after a conflict again, with newer rows, if that is asked.
 
-        Raises ``ConflictError`` once no retry is left; nothing was published.
+        ``session`` is that of a streaming query, which has one of its own. Raises ``ConflictError`` once no retry is
+        left; nothing was published.
         """
-        announcing = announced(self._services, "write", table, change.name)
-        with announcing as announcement, self.show_progress(table, change.name):
-            retries_left = options.retries
+        spark = session or self._spark
+        with self._attempts("write", table, call) as (announcement, attempts):
+            return announcement.finished(attempts(partial(self._change_rows, spark, table, call, announcement)))
+
+    def _change_rows(self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement) -> RowsResult:
+        """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
+        watch = announcement.watch
+        try:
+            rewrite, planned = self._plan_rows(spark, table, call, announcement)  # 1
+            if planned is None:
+                return rewrite.nothing(watch)
+            opened = rewrite.opened
+            with RunningWrite(opened, planned.plan) as write:
+                files, results = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
+                if files is None:
+                    return rewrite.nothing(watch)
+                publisher = Publisher(opened, _copy_files(self._spark, opened, planned.plan.write_id, watch))
+                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
+                    published = publisher.publish(files, write.claiming)  # 5
+        except RepeatedError as repeated:
+            return call.result_of(repeated_result(repeated.entry, watch))
+        result = end_publish(opened, files, published, watch, partial(self._refresh, opened, spark))
+        return rewrite.result(replace(result, checks=results))
+
+    def stage_rows(self, table: str, call: RowCall, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
+        """Do steps 1 to 4 of a change of rows, and leave the files to be published or discarded by any process.
+
+        ``InvalidInputError`` also says that there is nothing to stage.
+        """
+        with self._attempts("stage", table, call) as (announcement, attempts):
+            opened, record = attempts(partial(self._stage_rows, table, call, announcement, expires_in))
+            return opened, announcement.finished(record, **event_facts_of_staged(record))
+
+    def _stage_rows(
+        self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta
+    ) -> tuple[OpenTable, StagedRecord]:
+        try:
+            rewrite, planned = self._plan_rows(self._spark, table, call, announcement)  # 1
+        except RepeatedError as repeated:
+            raise _published_before(repeated.entry) from None
+        if planned is None:
+            raise rewrite.nothing_to_stage()
+        planned = replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *rewrite.notes())))
+        with RunningWrite(rewrite.opened, planned.plan) as write:
+            files, _ = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
+            if files is None:
+                raise rewrite.nothing_to_stage()
+            return rewrite.opened, self._staged(files, planned, rewrite.opened, write, expires_in)
+
+    @contextmanager
+    def _attempts(
+        self, operation: EventOperation, table: str, call: RowCall
+    ) -> Iterator[tuple[Announcement, Callable[[Callable[[], Answer]], Answer]]]:
+        """Tell listeners how a change of rows ended; what is entered calls one attempt after another."""
+
+        def answer(attempt: Callable[[], Answer]) -> Answer:
+            retries_left = call.options.retries
             while True:
                 try:
-                    return announcement.finished(self._change_rows(table, change, options, announcement))
+                    return attempt()
                 except ConflictError as conflict:
                     if not retries_left:
                         raise
                     retries_left -= 1
-                    logger.info("%s of %s begins again: %s", change.name, table, conflict)
+                    logger.info("%s of %s begins again: %s", call.change.name, table, conflict)
+
+        announcing = announced(self._services, operation, table, call.change.name)
+        with announcing as announcement, self.show_progress(table, call.change.name):
+            yield announcement, answer
+
+    def _plan_rows(
+        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement
+    ) -> tuple[Rewrite, PlannedWrite | None]:
+        """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
+        with announcement.watch.step("plan"), readers_unharmed(table):
+            opened = self._services.open_to_write(table)
+            announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
+            rewrite = Rewrite(spark, opened, call)
+            planned = rewrite.plan()
+        if planned is not None:
+            announcement.concerns(opened, write_id=planned.plan.write_id)
+        return rewrite, planned
+
+    def _changed_files(
+        self, rewrite: Rewrite, planned: PlannedWrite, write: RunningWrite, announcement: Announcement
+    ) -> tuple[WrittenFiles | None, CheckResults]:
+        """Do steps 2 to 4 of a change of rows; nothing is left, and returned, if readers would see no other rows."""
+        opened, watch, write_id = rewrite.opened, announcement.watch, planned.plan.write_id
+        files = self._write_files(planned, opened, write, watch)
+        with watch.step("complete"):
+            files = rewrite.with_kept_files(files, _copy_files(self._spark, opened, write_id, watch))
+        if not rewrite.changes_anything(files):
+            write.discard()
+            return None, CheckResults()
+        results = self.check(files, opened, rewrite.call.checks, watch)
+        require_passed(results, str(opened.table.name), write_id)
+        return files.with_checks(results), results
 
     def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
         """Delete rows, and name for the next vacuum what older versions hold of them."""
-        deleted = self.change_rows(table, change, options)
+        deleted = self.change_rows(table, RowCall(change=change, options=options))
         with self.show_progress(table, "erase"):
-            opened = self._services.open_to_write(table)
-            return Erasing(self._spark, opened, change).after(deleted)
-
-    def _change_rows(
-        self, table: str, change: RowChange, options: RowOptions, announcement: Announcement
-    ) -> RowsResult:
-        """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
-        watch = announcement.watch
-        try:
-            with watch.step("plan"), readers_unharmed(table):
-                rewrite = Rewrite(self._spark, self._services.open_to_write(table), change, options)
-                opened = rewrite.opened
-                announcement.follow(opened, tags=options.tags, idempotency_key=options.idempotency_key)
-                planned = rewrite.plan()  # 1
-            if planned is None:
-                return rewrite.nothing(watch)
-            plan = planned.plan
-            announcement.concerns(opened, write_id=plan.write_id)
-            with RunningWrite(opened, plan) as write:
-                files = self._write_files(planned, opened, write, watch)  # 2 and 3
-                copy_files = self._copy_files(opened, plan.write_id, watch)
-                with watch.step("complete"):
-                    files = rewrite.with_kept_files(files, copy_files)
-                if not rewrite.changes_anything(files):
-                    write.discard()
-                    return rewrite.nothing(watch)
-                results = self.check(files, opened, as_checks(options.checks), watch)  # 4
-                require_passed(results, str(opened.table.name), plan.write_id)
-                with watch.step("publish"), self._refresh_after_conflict(opened, planned):
-                    published = Publisher(opened, copy_files).publish(files.with_checks(results), write.claiming)  # 5
-        except RepeatedError as repeated:
-            return rewrite.of_write(repeated_result(repeated.entry, watch))
-        result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
-        return rewrite.result(replace(result, checks=results))
+            return Erasing(self._spark, self._services.open_to_write(table), change).after(deleted)
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, with its record as it is stored now."""
@@ -243,7 +298,7 @@ class Steps:
             announcement.follow(opened, write_id=plan.write_id)
             by_spark = BySpark(
                 prepare=partial(self._prepare, opened),
-                copy_files=self._copy_files(opened, plan.write_id, announcement.watch),
+                copy_files=_copy_files(self._spark, opened, plan.write_id, announcement.watch),
                 refresh=partial(self._refresh, opened, self._spark),
             )
             return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
@@ -265,7 +320,7 @@ class Steps:
         if not checks:
             return CheckResults()
         with watch.step("check"):
-            audit = audit_of(self._spark, opened, self._with_scope(files, opened))
+            audit = audit_of(self._spark, opened, _with_scope(self._spark, files, opened))
             require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
             return CheckResults(run_checks(checks, audit))
 
@@ -331,16 +386,16 @@ class Steps:
         files = WrittenFiles.from_messages(plan, messages)
         require_inside(files)
         with watch.step("complete"):
-            write.complete(messages, self._executors(opened, plan.write_id, watch).complete)
+            write.complete(messages, _executors(self._spark, opened, plan.write_id, watch).complete)
         return files
 
     def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
         """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
-        files = self._with_scope(record.files, opened)
+        files = _with_scope(self._spark, record.files, opened)
         if added:  # an added column stays, so look first for what would stop the publish
             StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
-        return self._with_new_columns(files, added, opened)
+        return _with_new_columns(self._spark, files, added, opened)
 
     def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
         """Let this session read the table anew, and that of a streaming query, which keeps locations of its own."""
@@ -357,39 +412,48 @@ class Steps:
                 self._refresh(opened, planned.rows.sparkSession, planned.plan.write_id)
             raise
 
-    def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
-        return partial(self._executors(opened, write_id, watch).copy, few=Completer.of(opened).copy)
 
-    def _with_scope(self, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
-        """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
-        plan = files.plan
-        if not isinstance(plan.scope, RecordedScope):
-            return files
-        scope = Where(self._spark, plan.where, partition_schema(opened.table), str(plan.table.name))
-        return replace(files, plan=replace(plan, scope=scope))
+def _copy_files(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
+    return partial(_executors(spark, opened, write_id, watch).copy, few=Completer.of(opened).copy)
 
-    def _with_new_columns(self, files: WrittenFiles, added: Sequence[StructField], opened: OpenTable) -> WrittenFiles:
-        """Add the columns that the table does not have, just before the first row of them can be read."""
-        if not added:
-            return files
-        planned_table = files.plan.table
-        table = add_columns(self._spark, opened.metastore, planned_table, added)
-        is_same = (table.created_at_seconds, table.root, table.partition_columns) == (
-            planned_table.created_at_seconds,
-            planned_table.root,
-            planned_table.partition_columns,
+
+def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+    """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
+    plan = files.plan
+
+    def asked_again(scope: Scope) -> Scope:
+        if not isinstance(scope, RecordedScope) or not scope.where:
+            return scope
+        return Where(spark, scope.where, partition_schema(opened.table), str(plan.table.name))
+
+    return replace(files, plan=replace(plan, scope=asked_again(plan.scope), watched=asked_again(plan.watched)))
+
+
+def _with_new_columns(
+    spark: SparkSession, files: WrittenFiles, added: Sequence[StructField], opened: OpenTable
+) -> WrittenFiles:
+    """Add the columns that the table does not have, just before the first row of them can be read."""
+    if not added:
+        return files
+    planned_table = files.plan.table
+    table = add_columns(spark, opened.metastore, planned_table, added)
+    is_same = (table.created_at_seconds, table.root, table.partition_columns) == (
+        planned_table.created_at_seconds,
+        planned_table.root,
+        planned_table.partition_columns,
+    )
+    if not is_same or not set(planned_table.columns) <= set(table.columns):
+        raise ConflictError(
+            f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
+            " published. Run it again.",
+            table=str(table.name),
+            write_id=files.plan.write_id,
         )
-        if not is_same or not set(planned_table.columns) <= set(table.columns):
-            raise ConflictError(
-                f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
-                " published. Run it again.",
-                table=str(table.name),
-                write_id=files.plan.write_id,
-            )
-        return replace(files, plan=replace(files.plan, table=table))
+    return replace(files, plan=replace(files.plan, table=table))
 
-    def _executors(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
-        return Executors(open_gateway(self._spark), opened.store_settings, write_id, watch.add_requests)
+
+def _executors(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
+    return Executors(open_gateway(spark), opened.store_settings, write_id, watch.add_requests)
 
 
 @contextmanager
@@ -422,12 +486,17 @@ def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
     )
 
 
-def _with_recorded_scope(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
-    """Record the partitions that the predicate selects: the process that publishes may have no Spark."""
+def _as_recorded(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
+    """Record the partitions that predicates select: the process that publishes may have no Spark."""
     plan = files.plan
-    if not plan.where:
+    if not any(isinstance(scope, Where) for scope in (plan.scope, plan.watched)):
         return files
     existing = frozenset(opened.metastore.get_partition_names(plan.table.name))
     existing |= {partition.values for partition in files.partitions}
-    scope = RecordedScope(existing, plan.scope(existing), plan.where, str(plan.table.name), plan.write_id)
-    return replace(files, plan=replace(plan, scope=scope))
+
+    def recorded(scope: Scope) -> Scope:
+        if not isinstance(scope, Where):
+            return scope
+        return RecordedScope(existing, scope(existing), scope.predicate, str(plan.table.name), plan.write_id)
+
+    return replace(files, plan=replace(plan, scope=recorded(plan.scope), watched=recorded(plan.watched)))

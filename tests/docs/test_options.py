@@ -12,14 +12,18 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from table_writer import TableWriter
-from table_writer.config import StatementKeywords
+from table_writer.config import StatementKeywords, WriteKeywords
+from table_writer.steps.calls import CallKeywords
 
 from .markdown_blocks import ROOT
 
 OF_ONE_MODE = {"where": "overwrite_partitions", "carry": "append", "max_copied_bytes": "append"}
 MODES = {"overwrite_partitions", "append", "create_partitions", "overwrite_table"}
-NOT_TAKEN = {
-    "for_each_batch": {"idempotency_key", "write_uuid"},
+OF_ROWS = set(CallKeywords.__annotations__) - set(WriteKeywords.__annotations__)
+NOT_LISTED = {
+    "plan": OF_ROWS,
+    "stage": OF_ROWS,
+    "for_each_batch": {"idempotency_key", "write_uuid"} | OF_ROWS,
     "sql": set(StatementKeywords.__annotations__),  # the call that the statement stands for lists them
 }
 
@@ -51,7 +55,7 @@ def test_each_option_of_a_call_is_listed_with_its_type(hook: ModuleType, call: C
     hook.expand_options(None, "method", f"table_writer.TableWriter.{call.__name__}", call, None, lines)
     listed = {found[1] for line in lines if (found := re.fullmatch(r"(\w+) : .+, default .+", line))}
     others = {name for name, mode in OF_ONE_MODE.items() if call.__name__ in MODES - {mode}}
-    assert listed == options(call) - others - NOT_TAKEN.get(call.__name__, set())
+    assert listed == options(call) - others - NOT_LISTED.get(call.__name__, set())
 
 
 def test_every_call_with_options_was_found() -> None:

@@ -59,6 +59,7 @@ STAGES: Final = {
     "stage in place": Actor("stage", in_place=True),
     "stage overwrite": Actor("stage", mode=WriteMode.OVERWRITE_PARTITIONS),
     "stage create": Actor("stage", ("d3",), mode=WriteMode.CREATE_PARTITIONS),
+    "stage rows": Actor("stage_rows"),
 }
 OURS: Final = {
     "append": Actor("append"),
@@ -90,6 +91,7 @@ OURS: Final = {
     "publish in place": Actor("publish", before=("stage in place",)),
     "publish overwrite": Actor("publish", before=("stage overwrite",)),
     "publish create": Actor("publish", before=("stage create",)),
+    "publish rows": Actor("publish", before=("stage rows",)),
     "discard": Actor("discard", before=("stage",)),
     "recover": Actor("recover"),
     "rollback": Actor("rollback"),
@@ -210,6 +212,16 @@ class ChosenOperations(Operations):
 
     def change_rows(self, _: Random) -> str:
         """Add rows to partitions as a merge does: what they hold is written anew, based on one version of it."""
+        rows, plan = self._changed_rows(_)
+        published = self._on.world.write(rows, plan=plan)
+        self._acknowledge(plan.write_id)
+        return f"published as {published.entry.version}"
+
+    def stage_rows(self, _: Random) -> str:
+        """The same, to be published later."""
+        return self._stage(*self._changed_rows(_))
+
+    def _changed_rows(self, _: Random) -> tuple[dict[str, Ids], WritePlan]:
         world = self._on.world
         snapshot, rows = Snapshot(NO_SPARK, world.services()), self._rows(self._values(_))
         chosen = [values_of(value) for value in rows]
@@ -222,9 +234,7 @@ class ChosenOperations(Operations):
         )
         oracle = self._on.oracle
         oracle.writes[plan.write_id] = replace(oracle.writes[plan.write_id], mode=WriteMode.APPEND)  # no row goes
-        published = world.write({value: ids | held.get(value, frozenset()) for value, ids in rows.items()}, plan=plan)
-        self._acknowledge(plan.write_id)
-        return f"published as {published.entry.version}"
+        return {value: ids | held.get(value, frozenset()) for value, ids in rows.items()}, plan
 
     def _ids_in(self, files: Iterable[ObjectInfo]) -> Ids:
         stored = [self._on.world.store.get(file.key) for file in files]
@@ -236,7 +246,9 @@ class ChosenOperations(Operations):
     def stage(self, _: Random) -> str:
         actor = self._actor
         rows = self._rows(self._values(_), in_place=actor.in_place)
-        plan = self._plan(rows, actor.mode, in_place=actor.in_place)
+        return self._stage(rows, self._plan(rows, actor.mode, in_place=actor.in_place))
+
+    def _stage(self, rows: dict[str, Ids], plan: WritePlan) -> str:
         begun, expires = self._on.now, 3_000_000.0
         try:
             self._on.world.stage(rows, plan=plan, expires_after_seconds=expires)

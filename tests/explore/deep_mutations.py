@@ -416,6 +416,22 @@ MUTATIONS: Final = (
         test="tests/rows/test_on_doubles.py::test_a_publish_of_what_a_write_has_only_read_is_a_conflict_too",
     ),
     Mutation(
+        "so it is for one that was staged",
+        "model.staged_write:_watched",
+        "return {text: scope for scope, text in STORED_SCOPES.items()}[stored]",
+        "return no_partition",
+        test="tests/rows/test_on_doubles.py::test_a_staged_change_is_refused_once_what_it_has_only_read_is_published",
+    ),
+    Mutation(
+        "a staged change of rows records the files of which it has read rows",
+        "model.staged_write:_record",
+        'fields["reads"]',
+        "[]",
+        ("publish rows", "insert"),
+        Bound(1, 0),
+        200,
+    ),
+    Mutation(
         "rows that were computed are not carried out over what another tool has inserted since",
         "steps.publish.evidence:Evidence.why_not_carried_out",
         "elif entry.depends_on_rows and before:",

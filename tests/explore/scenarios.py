@@ -88,8 +88,10 @@ VARIANTS: Final = frozenset(
         "stage in place",
         "stage overwrite",
         "stage create",
+        "stage rows",
         "publish overwrite",
         "publish create",
+        "publish rows",
         "rollback far",
         "vacuum what is to be erased",
     }

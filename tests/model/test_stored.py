@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.staged_write import StagedRecord
@@ -65,10 +65,14 @@ def test_an_entry_without_a_field_that_there_always_was_is_refused() -> None:
 
 
 def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
-    append, overwrite = map(staged_record, STAGED.values())
-    assert [json.loads(json.dumps(record.to_fields())) for record in (append, overwrite)] == [*STAGED.values()]
+    append, overwrite, rows = records = [*map(staged_record, STAGED.values())]
+    assert [json.loads(json.dumps(record.to_fields())) for record in records] == [*STAGED.values()]
     assert overwrite.plan.spellings.names == {("1",): (("01",),)}
     assert overwrite.plan.scope([("d2",), ("d3",)]) == {("d2",)}
+    assert (rows.plan.depends_on_rows, rows.plan.watched([("d1",)])) == (True, {("d1",)})
+    with pytest.raises(ConflictError, match="takes Spark to say"):
+        rows.plan.watched([("d9",)])
+    assert rows.plan.scope([("d2",), ("d9",)]) == {("d2",)}  # no predicate: d9 is not selected, whenever it came
     assert (append.plan.key.text, append.plan.in_doubt, append.plan.based_on) == ("batch-7", {2, 4}, 1)
 
 

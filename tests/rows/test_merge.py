@@ -222,3 +222,32 @@ def test_listeners_are_told_of_a_merge(spark: SparkSession, orders: str, rows: R
     assert [(partition.name, partition.action, partition.rows) for partition in events[1].partitions] == [
         ("dt=d1", "replaced", 1)
     ]
+
+
+@pytest.fixture
+def feed(make_table: Callable[..., str]) -> str:
+    return make_table(
+        "CREATE TABLE {name} (id BIGINT, seq BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)"
+    )
+
+
+def test_with_newest_by_a_feed_may_be_late_doubled_and_out_of_order(
+    writer: TableWriter, spark: SparkSession, feed: str, listed: Listed
+) -> None:
+    def merged(*changes: tuple[Any, ...], **options: Any) -> tuple[Any, ...]:
+        updates = spark.createDataFrame(list(changes), "id BIGINT, seq BIGINT, note STRING, dt STRING")
+        result = writer.merge(updates, feed, on=["id"], newest_by="seq", **options)
+        return (result.inserted, result.updated, result.deleted, result.replaced_files)
+
+    assert merged((1, 5, "e", "d1"), (1, 4, "d", "d1"), (2, 1, "a", "d2"), (1, 5, "e", "d1")) == (2, 0, 0, 0)
+    assert merged((1, 3, "late", "d1"), (2, 1, "again", "d2"), (1, None, "ageless", "d1")) == (0, 0, 0, 0)
+    assert merged((1, 4, "late", "d1"), (2, 9, "i", "d2"), (2, 8, "h", "d2"), (3, None, "?", "d3")) == (1, 1, 0, 1)
+    assert listed(feed) == [(1, 5, "e", "d1"), (2, 9, "i", "d2"), (3, None, "?", "d3")]
+    counted = {"set": {"seq": "updates.seq", "note": "concat(target.note, updates.note)"}, "missing": "ignore"}
+    assert merged((3, 1, "!", "d3"), (2, 9, "again", "d2"), (7, 1, "-", "d1"), **counted) == (0, 1, 0, 1)
+    assert merged((1, 6, "gone", "d1"), (3, 0, "late", "d3"), matched="delete", missing="ignore") == (0, 0, 1, 1)
+    assert listed(feed) == [(2, 9, "i", "d2"), (3, 1, "?!", "d3")]
+    with pytest.raises(InvalidInputError, match="set it too"):
+        merged((2, 10, "x", "d2"), set={"note": "updates.note"})
+    with pytest.raises(InvalidInputError, match=r"newest_by: .* has no column 'sq'; did you mean seq"):
+        writer.merge(spark.table(feed), feed, on=["id"], newest_by="sq")

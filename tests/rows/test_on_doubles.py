@@ -115,6 +115,15 @@ def test_a_publish_of_what_a_write_has_only_read_is_a_conflict_too(world: World)
     assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2}), "d3": frozenset({3})}
 
 
+def test_a_staged_change_is_refused_once_what_it_has_only_read_is_published(world: World) -> None:
+    world.write({"d1": frozenset({1})})
+    world.stage({"d3": frozenset({3})}, plan=based_on_newest(world, watched=every_partition))
+    other = world.write({"d2": frozenset({2})})
+    with pytest.raises(ConflictError, match=other.entry.write_id):
+        world.publish_staged()
+    assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
 def test_what_is_watched_is_not_dropped_and_a_compaction_is_no_conflict(world: World) -> None:
     world.write({"d1": frozenset({1})})
     world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.APPEND))

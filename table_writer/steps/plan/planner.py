@@ -376,7 +376,7 @@ class Where:
 
     def __init__(self, spark: SparkSession, predicate: str, schema: StructType, table: str) -> None:
         self._spark = spark
-        self._predicate = predicate
+        self.predicate = predicate
         self._schema = schema
         self._table = table
         self._known: dict[PartitionValues, bool] = {}
@@ -420,12 +420,10 @@ class Where:
     def _selected(self, partitions: Sequence[PartitionValues]) -> frozenset[int]:
         """Return the positions of the partitions that the predicate selects."""
         try:
-            rows = (
-                partition_frame(self._spark, self._schema, partitions).where(self._predicate).select(NUMBER).collect()
-            )
+            rows = partition_frame(self._spark, self._schema, partitions).where(self.predicate).select(NUMBER).collect()
         except SPARK_ERRORS as error:
             raise InvalidInputError(
-                f"where={self._predicate!r} cannot be evaluated for the partitions of {self._table}:"
+                f"where={self.predicate!r} cannot be evaluated for the partitions of {self._table}:"
                 f" {spark_reason(error)} Nothing was published. Compare the columns with values of their own types, or"
                 " use try_cast.",
                 table=self._table,

@@ -27,6 +27,7 @@ from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Ope
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
 from table_writer.model.table_kind import refuse_others
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
 from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
@@ -39,7 +40,7 @@ from table_writer.steps.publish.entry import (
     with_old_locations,
 )
 from table_writer.steps.publish.in_place import InPlace
-from table_writer.steps.publish.reads import require_as_read
+from table_writer.steps.publish.reads import read_now, require_as_read
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown
 from table_writer.storage.table_files import existing_values
@@ -188,18 +189,31 @@ class Publisher:
         self._refuse_other_log(staged.plan, listing)
         draft = entry_of(staged, self._opened)
         self._first_in_doubt(draft, records, staged.plan)
-        now = self._opened.metastore.get_partitions(self._table(staged.plan), sorted(draft.partition_values))
+        table = self._table(staged.plan)
+        now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
+        if staged.plan.reads and table.partition_columns:  # else a marker would be put where no rows come
+            draft = self._with_emptied_partitions(staged.plan, draft, table, listing.newest)
+            now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
+        require_as_read(self._opened, staged.plan, now, draft.partition_values)
 
-    def require_as_read(self, staged: WrittenFiles) -> None:
-        """Raise ``ConflictError`` if a write that is to be staged was not computed from what readers see now."""
+    def as_read(self, staged: WrittenFiles) -> tuple[TableRead, ...]:
+        """Return what readers see of the partitions of a write that is to be staged, if its rows depend on that.
+
+        Whoever publishes compares it with what they see then. Raises ``ConflictError`` if the rows were computed from
+        something else.
+        """
         plan = staged.plan
-        if plan.reads and not plan.mode.facts.keeps_rows:
-            table = self._table(plan)
-            draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
-            values = [partition.values for partition in draft.partitions]
-            require_as_read(self._opened, plan, self._opened.metastore.get_partitions(table, values), values)
+        if not plan.reads or plan.mode.facts.keeps_rows:
+            return ()
+        table = self._table(plan)
+        draft = self._with_emptied_partitions(plan, entry_of(staged, self._opened), table, 0)
+        values = [partition.values for partition in draft.partitions]
+        now = self._opened.metastore.get_partitions(table, values)
+        seen = read_now(self._opened, now)  # before it is compared: what comes in between differs from one of both
+        require_as_read(self._opened, plan, now, values)
+        return (seen,)
 
     def _resolve_other(self, version: int, plan: WritePlan, listing: Listing) -> None:
         entry = self._opened.log.slots.read(version).entry

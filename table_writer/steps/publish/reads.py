@@ -44,6 +44,14 @@ def require_as_read(
         )
 
 
+def read_now(opened: OpenTable, now: PartitionsNow) -> TableRead:
+    """Return the read of what readers see of some partitions."""
+    parsed = (Location.parse_any(partition.location) for partition in now.values())
+    places = {location.place: location for location in parsed if location is not None}
+    listed = many(lambda location: listed_files(opened.store, opened.layout, location), places.values())
+    return TableRead(of=ReadOf.TABLE, files=dict(zip(places, listed, strict=True)), covers=frozenset)
+
+
 @dataclass(frozen=True)
 class _ReadCheck:
     """The partitions of one write as readers see them just before the claim."""

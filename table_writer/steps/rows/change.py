@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame
 
+from table_writer.check import Check
+from table_writer.check.run import as_checks
+from table_writer.config import RowOptions
+from table_writer.model.entry import Key
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import Scope, no_partition
+from table_writer.reports.rows_result import RowsResult
+from table_writer.reports.write_result import WriteResult
 from table_writer.steps.rows.hits import FileNames
 from table_writer.steps.rows.snapshot import Snapshot
 
@@ -49,15 +55,40 @@ class RowChange(Protocol):
         """Say what the change makes of a snapshot; runs the jobs that find the files."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowCall:
+    """The request of a caller: a change of rows and its options."""
+
+    change: RowChange
+    options: RowOptions
+    stream: str = ""  # the name of the stream that the updates are a batch of
+    # the streaming queries that the batch may belong to; empty if they are not known
+    query_ids: frozenset[str] = frozenset()
+    checks: tuple[Check, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", as_checks(self.options.checks))
+
+    @property
+    def key(self) -> Key:
+        """Return the key under which the call is done once."""
+        return Key(self.options.idempotency_key, self.stream)
+
+    def result_of(self, written: WriteResult) -> RowsResult:
+        """Return the result of a write under the name of this call; of rows nothing is known."""
+        facts = {item.name: getattr(written, item.name) for item in fields(WriteResult)}
+        return RowsResult(**facts | {"mode": self.change.name})
+
+
 @dataclass(frozen=True, slots=True)
 class RewrittenRows:
     """All rows of the selected partitions are given to a function, which returns what they shall hold."""
 
-    function: Callable[[DataFrame], DataFrame]
+    change: Callable[[DataFrame], DataFrame]
     name: ClassVar[str] = "rewrite"
     selects_by: ClassVar[str] = "where"
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Take all files of the selected partitions."""
         files = snapshot.files_of(snapshot.selected)
-        return ChangedRows(rows=self.function(snapshot.rows(files)), replaced=files, inserted=None)
+        return ChangedRows(rows=self.change(snapshot.rows(files)), replaced=files, inserted=None)

@@ -28,7 +28,10 @@ FileNames = Mapping[PartitionValues, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """The rows that a change is about, counted by partition and file."""
+    """The rows that a change is about, counted by partition and file.
+
+    A file may have none of them, and only rows with a key that the change names.
+    """
 
     files: Mapping[PartitionValues, Mapping[str, int]]
     removed: int  # rows that the change takes away
@@ -39,6 +42,12 @@ class Hits:
     def rows(self) -> int:
         """Return the number of rows that the change is about."""
         return sum(count for files in self.files.values() for count in files.values())
+
+    @property
+    def changed_files(self) -> FileNames:
+        """Return the files that hold such rows."""
+        changed = {values: [name for name, count in files.items() if count] for values, files in self.files.items()}
+        return {values: names for values, names in changed.items() if names}
 
 
 def with_file(rows: DataFrame) -> DataFrame:
@@ -52,13 +61,23 @@ def with_file(rows: DataFrame) -> DataFrame:
     return rows.withColumn(FILE, F.input_file_name()).where(F.col(FILE) != "")
 
 
-def find_hits(snapshot: Snapshot, hits: DataFrame, is_removed: Column, is_first: Column | None = None) -> Hits:
+def find_hits(
+    snapshot: Snapshot,
+    hits: DataFrame,
+    is_removed: Column,
+    is_first: Column | None = None,
+    is_hit: Column | None = None,
+) -> Hits:
     """Count the rows of a frame that :func:`with_file` has begun, by their files.
 
-    ``is_removed`` says which go, and ``is_first`` which stand for a key.
+    ``is_removed`` says which go, ``is_first`` which stand for a key, and ``is_hit`` which are to change, if not all.
     """
     nobody = F.lit(False)
-    counted = {"rows": ~nobody, "removed": is_removed, "keys": nobody if is_first is None else is_first}
+    counted = {
+        "rows": ~nobody if is_hit is None else is_hit,
+        "removed": is_removed,
+        "keys": nobody if is_first is None else is_first,
+    }
     found = collected(
         snapshot, hits.groupBy(FILE).agg(*(F.count_if(column).alias(name) for name, column in counted.items()))
     )

@@ -13,6 +13,15 @@ from table_writer.steps.rows.snapshot import Files, Snapshot
 from table_writer.storage.object_store import ObjectInfo
 
 
+def files_that_stay(snapshot: Snapshot, replaced: FileNames, touched: Collection[PartitionValues]) -> Files:
+    """Return the files of touched partitions that are not replaced."""
+    chosen = {
+        values: {name: file for name, file in files.items() if name not in replaced.get(values, ())}
+        for values, files in snapshot.files_of(touched).items()
+    }
+    return {values: files for values, files in chosen.items() if files}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptFiles:
     """The files that stay, by partition, with the number of their rows; and that of the replaced files, if counted."""
@@ -26,12 +35,7 @@ class KeptFiles:
         cls, snapshot: Snapshot, replaced: FileNames, touched: Collection[PartitionValues], *, counts: bool
     ) -> KeptFiles:
         """Choose the files of touched partitions that are not replaced; ``counts``: rows of the replaced ones, too."""
-        every = snapshot.files_of(touched)
-        chosen = {
-            values: {name: file for name, file in files.items() if name not in replaced.get(values, ())}
-            for values, files in every.items()
-        }
-        kept = {values: files for values, files in chosen.items() if files}
+        every, kept = snapshot.files_of(touched), files_that_stay(snapshot, replaced, touched)
         row_counts = rows_by_file(snapshot, every if counts else kept)
         return cls(
             files=kept,

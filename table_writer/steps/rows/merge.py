@@ -20,16 +20,17 @@ from table_writer.steps.plan.fit import fit
 from table_writer.steps.plan.planner import require_batch
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
-from table_writer.steps.rows.expressions import Expression, blank, named, values_of
-from table_writer.steps.rows.hits import Hits, find_hits, with_file
+from table_writer.steps.rows.expressions import Expression, blank, named, table_column, values_of
+from table_writer.steps.rows.hits import FileNames, Hits, find_hits, with_file
 from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
 Matched = Literal["update", "ignore", "delete"]
 Missing = Literal["insert", "ignore"]
 TARGET, UPDATES = ("target",), ("updates",)  # the names of both sides in expressions
-FIRST = "__table_writer_first"  # whether a row stands for its key
+FIRST, OLDER = "__table_writer_first", "__table_writer_older"  # whether a row stands for its key, and gives way
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
+TARGET_AGE, UPDATES_AGE = f"{OF_TARGET}age", f"{OF_UPDATES}age"  # by which the newest row of a key is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +42,7 @@ class Merge:
     matched: Matched = "update"
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
+    newest_by: str = ""
     target_names: Sequence[str] = TARGET
     updates_names: Sequence[str] = UPDATES
     name: ClassVar[str] = "merge"
@@ -53,12 +55,18 @@ class Merge:
             )
         if self.matched == self.missing == "ignore":
             raise InvalidInputError("matched='ignore' with missing='ignore' changes nothing: expected another of both")
+        if self.newest_by and self.set is not None and self.newest_by.lower() not in map(str.lower, self.set):
+            raise InvalidInputError(
+                f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they"
+                f" are; set it too, as in {{'{self.newest_by}': 'updates.{self.newest_by}'}}"
+            )
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold rows of the keys; they are written anew, with the rows of new keys."""
         require_batch(self.updates, snapshot.table.name)
-        _Sides(self, snapshot, self.updates).require_fit()
-        updates, reads = _computed_once(snapshot, self.updates)
+        given = _Sides(self, snapshot, self.updates)
+        given.require_fit()
+        updates, reads = _computed_once(snapshot, given.newest_updates())
         sides = _Sides(self, snapshot, updates)
         update_count = sides.require_usable()
         if not update_count:
@@ -69,7 +77,7 @@ class Merge:
         parts += [sides.new_rows(hits)] if is_insert else []
         return ChangedRows(
             rows=parts[0] if len(parts) == 1 else parts[0].union(parts[1]),
-            replaced=hits.files if changes_files else {},
+            replaced=hits.changed_files if changes_files else {},
             updated=hits.rows if self.matched == "update" else 0,
             deleted=hits.removed,
             inserted=update_count - hits.keys if is_insert else 0,
@@ -101,10 +109,20 @@ class _Sides:
         self.keys = Keys.of(merge.on, snapshot.table)
         self._of_target, self._of_updates = self.keys.names(OF_TARGET), self.keys.names(OF_UPDATES)
         self._same_key = same_keys(self._of_target, self._of_updates)
+        self._age = table_column(snapshot.table, merge.newest_by, "newest_by") if merge.newest_by else None
 
     def require_fit(self) -> None:
         """Refuse updates whose columns do not fit; that needs no job."""
         _ = self._new_values, self._keyed_updates
+
+    def newest_updates(self) -> DataFrame:
+        """Return the updates with the newest of each key alone, where the caller says which that is."""
+        if self._age is None:
+            return self._updates
+        keyed = self._with_age(self.keys.added_to(self._updates, OF_UPDATES), UPDATES_AGE)
+        newest_first = Window.partitionBy(*self._of_updates).orderBy(F.col(UPDATES_AGE).desc_nulls_last())
+        newest = keyed.withColumn(FIRST, F.row_number().over(newest_first)).where(F.col(FIRST) == 1)
+        return newest.drop(FIRST, UPDATES_AGE, *self._of_updates)
 
     def require_usable(self) -> int:
         """Return the number of updates; refuse those that repeat a key."""
@@ -112,21 +130,23 @@ class _Sides:
 
     def hits(self) -> Hits:
         """Count the rows of the table that have a key of the updates, by file."""
-        keys_of_updates = self._keyed_updates.select(*self._of_updates)
+        keys_of_updates = self._keyed_updates.select(*self._of_updates, *([UPDATES_AGE] if self._age else []))
         partitions = partitions_of(self._snapshot, self.keys, keys_of_updates, OF_UPDATES)
-        rows = self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET)
+        rows = self._with_age(self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET), TARGET_AGE)
         found = rows.join(keys_of_updates, self._same_key)
         of_key = Window.partitionBy(*self._of_updates).orderBy(*self._of_updates)
         is_first = F.row_number().over(of_key) == 1 if self._merge.missing == "insert" else F.lit(False)
-        marked = found.select(FILE, is_first.alias(FIRST))
-        is_removed = F.lit(self._merge.matched == "delete")
-        return find_hits(self._snapshot, marked, is_removed, is_first=F.col(FIRST))
+        marked = found.select(FILE, is_first.alias(FIRST), self._is_older.alias(OLDER))
+        is_removed = F.col(OLDER) & F.lit(self._merge.matched == "delete")
+        return find_hits(self._snapshot, marked, is_removed, is_first=F.col(FIRST), is_hit=F.col(OLDER))
 
     def changed_rows(self, hits: Hits) -> DataFrame:
         """Return what becomes of the rows of the files with hits."""
-        rows, updates = self._both(self._target(hits), self._keyed_updates)
+        rows = self._with_age(self._target(hits.changed_files), TARGET_AGE)
+        rows, updates = self._both(rows, self._keyed_updates)
+        applies = self._same_key & self._is_older
         if self._merge.matched == "delete":
-            return rows.join(updates, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
+            return rows.join(updates, applies, "left_anti").select(*map(quoted, self._columns.names))
         values = self._set_values()
         is_matched = F.col(self._of_updates[0]).isNotNull()
 
@@ -135,19 +155,32 @@ class _Sides:
             changed = F.when(is_matched, values[name]).otherwise(present) if name in values else present
             return changed.alias(name)
 
-        return rows.join(updates, self._same_key, "left").select(*map(value, self._columns.names))
+        return rows.join(updates, applies, "left").select(*map(value, self._columns.names))
 
     def new_rows(self, hits: Hits) -> DataFrame:
         """Return the updates whose key no row has; where one is, it is in a file with hits."""
         updates = self.keys.added_to(self._new_values, OF_UPDATES)
-        present = self._target(hits).select(*self._of_target)
+        present = self._target(hits.files).select(*self._of_target)
         return updates.join(present, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
         return named(target, self._merge.target_names), named(updates, self._merge.updates_names)
 
-    def _target(self, hits: Hits) -> DataFrame:
-        return self.keys.added_to(self._snapshot.rows(hits.files), OF_TARGET)
+    def _target(self, files: FileNames) -> DataFrame:
+        return self.keys.added_to(self._snapshot.rows(files), OF_TARGET)
+
+    @property
+    def _is_older(self) -> Column:
+        """Whether a row of the table is older than the update of its key; one that is as old is that update."""
+        if self._age is None:
+            return F.lit(True)
+        row, update = F.col(TARGET_AGE), F.col(UPDATES_AGE)
+        return update.isNotNull() & (row.isNull() | (row < update))
+
+    def _with_age(self, rows: DataFrame, name: str) -> DataFrame:
+        """Add by what the newest row of a key is known, where the caller says it, as the table has it."""
+        age = self._age
+        return rows if age is None else rows.withColumn(name, F.col(quoted(age.name)).cast(age.dataType))
 
     def _set_values(self) -> dict[str, Column]:
         """Return the new values of a row that has a key of the updates, by the table's columns."""
@@ -162,8 +195,11 @@ class _Sides:
         """The updates with their keys; as they were given where ``set`` says what is taken of them."""
         needs_all = self._merge.matched == "update" and self._merge.set is None
         if not needs_all:
-            self._fitted(StructType(list(self.keys.fields)))
-        return self.keys.added_to(self._new_values if needs_all else self._updates, OF_UPDATES)
+            compared = dict.fromkeys([*self.keys.fields, *([self._age] if self._age else [])])
+            self._fitted(StructType(list(compared)))
+        return self._with_age(
+            self.keys.added_to(self._new_values if needs_all else self._updates, OF_UPDATES), UPDATES_AGE
+        )
 
     @cached_property
     def _new_values(self) -> DataFrame:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from table_writer.config import RowOptions
+from table_writer.config import WriteOptions
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
-from table_writer.model.entry import Key
+from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import WrittenFiles
+from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.plan.planner import PlannedWrite, Planner
 from table_writer.steps.publish.append import CopyFiles
-from table_writer.steps.rows.change import ChangedRows, RowChange
+from table_writer.steps.rows.change import ChangedRows, RowCall, RowChange
 from table_writer.steps.rows.hits import DIFFERS
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.storage.object_store import SourceChangedError
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.table.open_table import OpenTable
 
 
@@ -32,40 +34,68 @@ class Rewrite:
 
     spark: SparkSession
     opened: OpenTable
-    change: RowChange
-    options: RowOptions
+    call: RowCall
     _kept: KeptFiles = field(default_factory=KeptFiles, init=False)
+
+    @property
+    def change(self) -> RowChange:
+        """What is to become of rows."""
+        return self.call.change
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The table as it is read."""
-        return Snapshot(self.spark, self.opened, self.options.where, self.change.selects_by)
+        return Snapshot(self.spark, self.opened, self.call.options.where, self.change.selects_by)
 
     @cached_property
     def changed(self) -> ChangedRows:
         """What the change makes of the snapshot."""
         return self.change.of(self.snapshot)
 
+    @property
+    def mode(self) -> WriteMode:
+        """The mode of the write that carries the change out."""
+        return WriteMode.OVERWRITE_PARTITIONS if self.opened.table.partition_columns else WriteMode.OVERWRITE_TABLE
+
+    @property
+    def scope(self) -> Scope:
+        """The partitions that are dropped if no row is of them."""
+        is_partitioned = bool(self.opened.table.partition_columns)
+        return RecordedScope(frozenset(), frozenset(self.changed.replaced)) if is_partitioned else every_partition
+
+    @property
+    def write_options(self) -> WriteOptions:
+        """The options of the write, whose rows are based on the snapshot's version."""
+        options = self.call.options.of_write(based_on=self.snapshot.version)
+        is_left_to_us = options.distribution == "auto" and self.changed.is_by_key
+        return replace(options, distribution="rebalance") if is_left_to_us else options
+
+    @property
+    def replaced(self) -> tuple[ObjectInfo, ...]:
+        """The files whose rows are written anew, or are gone."""
+        held = self.snapshot.files_of(self.changed.replaced)
+        return tuple(held[values][name] for values, names in self.changed.replaced.items() for name in names)
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """How many rows are inserted, updated and deleted; empty where nobody counts them."""
+        inserted, changed = self.changed.inserted, self.changed
+        counts = {"inserted": inserted or 0, "updated": changed.updated, "deleted": changed.deleted}
+        return {} if inserted is None else counts
+
     def plan(self) -> PlannedWrite | None:
         """Do step 1, based on the snapshot's version; ``None`` if there is nothing to change.
 
         Raises ``RepeatedError`` if the idempotency key was published before.
         """
-        version = self.snapshot.version  # known before the log is read again, which has no older one then
-        seen = self.opened.require_new_key(Key(self.options.idempotency_key))
+        _ = self.snapshot.version  # known before the log is read again, which has no older one then
+        seen = self.opened.require_new_key(self.call.key, self.call.query_ids)
         if not self.changed.may_write:
             return None
-        is_partitioned = bool(self.opened.table.partition_columns)
-        mode = WriteMode.OVERWRITE_PARTITIONS if is_partitioned else WriteMode.OVERWRITE_TABLE
-        options = self.options.of_write(based_on=version)
-        if options.distribution == "auto" and self.changed.is_by_key:
-            options = replace(options, distribution="rebalance")
-        planned = Planner(self.opened).plan(self.changed.rows, mode, options, seen)
+        planner = Planner(self.opened)
+        planned = planner.plan(self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream)
         reads = (*planned.plan.reads, *self.changed.reads)
-        plan = replace(planned.plan, watched=self.changed.watched, reads=reads)
-        if is_partitioned:  # what the rows have no partition of is dropped
-            plan = replace(plan, scope=frozenset(self.changed.replaced).intersection)
-        return replace(planned, plan=plan)
+        return replace(planned, plan=replace(planned.plan, watched=self.changed.watched, reads=reads, scope=self.scope))
 
     def with_kept_files(self, files: WrittenFiles, copy_files: CopyFiles) -> WrittenFiles:
         """Let the store copy the files that stay beside those that were written, and return all of them.
@@ -76,7 +106,7 @@ class Rewrite:
         plan = files.plan
         written = {plan.spelled(partition.values) for partition in files.partitions}
         touched = written | self.changed.replaced.keys()
-        self._require_inside(files, written)
+        self.require_inside(written)
         self._kept = KeptFiles.of(
             self.snapshot, self.changed.replaced, touched, counts=self.changed.inserted is not None
         )
@@ -98,26 +128,27 @@ class Rewrite:
 
     def result(self, written: WriteResult) -> RowsResult:
         """Return the result of the write with what became of rows, and which files were written or copied."""
-        held = self.snapshot.files_of(self.changed.replaced)
-        replaced = [held[values][name] for values, names in self.changed.replaced.items() for name in names]
-        partitions = tuple(map(self._kept.result_of, written.partitions))
-        return self._counted(
-            replace(
-                self.of_write(written),
-                partitions=partitions,
-                replaced_files=len(replaced),
-                replaced_bytes=sum(file.size_bytes for file in replaced),
-            )
+        return replace(
+            self.call.result_of(written),
+            partitions=tuple(map(self._kept.result_of, written.partitions)),
+            replaced_files=len(self.replaced),
+            replaced_bytes=sum(file.size_bytes for file in self.replaced),
+            **self.counts,
         )
 
-    def of_write(self, written: WriteResult) -> RowsResult:
-        """Return the result of a write under the name of this call; of rows nothing is known."""
-        facts = {item.name: getattr(written, item.name) for item in fields(WriteResult)}
-        return RowsResult(**facts | {"mode": self.change.name})
+    def nothing_to_stage(self) -> InvalidInputError:
+        """Return the error for a change that would change nothing."""
+        name = str(self.opened.table.name)
+        return InvalidInputError(f"{self.change.name} would change no row of {name}: nothing was staged", table=name)
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what becomes of rows, for who publishes what is staged; nothing where nobody counts."""
+        counts = ", ".join(f"{what} {count:,}" for what, count in self.counts.items())
+        return (f"{self.change.name}: {counts} rows",) if counts else ()
 
     def nothing(self, watch: Stopwatch) -> RowsResult:
         """Return the result of a call that found nothing to change."""
-        nothing = RowsResult(
+        return RowsResult(
             table=str(self.opened.table.name),
             mode=self.change.name,
             write_id="",
@@ -125,14 +156,8 @@ class Rewrite:
             seconds=watch.seconds,
             storage_requests=watch.storage_requests(),
             metastore_calls=watch.metastore_calls(),
+            **self.counts,
         )
-        return self._counted(nothing)
-
-    def _counted(self, result: RowsResult) -> RowsResult:
-        changed = self.changed
-        if changed.inserted is None:
-            return result
-        return replace(result, inserted=changed.inserted, updated=changed.updated, deleted=changed.deleted)
 
     def _require_counted(self, files: WrittenFiles) -> None:
         """Refuse files that do not hold as many rows as the change has counted."""
@@ -145,15 +170,15 @@ class Rewrite:
                 **files.plan.named,
             )
 
-    def _require_inside(self, files: WrittenFiles, written: set[PartitionValues]) -> None:
+    def require_inside(self, written: Collection[PartitionValues]) -> None:
         """Refuse rows of partitions in which nobody has looked for their keys."""
         allowed = self.changed.inside
-        outside = written - allowed(written) if allowed else ()
+        outside = set(written) - allowed(written) if allowed else ()
         if outside:
             names = few(self.opened.partition_names(outside), most=3)
             raise InvalidInputError(
                 f"{self.change.name} would insert rows into {counted(len(outside), 'partition')} of"
-                f" {self.opened.table.name} that where={self.options.where!r} does not select: {names}. Nothing was"
-                " published. Filter them out, or widen the predicate.",
-                **files.plan.named,
+                f" {self.opened.table.name} that where={self.call.options.where!r} does not select: {names}. Nothing"
+                " was published. Filter them out, or widen the predicate.",
+                table=str(self.opened.table.name),
             )

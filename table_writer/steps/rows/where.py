@@ -45,7 +45,7 @@ class UpdatedWhere:
     """Rows that a predicate is true of get other values."""
 
     set: Mapping[str, Expression]
-    predicate: Expression
+    where: Expression
     names: Sequence[str] = ()  # as in DeletedWhere
     name: ClassVar[str] = "update_where"
     selects_by: ClassVar[str] = "where, in a classic session"
@@ -58,7 +58,7 @@ class UpdatedWhere:
         """Find the files that hold such rows; they are written anew."""
         table = NamedTable(snapshot.spark, snapshot.table, self.names)
         frame = table.blank
-        predicate = predicate_of(frame, self.predicate, "where")
+        predicate = predicate_of(frame, self.where, "where")
         values = values_of(frame, self.set, snapshot.table)
         hits = table.hits(snapshot, predicate, is_removed=False)
 
