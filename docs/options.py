@@ -30,6 +30,7 @@ DOCUMENTED_BY: Final[Mapping[type, type]] = {
     CompactKeywords: CompactOptions,
     RowKeywords: RowOptions,
     SelectedRowKeywords: RowOptions,
+    MergeKeywords: RowOptions,
     NewTableKeywords: NewTable,
 }
 MODES: Final = {mode.value for mode in WriteMode}
