@@ -15,6 +15,7 @@ from numpydoc.docscrape import NumpyDocString
 from table_writer import CompactOptions, NewTable, RowOptions, WriteOptions
 from table_writer.config import (
     CompactKeywords,
+    MergeKeywords,
     NewTableKeywords,
     RowKeywords,
     SelectedRowKeywords,
