@@ -202,6 +202,9 @@ class GlueMetastore:
     def why_immovable(self, table: Table) -> str:  # noqa: ARG002  # Glue looks at no location
         return ""
 
+    def why_types_stay(self) -> str:
+        return ""
+
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}

@@ -26,9 +26,19 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, compactions, changes of rows
+# of entries that older versions would misread: appends in place, compactions, changes of rows, other columns
+LATER_FORMAT: Final = 2
 ADDED_LATER: Final = frozenset(
-    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream", "depends_on_rows"}
+    {
+        "log_id",
+        "row_bytes",
+        "recovered_write_id",
+        "checks",
+        "stream",
+        "depends_on_rows",
+        "columns_by",
+        "replaced_schema",
+    }
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
@@ -219,7 +229,9 @@ class LogEntry:
     )
     tags: Mapping[str, str] = field(default_factory=dict)
     depends_on_rows: bool = False  # its rows are computed from those that its partitions had
-    schema: str = ""
+    schema: str = ""  # of its rows' data columns, Spark's JSON; of a rollback, those that the table is to have
+    columns_by: str = ""  # the write that gave the table the columns of these rows in place of others; empty: none
+    replaced_schema: str = ""  # the columns that the table had until then, of the write that gives it others
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
     partitions: tuple[EntryPartition, ...]
     replaced: tuple[ReplacedLocation, ...] = ()
@@ -318,15 +330,17 @@ class LogEntry:
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
-        if not self.depends_on_rows:
-            del fields["depends_on_rows"]
+        for name in ("depends_on_rows", "columns_by", "replaced_schema"):
+            if not fields[name]:
+                del fields[name]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]
         for partition in fields["partitions"]:
             if not partition["added"]:
                 del partition["added"], partition["source"]
             if not partition["figures"]:
                 del partition["figures"]
-        is_later = in_place or self.depends_on_rows or self.operation is Operation.COMPACT
+        has_other_columns = self.columns_by or self.replaced_schema
+        is_later = in_place or self.depends_on_rows or has_other_columns or self.operation is Operation.COMPACT
         version = LATER_FORMAT if is_later else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 

@@ -21,7 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table
+from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.write import (
     FileKeys,
     Scope,
@@ -177,8 +177,8 @@ class StagedRecord:
             "writer": self.writer,
             "expires_after_seconds": self.expires_after_seconds,
         }
-        for name, is_usual in (("in_place", not plan.in_place), ("based_on", plan.based_on is None)):
-            if is_usual:
+        for name in ("in_place", "based_on", "replaced_schema"):
+            if stored[name] in {False, None, ""}:
                 del stored[name]
         fields: dict[str, Any] = msgspec.to_builtins(stored)
         return fields
@@ -277,6 +277,7 @@ def _table_fields(table: Table) -> dict[str, Any]:
         "name": table.name.name,
         **{name: list(map(dataclasses.astuple, getattr(table, name))) for name in COLUMN_LISTS},
         "root": table.root,
+        **({"columns_by": table.columns_by} if table.columns_by else {}),
     }
 
 
@@ -289,7 +290,7 @@ def _table(fields: Mapping[str, Any], layout_root: Location) -> Table:
         "name": {"database": fields["database"], "name": fields["name"]},
         "location": root,
         **{name: [Column(*column) for column in msgspec.convert(fields[name], Columns)] for name in COLUMN_LISTS},
-        "parameters": {ROOT_PARAMETER: root},
+        "parameters": {ROOT_PARAMETER: root, COLUMNS_PARAMETER: fields.get("columns_by", "")},
     }
     return msgspec.convert(table_fields, Table)
 

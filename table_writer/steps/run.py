@@ -107,7 +107,7 @@ class Steps:
             except RepeatedError as repeated:
                 return announcement.finished(repeated_result(repeated.entry, watch))
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
-            return announcement.finished(replace(result, checks=results), columns=files.plan.table.columns)
+            return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
