@@ -80,6 +80,13 @@ def values_of(value: str) -> PartitionValues:
     return (value,) if value else ()
 
 
+def schema_of(columns: Iterable[Column]) -> str:
+    """Return columns of plain types as Spark's JSON."""
+    types = {"bigint": "long", "int": "integer"}
+    fields = [{"name": one.name, "type": types.get(one.type, one.type), "metadata": {}} for one in columns]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
@@ -182,7 +189,7 @@ class TableWorld:
             in_place=in_place,
             table=self.table,
             layout=self.layout,
-            schema="",
+            schema="" if self.table.partition_columns else schema_of(self.table.columns),
             base_version=state.newest,
             checkpoint=state.listed_after,
             in_doubt=state.in_doubt,

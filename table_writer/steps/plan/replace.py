@@ -55,9 +55,9 @@ def _reasons(table: Table, new: tuple[Column, ...], metastore: Metastore) -> Ite
         yield "is bucketed by columns of its own"
     if _plain(hive_columns(table_schema(table).json())) != _plain(table.columns):
         yield "has other columns for Hive than for Spark"
-    if [column.type for column in new][: len(table.columns)] != [column.type for column in table.columns][: len(new)]:
-        if reason := metastore.why_types_stay():
-            yield reason
+    stays = all(old.type == column.type for old, column in zip(table.columns, new, strict=False))
+    if not stays and (reason := metastore.why_types_stay()):
+        yield reason
 
 
 def _plain(columns: tuple[Column, ...]) -> list[tuple[str, str]]:
