@@ -139,6 +139,7 @@ class TableWorld:
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
     staged_ids: list[str] = field(default_factory=list)
     sleep: Callable[[float], None] = time.sleep  # while others' claims last
+    columns: dict[int, tuple[Column, ...]] = field(default_factory=dict)  # that rows were written with
     counts_figures: bool = False  # of the files of a write, as tasks do: then the metastore gets column statistics
 
     @property
@@ -218,6 +219,7 @@ class TableWorld:
         services = self.services(config)
         plan = plan or self.plan()
         services.log.expect(plan.log_id)
+        self.columns |= dict.fromkeys(frozenset().union(*rows.values()), plan.columns)
         with RunningWrite(services, plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
@@ -332,6 +334,10 @@ class TableWorld:
                 assert stored is not None
                 ids += json.loads(stored.body)
             assert len(set(ids)) == len(ids), f"rows of {value} are there twice: {ids}"
+            wrong = [
+                one for one in ids if not value and self.columns.get(one, self.table.columns) != self.table.columns
+            ]
+            assert not wrong, f"rows {wrong} are read with columns that others have"
             if ids:
                 found[value] = frozenset(ids)
         return found
