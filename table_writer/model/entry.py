@@ -21,6 +21,7 @@ import msgspec
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
+from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write_mode import WriteMode
@@ -315,6 +316,8 @@ class LogEntry:
                 bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
             ),
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
+            "its columns cannot be read": bool(self.columns_by) and not (self.schema and _are_columns(self.schema)),
+            "the columns that it replaces cannot be read": not _are_columns(self.replaced_schema),
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
         problems = [text for text, is_so in faults.items() if is_so]
@@ -376,6 +379,14 @@ msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two t
 
 def _sum_if_known(count: int | None, other: int | None) -> int | None:
     return None if count is None or other is None else count + other
+
+
+def _are_columns(schema: str) -> bool:
+    """Return whether a schema, if there is one, can become that of a table."""
+    try:
+        return not schema or bool(hive_columns(schema))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def _has_valid_files(partition: EntryPartition) -> bool:

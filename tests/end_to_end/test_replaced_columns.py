@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,6 +74,8 @@ def test_the_table_is_as_if_it_was_made_of_the_dataframe_and_goes_back_with_its_
     assert now.columns == as_made.columns
     assert table_schema(now) == table_schema(as_made)  # as Spark's own parameters have it
     assert not any("colStats.id." in name for name in now.parameters)
+    of_old = replace(now, columns=columns_before[:1])
+    assert writer._services.metastore.differing_statistics(of_old, {(): {}}) == []
 
     assert sorted(writer.read(table, version=1).collect()) == sorted(old.collect())
     assert writer.read(table, version=1).columns == ["id", "amount"]
