@@ -56,7 +56,13 @@ def shown(spark: SparkSession, table: str) -> tuple[list[str], list[tuple[Any, .
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_table_is_as_if_it_was_made_of_the_dataframe_and_goes_back_with_its_rows(
-    kind: str, spark: SparkSession, writer: TableWriter, make_table: Make, old: DataFrame, new: DataFrame
+    kind: str,
+    spark: SparkSession,
+    writer: TableWriter,
+    keeper: Maintenance,
+    make_table: Make,
+    old: DataFrame,
+    new: DataFrame,
 ) -> None:
     table, twin = make_table(KINDS[kind], "codes"), make_table(f"{KINDS[kind]}", "twin")
     writer.overwrite_table(old, table)
@@ -83,15 +89,16 @@ def test_the_table_is_as_if_it_was_made_of_the_dataframe_and_goes_back_with_its_
         writer.append(old, table)
     writer.append(new, table)
     writer.compact(table)
-    writer.delete_where(table, "f > 2")
     assert spark.table(table).count() == 2
+    writer.delete_where(table, "f < 2")
+    assert spark.table(table).count() == 0
 
-    writer.rollback(table, version=1)
+    keeper.rollback(table, version=1)
     assert (shown(spark, table), found(writer, table).columns) == (before, columns_before)
     assert writer.read(table, version=2).collect() == new.collect()
     writer.append(old, table)
     assert spark.table(table).count() == 4
-    writer.rollback(table, version=2)
+    keeper.rollback(table, version=2)
     assert shown(spark, table) == shown(spark, twin)
 
 
