@@ -26,7 +26,7 @@ DAY_SECONDS: Final = 86_400
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copying inside S3
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
-SchemaChoice = Literal["strict", "allow_missing", "evolve"]
+SchemaChoice = Literal["strict", "allow_missing", "evolve", "replace"]
 Engine = Literal["auto", "arrow", "spark"]
 Distribution = Literal["auto", "none", "hash", "rebalance"]
 Carry = Literal["copy", "in_place"]
@@ -270,6 +270,8 @@ class WriteOptions:
     schema
         ``"strict"``: the DataFrame has the table's columns, in any order. ``"allow_missing"``: missing nullable columns
         get their defaults, or null. ``"evolve"``: so they do, and columns the table does not have are added to it.
+        ``"replace"``, of ``overwrite_table`` and tables without partitions only: the table gets exactly the DataFrame's
+        columns, with their order, types and comments, in the call that shows its rows.
     engine
         Who encodes the files. ``"arrow"``: this library, Parquet only. ``"spark"``: Spark's own writer, every format
         that it can write into a Hive table, buckets too, into this write's own location; names and sizes of files are
@@ -359,6 +361,10 @@ class WriteOptions:
         if self.carry != "copy" and not mode.facts.keeps_rows:
             raise InvalidInputError(
                 f"carry={self.carry!r} belongs to append; {mode.value} keeps no rows of a partition"
+            )
+        if self.schema == "replace" and not mode.facts.replaces_table:
+            raise InvalidInputError(
+                f"schema='replace' belongs to overwrite_table; {mode.value} leaves rows that have the table's columns"
             )
         whole = mode.facts.replaces_table or self.where != ""
         if self.if_empty == "replace" and not whole:

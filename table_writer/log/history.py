@@ -7,6 +7,7 @@ vacuum has stored, the fold, and read only the entries after that.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,14 @@ from table_writer.log.state import TableState
 from table_writer.model.location import Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of an unpartitioned table, Spark's JSON, and the write that gave it these in place of others."""
+
+    schema: str
+    columns_by: str
 
 
 class History:
@@ -75,6 +84,19 @@ class History:
         current = self.state.current_partitions
         known = {values: location for values, location in here.items() if values in current} if self.fold else {}
         return any(self.placements.is_unexplained(values, location) for values, location in known.items())
+
+    def columns_at(self, version: int) -> Columns | None:
+        """Return the columns of an unpartitioned table after a version; ``None`` if no entry tells.
+
+        Those are what the newest write up to then had, or the first later one has replaced.
+        """
+        self.records.require_all()
+        published = [record.entry for record in self.records.published]
+        known = next((entry for entry in reversed(published) if entry.version <= version and entry.schema), None)
+        if known is not None:
+            return Columns(known.schema, known.columns_by)
+        replaced = next((entry.replaced_schema for entry in published if entry.replaced_schema), "")
+        return Columns(replaced, "") if replaced else None
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:

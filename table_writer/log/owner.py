@@ -40,6 +40,7 @@ class Owner:
     metastore: str
     log_id: str = ""  # the log's id: a log that was deleted and begun again has another
     columns: tuple[str, ...] = ()  # names that the metastore has shown, with Spark's own schema; none in older files
+    columns_by: str = ""  # the write that gave the table these in place of others: only then they can be missed
 
     @classmethod
     def of(cls, table: Table, metastore_uri: str) -> Owner:
@@ -50,6 +51,7 @@ class Owner:
             created_at_seconds=table.created_at_seconds,
             metastore=metastore_uri,
             columns=table.shown_names,
+            columns_by=table.columns_by,
         )
 
     @property
@@ -59,7 +61,7 @@ class Owner:
 
     def hidden_columns(self, shown: Owner) -> tuple[str, ...]:
         """Return the columns that the metastore has shown before, and does not show now."""
-        names = frozenset(shown.columns)
+        names = frozenset(shown.columns if self.columns_by == shown.columns_by else self.columns)
         return tuple(name for name in self.columns if name not in names)
 
     @property
@@ -69,7 +71,8 @@ class Owner:
 
     def to_json(self) -> bytes:
         """Return what is stored."""
-        return json.dumps({"format": OWNER_FORMAT, **asdict(self), "columns": self.kept_columns}).encode()
+        fields = {name: value for name, value in asdict(self).items() if value or name != "columns_by"}
+        return json.dumps({"format": OWNER_FORMAT, **fields, "columns": self.kept_columns}).encode()
 
     @classmethod
     def from_json(cls, body: bytes, where: str) -> Owner:
@@ -113,9 +116,10 @@ def take_root(
 
 
 def note_columns(store: ObjectStore, layout: TableLayout, holder: Owner, owner: Owner) -> None:
-    """Write down which columns the metastore shows, if there are more than before: one request then, else none."""
-    if not frozenset(owner.kept_columns) <= frozenset(holder.columns):
-        store.put(layout.owner_key, replace(holder, columns=owner.columns).to_json())
+    """Write down which columns the metastore shows, if there are more than before, or others: one request then."""
+    is_known = frozenset(owner.kept_columns) <= frozenset(holder.columns) and owner.columns_by == holder.columns_by
+    if not is_known:
+        store.put(layout.owner_key, replace(holder, columns=owner.columns, columns_by=owner.columns_by).to_json())
 
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
@@ -159,7 +163,7 @@ def require_owner(
     """
     stored = store.get(layout.owner_key)
     holder = _refuse_other(store, stored, layout, owner)
-    if stored is not None and not holder.columns:
+    if stored is not None and not (holder.columns and holder.columns_by == owner.columns_by):
         complete()
     if stored is not None and notes_columns and holder.identity == owner.identity:
         note_columns(store, layout, holder, owner)

@@ -202,19 +202,21 @@ class GlueMetastore:
     def why_immovable(self, table: Table) -> str:  # noqa: ARG002  # Glue looks at no location
         return ""
 
+    def why_types_stay(self) -> str:
+        return ""
+
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}
-        keys = [{"Name": "value", "Type": "string"}]
-        made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
+        made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage}
+        made |= {"PartitionKeys": [{"Name": "value", "Type": "string"}]}
         scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=made)
-        of_database = {"DatabaseName": name.database}
-        self._change_once("create_table", scratch, {**of_database, "TableInput": made})
+        self._change_once("create_table", scratch, {"DatabaseName": name.database, "TableInput": made})
         try:
             scratch = protocol.require_there(name, self.get_table(name), self.uri)
             self.add_partitions(scratch, [Partition(values=(value,), location=location) for value in values])
         finally:
-            self._change_once("delete_table", scratch, {**of_database, "Name": name.name})
+            self._change_once("delete_table", scratch, {"DatabaseName": name.database, "Name": name.name})
 
     def _change_once(self, operation: str, table: Table, arguments: Mapping[str, Any]) -> None:
         whole: Entries = {hive_objects.WHOLE_TABLE: {}}

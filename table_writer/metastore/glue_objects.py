@@ -93,6 +93,11 @@ def moved_table(change: PartitionChange) -> dict[str, Any]:
     location, serde_parameters = change.location.rstrip("/"), serde.get("Parameters", {})
     storage["Location"] = hive_objects.moved_location(storage.get("Location", ""), serde_parameters, location)
     storage["SerdeInfo"] = {**serde, "Parameters": hive_objects.moved_serde_parameters(serde_parameters, location)}
+    if change.columns is not None:
+        storage["Columns"] = [
+            {"Name": column.name, "Type": column.type, **({"Comment": column.comment} if column.comment else {})}
+            for column in change.columns
+        ]
     return {**read, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
 
 

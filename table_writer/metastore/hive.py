@@ -44,6 +44,7 @@ TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
 TRANSFORMER: Final = "metastore.metadata.transformer.class"  # of Hive 4: checks where tables lie
+TYPES_STAY: Final = "hive.metastore.disallow.incompatible.col.type.changes"
 DEFAULT_HOOKS: Final = ("", "DefaultMetaStoreFilterHookImpl")  # which show everything to everybody
 ALL_COLUMNS: Final = None  # of delete_…_column_statistics
 T = TypeVar("T")
@@ -132,6 +133,23 @@ class HiveMetastore:
             managed=database.managedLocationUri or "",
             has_external=self._setting("metastore.warehouse.external.dir") != "",
         )
+
+    def why_types_stay(self) -> str:
+        """Ask for the setting by which a server keeps types where they are, unless a client says otherwise: Hive 3."""
+        if self._setting(TYPES_STAY).lower() != "true" or self._may_change_types():
+            return ""
+        return (
+            f"would get other types where its columns have theirs, and the metastore at {self.uri} refuses some"
+            f" ({TYPES_STAY}=true in its hive-site.xml; Hive's default)"
+        )
+
+    def _may_change_types(self) -> bool:
+        """Let this connection change types, where the server lets its clients decide: Hive 2.3 does not."""
+        try:
+            self._connection.read("setMetaConf", TYPES_STAY, "false", table="")
+        except RefusedError:
+            return False
+        return True
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         name = protocol.scratch_name(table)
@@ -384,6 +402,8 @@ class HiveMetastore:
         """Move a table; the server refuses if somebody else was faster."""
         (change,) = changes
         altered = hive_objects.altered_table(change)
+        if change.columns is not None:
+            self._may_change_types()
         context = dict(NO_LISTING)
         for name, value in hive_objects.expectation(change.partition.parameters, altered.parameters).items():
             context |= {"expected_parameter_key": name, "expected_parameter_value": value}

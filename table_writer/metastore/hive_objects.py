@@ -153,7 +153,7 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
 
 
 def altered_table(change: PartitionChange) -> Any:
-    """Return the ``ttypes.Table`` to alter to: the one that was read, at the new location, and nothing else changed.
+    """Return the ``ttypes.Table`` to alter to: the one that was read, at the new location, perhaps with other columns.
 
     Of a table whose location in the metastore is Spark's placeholder only the SerDe parameter ``path`` moves.
     """
@@ -163,6 +163,8 @@ def altered_table(change: PartitionChange) -> Any:
     location, serde_parameters = change.location.rstrip("/"), serde.parameters or {}
     storage.location = moved_location(storage.location, serde_parameters, location)
     serde.parameters = moved_serde_parameters(serde_parameters, location)
+    if change.columns is not None:
+        storage.cols = [ttypes.FieldSchema(column.name, column.type, column.comment) for column in change.columns]
     altered.parameters = as_read(whole_table_parameters(change), altered.parameters or {})
     return altered
 

@@ -71,6 +71,9 @@ class Metastore(Protocol):
     def why_immovable(self, table: Table) -> str:
         """Say why the server would refuse to move an unpartitioned table within its root; empty if it would not."""
 
+    def why_types_stay(self) -> str:
+        """Say why no column may get another type than the one at its position has now; empty if one may."""
+
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         """Add partitions of these values at a location, to a new external table beside that one, which is then dropped.
 
@@ -154,7 +157,8 @@ class Metastore(Protocol):
 
         For an unpartitioned table the one change is a compare-and-set as far as the server has it: on
         ``table_writer.write_id``, or on ``transient_lastDdlTime`` while there is no write_id or it stays the same.
-        Servers that ignore this (see :meth:`server_version`) let the later of two win. Spark's placeholder for a
+        Servers that ignore this (see :meth:`server_version`) let the later of two win. Columns of the change replace
+        the table's in the same call, unless :meth:`why_types_stay` says why they cannot. Spark's placeholder for a
         location stays, and only the SerDe parameter ``path`` moves.
 
         ``InvalidInputError``: a partition appears twice, or its values do not fit the table's partition columns.
@@ -273,7 +277,7 @@ def require_same(asked: Table, now: Table | None, uri: str) -> Table:
             " by answers of another table. Run it again.",
             table=str(asked.name),
         )
-    shown = frozenset(there.shown_names)
+    shown = frozenset(there.shown_names if asked.columns_by == there.columns_by else asked.shown_names)
     if hidden := [name for name in asked.shown_names if name not in shown]:  # what was read may be written back whole
         raise MetastoreError(
             f"{asked.name} was read from the metastore at {uri} with {few(hidden)}, and then without: it shows a role"

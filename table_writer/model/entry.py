@@ -21,14 +21,26 @@ import msgspec
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
+from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
-LATER_FORMAT: Final = 2  # of entries that older versions would misread: appends in place, compactions, changes of rows
+# of entries that older versions would misread: appends in place, compactions, changes of rows, other columns
+LATER_FORMAT: Final = 2
 ADDED_LATER: Final = frozenset(
-    {"log_id", "row_bytes", "recovered_write_id", "checks", "stream", "depends_on_rows", "erasure"}
+    {
+        "log_id",
+        "row_bytes",
+        "recovered_write_id",
+        "checks",
+        "stream",
+        "depends_on_rows",
+        "erasure",
+        "columns_by",
+        "replaced_schema",
+    }
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
 COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
@@ -230,7 +242,9 @@ class LogEntry:
     )
     tags: Mapping[str, str] = field(default_factory=dict)
     depends_on_rows: bool = False  # its rows are computed from those that its partitions had
-    schema: str = ""
+    schema: str = ""  # of its rows' data columns, Spark's JSON; of a rollback, those that the table is to have
+    columns_by: str = ""  # the write that gave the table the columns of these rows in place of others; empty: none
+    replaced_schema: str = ""  # the columns that the table had until then, of the write that gives it others
     row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
     partitions: tuple[EntryPartition, ...]
     replaced: tuple[ReplacedLocation, ...] = ()
@@ -323,6 +337,8 @@ class LogEntry:
             ),
             "only a vacuum erases": self.erasure is not None and not is_vacuum,
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
+            "its columns cannot be read": bool(self.columns_by) and not (self.schema and _are_columns(self.schema)),
+            "the columns that it replaces cannot be read": not _are_columns(self.replaced_schema),
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
         problems = [text for text, is_so in faults.items() if is_so]
@@ -338,17 +354,17 @@ class LogEntry:
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
-        if not self.depends_on_rows:
-            del fields["depends_on_rows"]
-        if self.erasure is None:
-            del fields["erasure"]
+        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema"):
+            if not fields[name]:
+                del fields[name]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]
         for partition in fields["partitions"]:
             if not partition["added"]:
                 del partition["added"], partition["source"]
             if not partition["figures"]:
                 del partition["figures"]
-        is_later = in_place or self.depends_on_rows or self.operation is Operation.COMPACT
+        has_other_columns = self.columns_by or self.replaced_schema
+        is_later = in_place or self.depends_on_rows or has_other_columns or self.operation is Operation.COMPACT
         version = LATER_FORMAT if is_later else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
@@ -384,6 +400,14 @@ msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two t
 
 def _sum_if_known(count: int | None, other: int | None) -> int | None:
     return None if count is None or other is None else count + other
+
+
+def _are_columns(schema: str) -> bool:
+    """Return whether a schema, if there is one, can become that of a table."""
+    try:
+        return not schema or bool(hive_columns(schema))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def _has_valid_files(partition: EntryPartition) -> bool:

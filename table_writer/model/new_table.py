@@ -114,6 +114,7 @@ class SchemaMode(enum.Enum):
     ``STRICT``          an error                   an error
     ``ALLOW_MISSING``   null, if it may be null    an error
     ``EVOLVE``          null, if it may be null    added to the table
+    ``REPLACE``         goes with all rows         added to the table
     ==================  =========================  =======================
 
     Examples
@@ -125,8 +126,9 @@ class SchemaMode(enum.Enum):
     STRICT = "strict"
     ALLOW_MISSING = "allow_missing"
     EVOLVE = "evolve"
+    REPLACE = "replace"
 
     @property
     def fills(self) -> bool:
         """Return whether columns that the DataFrame lacks become null."""
-        return self is not SchemaMode.STRICT
+        return self in {SchemaMode.ALLOW_MISSING, SchemaMode.EVOLVE}

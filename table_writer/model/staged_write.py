@@ -21,7 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location, Place
-from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table
+from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.table_read import FileFacts, ReadOf, TableRead
 from table_writer.model.write import (
     FileKeys,
@@ -196,6 +196,7 @@ class StagedRecord:
         is_usual_by_name = {
             "in_place": not plan.in_place,
             "based_on": plan.based_on is None,
+            "replaced_schema": not plan.replaced_schema,
             **dict.fromkeys(OF_ROWS, not is_of_rows),
         }
         for name, is_usual in is_usual_by_name.items():
@@ -305,6 +306,7 @@ def _table_fields(table: Table) -> dict[str, Any]:
         "name": table.name.name,
         **{name: list(map(dataclasses.astuple, getattr(table, name))) for name in COLUMN_LISTS},
         "root": table.root,
+        **({"columns_by": table.columns_by} if table.columns_by else {}),
     }
 
 
@@ -317,7 +319,7 @@ def _table(fields: Mapping[str, Any], layout_root: Location) -> Table:
         "name": {"database": fields["database"], "name": fields["name"]},
         "location": root,
         **{name: [Column(*column) for column in msgspec.convert(fields[name], Columns)] for name in COLUMN_LISTS},
-        "parameters": {ROOT_PARAMETER: root},
+        "parameters": {ROOT_PARAMETER: root, COLUMNS_PARAMETER: fields.get("columns_by", "")},
     }
     return msgspec.convert(table_fields, Table)
 

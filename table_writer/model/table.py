@@ -24,13 +24,17 @@ HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table proper
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
+COLUMNS_PARAMETER: Final = "table_writer.columns_by"
+"""Table parameter that names the write that gave an unpartitioned table its columns in place of others."""
+
 SPARK_SCHEMA: Final = "spark.sql.sources.schema"
 """Table parameter with Spark's own list of columns, or how the names of its parts begin."""
 
 IGNORE_PROJECTION: Final = "table_writer.ignore_projection"
 """Table property of a user who knows that no reader computes where partitions are: ``true``."""
 
-PROPERTIES: Final = (*HOURS_PROPERTIES, IGNORE_PROJECTION, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
+OWN_PARAMETERS: Final = (ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER, COLUMNS_PARAMETER)
+PROPERTIES: Final = (*HOURS_PROPERTIES, IGNORE_PROJECTION, *OWN_PARAMETERS)
 """All table properties of this library, those that it sets itself too."""
 
 PartitionValues = tuple[str, ...]
@@ -179,6 +183,14 @@ class Table:
         return (*names, SPARK_SCHEMA) if any(name.startswith(SPARK_SCHEMA) for name in self.parameters) else names
 
     @property
+    def columns_by(self) -> str:
+        """Return the write that gave the table its columns in place of others; empty: it was made with them.
+
+        Columns can be added since. A partitioned table keeps its columns.
+        """
+        return "" if self.partition_columns else self.parameters.get(COLUMNS_PARAMETER, "")
+
+    @property
     def root(self) -> str:
         """Return the directory below which all of this table is written, ending in ``/``; empty for a view.
 
@@ -213,7 +225,8 @@ class PastPartition:
 
     How many files and bytes is ``None`` where the log does not know: other tools wrote them. ``written_until`` is the
     time after which none of other tools' files was written. ``only`` names the files that are meant; ``None`` for all
-    but those that ``without`` names: appends in place have added these later.
+    but those that ``without`` names: appends in place have added these later. ``schema`` has the columns that an
+    unpartitioned table had then, Spark's JSON, where it has been given others since.
     """
 
     values: PartitionValues
@@ -224,6 +237,7 @@ class PastPartition:
     written_until: datetime | None = None
     only: frozenset[str] | None = None
     without: frozenset[str] = frozenset()
+    schema: str = ""
 
 
 def are_small_files(count: int, size_bytes: int) -> bool:
@@ -243,13 +257,15 @@ class PartitionChange:
 
     Columns, SerDe and formats become the table's current ones. Of the parameters only those in ``set_parameters``
     and ``removed_parameters`` change. For an unpartitioned table the partition is the table itself: its location moves,
-    its SerDe parameter ``path`` with it, and the parameters are the table's.
+    its SerDe parameter ``path`` with it, and the parameters are the table's. It alone can get other ``columns`` in the
+    same call; ``None``: they stay.
     """
 
     partition: Partition
     location: str
     set_parameters: Mapping[str, str] = field(repr=False)
     removed_parameters: frozenset[str] = frozenset()
+    columns: tuple[Column, ...] | None = None
 
 
 def escape(value: str) -> str:

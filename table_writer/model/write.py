@@ -15,10 +15,11 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
+from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
-from table_writer.model.table import PartitionValues, Table, escape
+from table_writer.model.table import Column, PartitionValues, Table, escape
 from table_writer.model.table_read import TableRead
 from table_writer.model.write_mode import WriteMode
 
@@ -184,6 +185,7 @@ class WritePlan:
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # notes on the table for the result
     based_on: int | None = None  # the version that the caller's rows are computed from; then the base version is that
+    replaced_schema: str = ""  # the table's columns, Spark's JSON, if it gets those of ``schema`` in place of them
     reads: tuple[TableRead, ...] = ()  # reads of this very table by the query behind the rows
 
     @property
@@ -198,6 +200,16 @@ class WritePlan:
     def concerns(self, partitions: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the write replaces without rows, or whose rows its own depend on."""
         return self.scope(partitions) | self.watched(partitions)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the data columns of the table after the write."""
+        return hive_columns(self.schema) if self.replaced_schema else self.table.columns
+
+    @property
+    def columns_by(self) -> str:
+        """Return the write that has given the table, or gives it, the columns of its rows in place of others."""
+        return self.write_id if self.replaced_schema else self.table.columns_by
 
     @property
     def depends_on_rows(self) -> bool:

@@ -6,6 +6,7 @@ found out by analyzing it in places where Spark refuses some kinds by name; file
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import threading
@@ -302,6 +303,8 @@ class ConnectSpark:
             raise MetastoreError(
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
+        if schema_then := next((partition.schema for partition in partitions if partition.schema), ""):
+            schema = StructType.fromJson(json.loads(schema_then))
         frames = [
             self._past(table, schema, partition, files_of(opened, partition, subject), subject, file_column)
             for partition in partitions

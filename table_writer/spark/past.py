@@ -59,6 +59,9 @@ class PastRows:
 
         ``whole`` says that there were no other partitions then: one that comes later changes what the query would read.
         """
+        if schema := next((partition.schema for partition in partitions if partition.schema), ""):
+            then = self._java.org.apache.spark.sql.types.DataType.fromJson(schema)
+            self._table_metadata = with_fields(self._table_metadata, schema=(3, then))
         table, described = self._table, self._table_metadata
         sizes = [partition.bytes for partition in partitions]
         usual = self._session.sessionState().conf().defaultSizeInBytes()  # Spark's own for what nobody knows

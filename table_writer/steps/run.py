@@ -97,7 +97,7 @@ class Steps:
             except RepeatedError as repeated:
                 return announcement.finished(repeated_result(repeated.entry, watch))
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
-            return announcement.finished(replace(result, checks=results), columns=files.plan.table.columns)
+            return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
 
     def write_batch(self, batch: DataFrame, table: str, call: Call | RowCall) -> WriteResult:
         """Write the batch of a stream, or apply it to the table's rows."""

@@ -158,7 +158,7 @@ class StagedWrites:
         except RepeatedError as error:
             return announcement.finished(repeated_result(error.entry, watch, write_id=write_id))
         result = end_publish(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
-        return announcement.finished(result, columns=files.plan.table.columns)
+        return announcement.finished(result, columns=files.plan.columns)
 
     def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, PublishResult]:
         publisher = self._publisher(by_spark)

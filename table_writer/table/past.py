@@ -127,15 +127,23 @@ class Past:
             if any(files_read_at(opened.store, opened.layout, location)):
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
-        name = shown_name(opened.table, values)
+        name, schema = shown_name(opened.table, values), self._schema_then()
         later = history.past.surplus_names(location, self.version)
-        past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
+        past = PastPartition(
+            values=values, name=name, location=str(location), files=None, bytes=None, without=later, schema=schema
+        )
         if history.layout.all_data.contains(location):
             known = history.past.content_at(values, location, version=self.version)
             if known is None:
                 raise _NotKnownError(f"the log has no list of the files at {location}")
             return replace(past, files=known.files, bytes=known.bytes)
         return self._with_files_of_others(past, location)
+
+    def _schema_then(self) -> str:
+        """Return the columns of an unpartitioned table that has been given others since; else empty."""
+        table = self._opened.table
+        columns = None if table.partition_columns else self._history.columns_at(self.version)
+        return "" if columns is None or columns.columns_by == table.columns_by else columns.schema
 
     def _with_files_of_others(self, past: PastPartition, location: Location) -> PastPartition:
         """Say which files of other tools lay there: by the list of when they were replaced, or else by their times."""

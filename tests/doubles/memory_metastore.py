@@ -68,6 +68,8 @@ class MemoryMetastore:
         """What :meth:`server_version` answers; can be set."""
         self.immovable: dict[TableName, str] = {}
         """What :meth:`why_immovable` answers of a table; can be set."""
+        self.types_stay = ""
+        """What :meth:`why_types_stay` answers; can be set."""
         self.partial = ""
         """What :meth:`why_partial` answers; can be set."""
         self.answers_for_missing_tables = "error"
@@ -133,6 +135,10 @@ class MemoryMetastore:
     def why_immovable(self, table: Table) -> str:
         with self._call("why_immovable", "get_config_value"):
             return self.immovable.get(table.name, "")
+
+    def why_types_stay(self) -> str:
+        with self._call("why_types_stay", "get_config_value"):
+            return self.types_stay
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         columns = (Column("value", "string"),)
@@ -327,6 +333,7 @@ class MemoryMetastore:
                     one,
                     location=_with_slash(change.location),
                     hive_location="",
+                    columns=one.columns if change.columns is None else change.columns,
                     serde_parameters=moved_serde_parameters(one.serde_parameters, change.location.rstrip("/")),
                     parameters={**_ddl_time(), **parameters},
                 )

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import Operation
+from table_writer.model.table import Column
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.batches import batch_writer
@@ -26,7 +27,7 @@ from table_writer.table.past import Past, files_of
 from tests.fuzz.operations import Operations
 from tests.fuzz.oracle import Ids
 from tests.maintenance.operations import erase
-from tests.publish.world import DeathError, value_of, values_of
+from tests.publish.world import DeathError, schema_of, value_of, values_of
 
 from .worlds import BOTH
 
@@ -127,6 +128,7 @@ EARLIER: Final = {
     "refused overwrite": Actor("refused_overwrite"),
     "refused append in place": Actor("refused_append_in_place"),
     "dying overwrite table": Actor("dying_overwrite_table", ("d1",)),
+    "dying replacement": Actor("dying_replacement"),
     "then refused publish": Actor("refused_publish"),
 }
 """What is only ever found done."""
@@ -143,6 +145,10 @@ LATER: Final = {
 }
 """The same once more, in what is found done: there each name is done once."""
 APART: Final = {
+    "replace columns": Actor("replace_columns"),  # of an unpartitioned table
+    "append to other columns": Actor("append", before=("replace columns",)),
+    "old replacement comes": Actor("old_call_comes", before=("dying replacement", "recover", "then overwrite")),
+    "old alter comes to other columns": Actor("old_call_comes", before=("dying append", "recover", "replace columns")),
     "old alter comes": Actor("old_call_comes", before=("dying append", "recover", "then overwrite")),
     "old drop comes": Actor("old_call_comes", before=("dying overwrite table", "recover", "then overwrite")),
     "append after an old call": Actor(
@@ -194,7 +200,13 @@ class ChosenOperations(Operations):
 
     def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, **named: Any) -> WritePlan:
         mode, scope = self._on.kind.modes(mode, scope)
-        return super()._plan(rows, mode, scope=scope, **named)
+        plan = super()._plan(rows, mode, scope=scope, **named)
+        if self._actor.operation in {"replace_columns", "dying_replacement"} and self._on.kind.is_whole:
+            columns = (Column(f"of_{plan.write_id[-3:]}", "string"),)
+            plan = replace(plan, schema=schema_of(columns), replaced_schema=plan.schema)
+        for ids in rows.values():
+            self._on.oracle.wrote(ids, plan.columns)
+        return plan
 
     def _key(self, _: Random) -> str:
         return self._actor.key
@@ -208,6 +220,12 @@ class ChosenOperations(Operations):
         return self._on.are_others_at_work or super()._raced(value)
 
     def append_all(self, _: Random) -> str:
+        """Append; again if it has just resolved a write that gives the table other columns."""
+        try:
+            return self._write(self._rows(self._on.kind.values(BOTH)), WriteMode.APPEND)
+        except ConflictError as conflict:
+            if "was altered" not in conflict.message:
+                raise
         return self._write(self._rows(self._on.kind.values(BOTH)), WriteMode.APPEND)
 
     def change_rows(self, _: Random) -> str:
@@ -235,6 +253,10 @@ class ChosenOperations(Operations):
         oracle = self._on.oracle
         oracle.writes[plan.write_id] = replace(oracle.writes[plan.write_id], mode=WriteMode.APPEND)  # no row goes
         return {value: ids | held.get(value, frozenset()) for value, ids in rows.items()}, plan
+
+    def replace_columns(self, random: Random) -> str:
+        """Overwrite an unpartitioned table with rows of other columns."""
+        return self.overwrite_table(random)
 
     def _ids_in(self, files: Iterable[ObjectInfo]) -> Ids:
         stored = [self._on.world.store.get(file.key) for file in files]
@@ -308,6 +330,7 @@ class ChosenOperations(Operations):
         try:
             past = {value_of(one.values): one for one in Past(opened, version=version).partitions()}
             files = {value: files_of(opened, one, "it") for value, one in past.items()}
+            self._on._require_columns_then(opened.table, past, files)
         except InvalidInputError as error:
             return str(error)[:60]
         self._on.compare_with_sights(version, files)
@@ -325,6 +348,10 @@ class ChosenOperations(Operations):
     def dying_append_in_place(self, random: Random) -> None:
         """The same with an append in place that dies before its first copy."""
         self._die_at("alter_partitions", self.append_in_place, random)
+
+    def dying_replacement(self, random: Random) -> None:
+        """The same with an overwrite that gives the table other columns."""
+        self._die_at("alter_partitions", self.replace_columns, random)
 
     def refused_overwrite(self, random: Random) -> None:
         """An overwrite that the metastore refuses: its entry is abandoned."""
@@ -369,7 +396,7 @@ class ChosenOperations(Operations):
             world.metastore.drop_partition(world.table, one.values)
         for one in () if gone else entry.partitions:
             parameters = new_parameters(entry, one, world.layout.root)
-            on.base.point(value_of(one.values), str(one.new_location), parameters)
+            on.base.point(value_of(one.values), str(one.new_location), parameters, entry)
         on.oracle.observe(entry.version, late=True)
 
     # Other tools

@@ -8,6 +8,8 @@ from typing import Final
 
 from .actors import OTHERS, OURS
 
+REPLACE: Final = "replace columns"
+LATE_COLUMNS: Final = ("old replacement comes", "old alter comes to other columns")
 Scenarios = tuple[tuple[str, ...], ...]
 ROOT: Final = (
     "append",
@@ -15,6 +17,8 @@ ROOT: Final = (
     "append once",
     "overwrite",
     "overwrite nothing",
+    "replace columns",
+    "append to other columns",
     "compact",
     "stage",
     "publish",
@@ -54,6 +58,7 @@ CORE: Final = frozenset(
         "overwrite table",
         "publish in place",
         "recover",
+        "replace columns",
         "rollback",
         "vacuum",
     }
@@ -100,7 +105,8 @@ VARIANTS: Final = frozenset(
 PAIRS: Final[Mapping[str, Scenarios]] = {
     "": pairs(OURS, OTHERS),
     "root": pairs(ROOT, ("insert", "insert overwrite", "move", "point back")),
-    "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes")),
+    "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes"))
+    + tuple(product(LATE_COLUMNS, ("append", "overwrite", "recover", REPLACE))),
     "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")),
 }
 BUDGETED_PAIRS: Final[Mapping[str, Scenarios]] = {
@@ -134,14 +140,21 @@ OVERTAKEN: Final = ("append", "append in place", "overwrite", "create d2", "publ
 Not a rollback: it wants partitions just where such a call takes them, and nobody can tell whose doing it was.
 """
 PAUSED: Final[Mapping[str, tuple[str, ...]]] = {
-    "root": ("append", "append in place", "overwrite", "overwrite nothing", "publish in place", "rollback"),
-    "uncompared root": ("append", "append in place", "overwrite", "overwrite nothing", "rollback to the beginning"),
+    "root": ("append", "append in place", "overwrite", "overwrite nothing", "publish in place", "rollback", REPLACE),
+    "uncompared root": (
+        "append",
+        "append in place",
+        "overwrite",
+        "overwrite nothing",
+        "rollback to the beginning",
+        REPLACE,
+    ),
     "batches": ("append", "append in place", "overwrite", "overwrite table", "create", "publish", "rollback"),
 }
 """The same of tables of other kinds."""
 BUILT: Final[Mapping[str, tuple[str, ...]]] = {
-    "root": ("append", "append in place", "overwrite", "rollback", "move", "vacuum"),
-    "uncompared root": ("append", "overwrite nothing", "rollback", "insert"),
+    "root": ("append", "append in place", "overwrite", "rollback", "move", "vacuum", REPLACE),
+    "uncompared root": ("append", "overwrite nothing", "rollback", "insert", REPLACE),
     "batches": ("append", "append d2 d3", "rollback", "move", "vacuum"),
 }
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")

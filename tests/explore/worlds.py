@@ -14,11 +14,14 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.history import History
 from table_writer.metastore.glue import Clients, GlueMetastore
+from table_writer.metastore.hive_objects import changed_parameters
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import GlueSettings
-from table_writer.model.table import Partition
+from table_writer.model.entry import LogEntry
+from table_writer.model.table import Partition, PartitionChange
 from table_writer.model.write import Scope
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.publish.parameters import with_columns_of
 from tests.doubles.faults import Late
 from tests.doubles.glue import GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld
@@ -54,14 +57,18 @@ class WatchedWorld(SimulatedWorld):
         for name, kept in taken.items():
             setattr(self.metastore, name, {key: copy(one) for key, one in kept.items()})
 
-    def point(self, value: str, location: str, parameters: Mapping[str, str]) -> None:
+    def point(self, value: str, location: str, parameters: Mapping[str, str], entry: LogEntry) -> None:
         """Point readers somewhere, as a call that has left long ago."""
         if value:
             one = Partition(values=values_of(value), location=location, parameters=parameters)
             self.metastore.put_partition(self.name, one)
         else:
-            given = {**self.table.parameters, **parameters}
-            self.metastore.create_table(replace(self.table, location=location, hive_location="", parameters=given))
+            table, whole = self.table, Partition(values=(), location=location, parameters=self.table.parameters)
+            change = PartitionChange(partition=whole, location=location, set_parameters=parameters)
+            change = with_columns_of(change, entry.schema, entry.columns_by)
+            given, columns = changed_parameters(change), table.columns if change.columns is None else change.columns
+            moved = replace(table, location=location, hive_location="", parameters=given, columns=columns)
+            self.metastore.create_table(moved)
 
     def misreport(self) -> Exception:
         """Return the error after which a call was applied, though it says that it was not."""

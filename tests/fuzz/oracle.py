@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
 from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain, value_of
@@ -89,6 +89,8 @@ class Oracle:
     _voided_after: dict[int, frozenset[str]] = field(default_factory=dict)
     is_forced: bool = False
     """Whether a vacuum deletes what readers have just left, as it was told to."""
+    columns: dict[int, set[tuple[Column, ...]]] = field(default_factory=dict)
+    """The columns of an unpartitioned table with which a row was written, or another tool has shown it."""
     planned_before: set[str] = field(default_factory=set)
     """Writes that were planned in a log that is deleted by now: what was published since, nobody can tell them."""
 
@@ -133,6 +135,7 @@ class Oracle:
 
     def observe(self, version: int, *, late: bool) -> None:
         """Take in what a call of the metastore has changed, and for which entry it was sent."""
+        self._require_own_columns()
         now = self.locations()
         entry = self.entry(version)
         moved = [value for value in sorted(now.keys() | self._seen.keys()) if now.get(value) != self._seen.get(value)]
@@ -473,6 +476,7 @@ class Oracle:
     def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool, looks_late: bool) -> None:
         """Another tool has put a partition elsewhere, or dropped it; it may look like a late call of ours."""
         self._seen = self.locations()
+        self.wrote(ids, self.world.table.columns)
         self.content[value, where] = ids
         self.unclear |= {value} if looks_late else set()
         if raced or looks_late:
@@ -486,6 +490,7 @@ class Oracle:
     def inserted(self, value: str, ids: Ids, *, raced: bool) -> None:
         """Another tool has put a file where readers of a partition look."""
         where = self._where(self._seen.get(value))
+        self.wrote(ids, self.world.table.columns)
         self.content[value, where] = self.content.get((value, where), NONE) | ids
         if raced or value in self.stale:
             self.soft |= ids
@@ -497,11 +502,29 @@ class Oracle:
         if where == self.current.get(value):
             self.expected[value] = self.expected.get(value, NONE) | ids
 
+    def wrote(self, ids: Collection[int], columns: tuple[Column, ...]) -> None:
+        """Note the columns of rows."""
+        for row in ids:
+            self.columns.setdefault(row, set()).add(columns)
+
     # What must hold
+
+    def require_columns(self, ids: Collection[int], columns: tuple[Column, ...]) -> None:
+        """Rows are only ever read with columns that they were written with."""
+        if wrong := [row for row in ids if columns not in self.columns.get(row, {columns})]:
+            self.blame(f"rows {sorted(wrong)} are read as {[one.name for one in columns]}, which others have")
+
+    def _require_own_columns(self) -> None:
+        table = self.world.table
+        if not table.partition_columns:
+            self.require_columns(
+                [row for place in self.locations().values() for row in self.rows_at(place)], table.columns
+            )
 
     def check(self) -> None:
         """Compare what readers see with the dict."""
         self._require_kept()
+        self._require_own_columns()
         now = self.locations()
         for value in sorted(now.keys() | self.expected.keys()):
             listed = self.rows_at(now[value]) if value in now else []

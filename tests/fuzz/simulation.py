@@ -23,8 +23,9 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.model.entry import Operation
+from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
-from table_writer.model.table import TableName
+from table_writer.model.table import PastPartition, Table, TableName
 from table_writer.model.write import WritePlan
 from table_writer.table.past import Past, files_of
 from table_writer.table.services import Services
@@ -265,6 +266,7 @@ class Simulation:
             except InvalidInputError:  # deleted, or not known
                 continue
             self._require_as_seen(version, files)
+            self._require_columns_then(opened.table, past, files)
 
     def _require_as_seen(self, version: int, files: Mapping[str, Collection[str]]) -> None:
         """Compare what is read of an older version with the rows that readers saw at that version."""
@@ -275,6 +277,15 @@ class Simulation:
             seen = [sorted(one.get(value, [])) for one in self._sights[version]]
             if rows not in seen:
                 self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+
+    def _require_columns_then(
+        self, table: Table, past: Mapping[str, PastPartition], files: Mapping[str, Collection[str]]
+    ) -> None:
+        """What is read of an older version is read with the columns that it had."""
+        for value, one in past.items():
+            keys = (Location.parse(f"{uri}/").key[:-1] for uri in files[value])
+            rows = [row for key in keys for row in json.loads(self.world.store._objects[key][0])]
+            self.oracle.require_columns(rows, hive_columns(one.schema) if one.schema else table.columns)
 
     def _gone_unseen(self, version: int) -> set[str]:
         """Return which other tools had dropped before the log saw them: only the metastore knew of them."""

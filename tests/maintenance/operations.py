@@ -13,10 +13,10 @@ import pytest
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
 from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.staged_write import RecordedScope
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.vacuum.sweep import Vacuum
-from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
+from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World, schema_of
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
 ADDED: Final = {"d8": frozenset({8}), "d9": frozenset({9})}
@@ -161,6 +161,15 @@ def write_table(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], ob
     return run
 
 
+def replace_columns(world: TableWorld) -> object:
+    """Write rows of other columns into an unpartitioned table; again after an earlier attempt was resolved."""
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    other = replace(plan, schema=schema_of([Column("other", "string")]), replaced_schema=plan.schema)
+    with suppress(ConflictError):
+        return world.write(WHOLE, plan=other)
+    return world.write(WHOLE, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+
+
 def once(mode: WriteMode, rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
     """Write with a key, since the matrix runs each operation again."""
     return lambda world: world.write_once(rows, mode, "the same call")
@@ -286,6 +295,12 @@ OPERATIONS: Final = (
     *(
         Operation(f"append to an unpartitioned table, of {whose} rows", prepare, once(WriteMode.APPEND, WHOLE))
         for whose, prepare in (("our", unpartitioned({"": frozenset({3})})), ("other tools'", unpartitioned()))
+    ),
+    Operation("other columns for an unpartitioned table", unpartitioned({"": frozenset({3})}), replace_columns),
+    Operation(
+        "rollback to the columns of an unpartitioned table",
+        lambda world: (unpartitioned({"": frozenset({3})})(world), replace_columns(world)),
+        lambda world: world.keeper.rollback(str(world.name), version=1),
     ),
     Operation(
         "rollback of an unpartitioned table",

@@ -99,6 +99,28 @@ def test_the_serde_parameter_path_moves_along(world: World, name: str, parameter
     assert after.serde_parameters == options | new
 
 
+def test_columns_change_in_the_call_that_moves_it(world: World) -> None:
+    table = world.table((), columns=(Column("id", "bigint", "a key"), Column("gone", "string")), bucket_columns=())
+    other = (Column("other", "bigint"), Column("tags", "string", "ünïcode"), Column("more", "array<struct<a:int>>"))
+    change = moved(whole(world, table), f"{world.root}/new/", table_writer__columns_by="w1")
+    world.metastore.alter_partitions(table, [replace(change, columns=other)])
+    after = read(world, table)
+    assert (after.columns, after.location, after.columns_by) == (other, f"{world.root}/new/", "w1")
+    assert whole(world, table).location == after.location  # who knows the old columns is not told that some are hidden
+
+
+def test_a_server_says_whether_types_may_change(world: World) -> None:
+    table = world.table((), columns=(Column("id", "bigint"),), bucket_columns=())
+    change = replace(moved(whole(world, table), f"{world.root}/new/"), columns=(Column("id", "array<int>"),))
+    if world.metastore.why_types_stay():
+        with pytest.raises(MetastoreError, match="incompatible"):
+            world.metastore.alter_partitions(table, [change])
+        change = replace(change, columns=table.columns)
+    else:
+        world.metastore.alter_partitions(table, [change])
+    assert read(world, table).columns == change.columns
+
+
 def test_a_table_behind_a_placeholder_moves_by_its_path(world: World) -> None:
     placeholder = f"{world.root}/orders-__PLACEHOLDER__"
     options = {"path": f"{world.root}/old"}

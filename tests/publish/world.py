@@ -80,6 +80,13 @@ def values_of(value: str) -> PartitionValues:
     return (value,) if value else ()
 
 
+def schema_of(columns: Iterable[Column]) -> str:
+    """Return columns of plain types as Spark's JSON."""
+    types = {"bigint": "long", "int": "integer"}
+    fields = [{"name": one.name, "type": types.get(one.type, one.type), "metadata": {}} for one in columns]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
@@ -132,6 +139,7 @@ class TableWorld:
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
     staged_ids: list[str] = field(default_factory=list)
     sleep: Callable[[float], None] = time.sleep  # while others' claims last
+    columns: dict[int, tuple[Column, ...]] = field(default_factory=dict)  # that rows were written with
     counts_figures: bool = False  # of the files of a write, as tasks do: then the metastore gets column statistics
 
     @property
@@ -182,7 +190,7 @@ class TableWorld:
             in_place=in_place,
             table=self.table,
             layout=self.layout,
-            schema="",
+            schema="" if self.table.partition_columns else schema_of(self.table.columns),
             base_version=state.newest,
             checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
@@ -211,6 +219,7 @@ class TableWorld:
         services = self.services(config)
         plan = plan or self.plan()
         services.log.expect(plan.log_id)
+        self.columns |= dict.fromkeys(frozenset().union(*rows.values()), plan.columns)
         with RunningWrite(services, plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
@@ -325,6 +334,10 @@ class TableWorld:
                 assert stored is not None
                 ids += json.loads(stored.body)
             assert len(set(ids)) == len(ids), f"rows of {value} are there twice: {ids}"
+            wrong = [
+                one for one in ids if not value and self.columns.get(one, self.table.columns) != self.table.columns
+            ]
+            assert not wrong, f"rows {wrong} are read with columns that others have"
             if ids:
                 found[value] = frozenset(ids)
         return found

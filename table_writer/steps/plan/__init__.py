@@ -3,6 +3,7 @@
 ====================  ======================================================================
 ``planner``           the order of the looks, and the plan that they end in; predicates over partitions
 ``fit``               the DataFrame's columns, matched by name and down into nested types; new columns
+``replace``           the columns of a write that gives a table others in place of its own
 ``types``             a table's schema as Spark reads it; the types that fit into others, and checks on the data
 ``distribution``      the distribution of rows over tasks, their order and their batches
 ``file_options``      the tables that can be written, and by which engine; format, codec and encoding of the files

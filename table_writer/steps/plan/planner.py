@@ -49,6 +49,7 @@ from table_writer.steps.plan.distribution import batch_limits, lay_out
 from table_writer.steps.plan.file_options import engine_of, file_options
 from table_writer.steps.plan.fit import FittedRows, fit, require_spellable
 from table_writer.steps.plan.parquet_settings import FileSettings
+from table_writer.steps.plan.replace import replacing_schema
 from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
 from table_writer.storage.hadoop import part_bytes, why_renamed
 from table_writer.storage.object_store import ObjectStore
@@ -104,8 +105,7 @@ class Planner:
                 scope(existing)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
-            in_the_way = spelled if mode.facts.only_creates else frozenset[PartitionValues]()
-            rows, spec = self.prepare(fitted, options, write_id, in_the_way)
+            rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
         spec = spec and self._with_limits(spec, rows, data_schema, listing)
@@ -119,6 +119,7 @@ class Planner:
             table=self._table,
             layout=self._layout,
             schema=data_schema.json(),
+            replaced_schema=self._replaced_schema(data_schema, options),
             base_version=listing.newest if based_on is None else based_on,
             based_on=based_on,
             reads=reads,
@@ -198,9 +199,15 @@ class Planner:
     def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
-        return fit(
-            df, table_schema(self._table), str(self._table.name), partition_names, mode=SchemaMode(options.schema)
-        )
+        mode = SchemaMode(options.schema)
+        replaces = mode is SchemaMode.REPLACE
+        schema = replacing_schema(df, self._table, self._metastore) if replaces else table_schema(self._table)
+        return fit(df, schema, str(self._table.name), partition_names, mode=mode)
+
+    def _replaced_schema(self, data_schema: StructType, options: WriteOptions) -> str:
+        """Return the columns that the table has now if the write gives it others in their place."""
+        now = table_schema(self._table)
+        return now.json() if options.schema == "replace" and now != data_schema else ""
 
     def scope(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Scope:
         """Return which partitions the write replaces beside those that it has rows for."""
@@ -342,6 +349,12 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
             f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use append"
             f" ({WriteMode.APPEND.facts.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.facts.replaces})."
             " Nothing was written.",
+            table=str(table),
+        )
+    if partitioned and options.schema == "replace":
+        raise InvalidInputError(
+            f"{table} is partitioned, and each partition keeps columns of its own: schema='replace' would not reach"
+            " them. Add columns with schema='evolve', or write into a new table. Nothing was written.",
             table=str(table),
         )
 

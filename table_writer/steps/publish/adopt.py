@@ -21,7 +21,8 @@ from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, PartitionChange, Table, TableName, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import TableLayout
-from table_writer.steps.publish.entry import NotThereError
+from table_writer.steps.publish.entry import NotThereError, columns_of
+from table_writer.steps.publish.parameters import with_columns_of
 from table_writer.steps.publish.restore import refuse_new_files, restore_partitions
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
@@ -144,6 +145,8 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
         ) from reason
     whole = opened.metastore.get_partitions(table, [()])[()]
     change = PartitionChange(partition=whole, location=str(target), set_parameters={ROOT_PARAMETER: str(layout.root)})
+    columns = columns_of(history, history.newest, {(): whole})
+    change = with_columns_of(change, columns.get("schema", ""), columns.get("columns_by", ""))
     opened.metastore.alter_partitions(table, [change])
 
 

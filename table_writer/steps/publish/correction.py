@@ -14,7 +14,7 @@ from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.location import Location, same_place
 from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, locations
-from table_writer.steps.publish.entry import there_under_other_names
+from table_writer.steps.publish.entry import columns_of, there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
 from table_writer.steps.publish.parameters import COUNT_PARAMETERS
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
@@ -187,9 +187,9 @@ class Correction:
                 " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
-        return self._recovery.recover(
-            self._log.slots.read(oldest), table, newest=history.last_slot, behind=behind[oldest]
-        )
+        record = self._log.slots.read(oldest)
+        record = replace(record, entry=replace(record.entry, **columns_of(entries, oldest, now)))
+        return self._recovery.recover(record, table, newest=history.last_slot, behind=behind[oldest])
 
     def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
 from table_writer.log.history import History
@@ -18,7 +18,7 @@ from table_writer.model.column_figures import as_text, from_text, merged_figures
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
-from table_writer.model.table import PartitionsNow, PartitionValues, Table, name_in, shown_name
+from table_writer.model.table import COLUMNS_PARAMETER, PartitionsNow, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
@@ -59,6 +59,8 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         partitions=partitions,
         depends_on_rows=plan.depends_on_rows,
         schema=plan.schema,
+        columns_by=plan.columns_by,
+        replaced_schema=plan.replaced_schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,
         idempotency_key=plan.key.text,
@@ -224,6 +226,19 @@ class RepublishResult:
     present_count: int = 0  # partitions of the log that the metastore has had before a restore
     notes: tuple[str, ...] = ()
     write_id: str = ""  # the id of its own entry
+
+
+def columns_of(history: History, version: int, now: PartitionsNow) -> dict[str, Any]:
+    """Return the fields of an entry that brings back the columns which an unpartitioned table had after a version.
+
+    Those that were added to the same columns since stay. None of a table that never was to get others.
+    """
+    if () not in now or not any(record.entry.columns_by for record in history.records):
+        return {}
+    columns = history.columns_at(version)
+    if columns is not None and columns.columns_by == now[()].parameters.get(COLUMNS_PARAMETER, ""):
+        columns = history.columns_at(history.newest)
+    return {} if columns is None else {"schema": columns.schema, "columns_by": columns.columns_by}
 
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:

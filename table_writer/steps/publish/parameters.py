@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.hive_columns import hive_columns, is_of_schema, schema_parameters
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, VERSION_PARAMETER, WRITE_ID_PARAMETER
+from table_writer.model.table import (
+    COLUMNS_PARAMETER,
+    ROOT_PARAMETER,
+    VERSION_PARAMETER,
+    WRITE_ID_PARAMETER,
+    PartitionChange,
+)
 from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, spark_statistics
 
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
@@ -48,6 +56,24 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
         VERSION_PARAMETER: str(entry.version),
         WRITE_ID_PARAMETER: entry.write_id,
     }
+
+
+def with_columns_of(change: PartitionChange, schema: str, columns_by: str) -> PartitionChange:
+    """Return a change by which an unpartitioned table also gets the columns of its new rows, if it has others now.
+
+    Spark's own list of them, if there is one, goes with Hive's.
+    """
+    now = change.partition.parameters
+    if change.partition.values or not schema or now.get(COLUMNS_PARAMETER, "") == columns_by:
+        return change
+    old = {name for name in now if is_of_schema(name)}
+    new = {**(schema_parameters(schema) if old else {}), **({COLUMNS_PARAMETER: columns_by} if columns_by else {})}
+    return replace(
+        change,
+        columns=hive_columns(schema),
+        set_parameters={**change.set_parameters, **new},
+        removed_parameters=change.removed_parameters | ((old | {COLUMNS_PARAMETER}) - new.keys()),
+    )
 
 
 def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_counted: bool) -> dict[str, str]:

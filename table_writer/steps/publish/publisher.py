@@ -426,7 +426,8 @@ class Publisher:
 
 def _description(table: Table) -> tuple[object, ...]:
     """Return what decides whether files that were written for a table can be read through it."""
-    return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
+    columns = (table.columns_by, table.columns, table.partition_columns)
+    return (table.root, *columns, table.input_format, table.serde)
 
 
 def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:

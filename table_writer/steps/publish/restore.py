@@ -15,6 +15,7 @@ from table_writer.steps.publish.entry import (
     NotThereError,
     RepublishResult,
     check_each,
+    columns_of,
     files_there,
     require_known,
     there_under_other_names,
@@ -67,7 +68,8 @@ def restore_partitions(
             return result
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
-        entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
+        columns = columns_of(history, history.newest, lost)
+        entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions, **columns)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)

@@ -21,6 +21,7 @@ from table_writer.steps.publish.entry import (
     NotThereError,
     RepublishResult,
     check_each,
+    columns_of,
     files_there,
     replaced_locations,
     require_known,
@@ -220,6 +221,7 @@ def _entry(
         rollback_to=version,
         partitions=partitions,
         replaced=replaced.locations,
+        **columns_of(history, version, now),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
@@ -16,6 +16,7 @@ from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.deadline import Deadline
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.entry import LogEntry
+from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
 from table_writer.table.open_table import OpenTable
@@ -87,6 +88,8 @@ class Statistics:
         figures = {partition.values: partition.column_figures() for partition in entry.partitions if partition.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return StatisticsResult()
+        if entry.schema and entry.columns_by != table.columns_by:  # the switch has given it these
+            table = replace(table, columns=hive_columns(entry.schema))
         in_time = self._in_time(entry, deadline)
         result = StatisticsResult()
         try:

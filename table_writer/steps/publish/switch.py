@@ -42,7 +42,13 @@ from table_writer.model.table import (
 )
 from table_writer.model.write import TableLayout
 from table_writer.steps.publish.in_place import add_files
-from table_writer.steps.publish.parameters import NO_FILES, added_parameters, new_parameters, stale_parameters
+from table_writer.steps.publish.parameters import (
+    NO_FILES,
+    added_parameters,
+    new_parameters,
+    stale_parameters,
+    with_columns_of,
+)
 from table_writer.steps.publish.statistics import Statistics, StatisticsResult
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 from table_writer.storage.table_files import written_placeholders
@@ -160,12 +166,13 @@ class Switch:
             stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call put it
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
             new = added_parameters(new, known, is_counted=self.counts(entry, known))
-        return PartitionChange(
+        change = PartitionChange(
             partition=current,
             location=partition.new_location or empty,
             set_parameters=new,
             removed_parameters=stale_parameters(current.parameters, new),
         )
+        return with_columns_of(change, entry.schema, entry.columns_by)
 
     def _read_back(self, table: Table, entry: LogEntry, before: PartitionsNow, error: MetastoreError) -> None:
         """Look whether a call that failed took effect after all; ``before`` is what was there at the look.
