@@ -103,7 +103,9 @@ def session(servers: Servers, driver_memory: str) -> SparkSession:
     hadoop = servers.hadoop_settings(counted=True)
     settings = _spark_settings(MASTER, servers.warehouse, jars, hadoop, servers.directory)
     for peer in peers:
-        settings |= peer.settings | {EXTENSIONS: ",".join(filter(None, (settings.get(EXTENSIONS), peer.settings[EXTENSIONS])))}
+        settings |= peer.settings | {
+            EXTENSIONS: ",".join(filter(None, (settings.get(EXTENSIONS), peer.settings[EXTENSIONS])))
+        }
     settings |= {
         "spark.driver.memory": driver_memory,
         "spark.hadoop.hive.metastore.uris": servers.metastore.uri,
