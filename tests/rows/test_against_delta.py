@@ -66,8 +66,8 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
 }
 CONDITIONS: Final = """s LIKE '%a%'; s LIKE '_'; s NOT LIKE '%!%%' ESCAPE '!'; s RLIKE '^[a-z/]+$'; id = n;
 TRY_CAST(s AS INT) > 1; TRY_CAST(s AS DATE) > DATE '2024-01-01'; CAST(n AS STRING) = s; n BETWEEN 0 AND id; n % 2 = 0;
-length(s) > id; coalesce(n, 0) = 0; CASE WHEN n > 0 THEN x > 1 WHEN n < 0 THEN s IS NULL END; CAST(NULL AS BOOLEAN); true;
-id IN (SELECT id FROM listed); id NOT IN (SELECT id FROM listed); n > (SELECT min(id) FROM listed);
+length(s) > id; coalesce(n, 0) = 0; CASE WHEN n > 0 THEN x > 1 WHEN n < 0 THEN s IS NULL END; CAST(NULL AS BOOLEAN);
+true; id IN (SELECT id FROM listed); id NOT IN (SELECT id FROM listed); n > (SELECT min(id) FROM listed);
 s NOT IN (SELECT s FROM listed WHERE s IS NOT NULL);
 EXISTS (SELECT 1 FROM listed WHERE listed.id = {t}.id AND listed.s <=> {t}.s)"""
 SCHEMA: Final = {"id": "BIGINT", "n": "INT", "s": "STRING", "x": "DOUBLE"}  # and p

@@ -112,11 +112,13 @@ def _rows_in_footer(store: ObjectStore, file: ObjectInfo) -> int | None:
     if not tail.endswith(PARQUET):
         return None
     footer_size = int.from_bytes(tail[-8:-4], "little") + 8
+    if footer_size > file.size_bytes:
+        return None
     if footer_size > size:
         tail = store.read_range(file, file.size_bytes - footer_size, footer_size)
     try:
         return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
-    except pa.ArrowException:  # Spark's reader, which decides what can be read, says what is wrong
+    except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
         return None
 
 
