@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ COUNT, EXPECTED = "__table_writer_count", "__table_writer_expected"
 PARQUET: Final = b"PAR1"  # ends a file whose footer is plain
 TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
 MOST_FOOTERS: Final = 2000  # more are read sooner by executors
+Rows = TypeVar("Rows")
 FileNames = Mapping[PartitionValues, Collection[str]]
 """By partition: names of files below its location."""
 
@@ -124,8 +125,17 @@ def _rows_in_footer(store: ObjectStore, file: ObjectInfo) -> int | None:
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
     """Collect a small frame; Ctrl-C ends the job."""
+    return _looked_through(snapshot, rows.collect)
+
+
+def computed_now(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
+    """Return rows as they are computed now, for several jobs; they stay on the executors."""
+    return _looked_through(snapshot, rows.localCheckpoint)
+
+
+def _looked_through(snapshot: Snapshot, job: Callable[[], Rows]) -> Rows:
     try:
-        return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
+        return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", job)
     except SPARK_ERRORS as error:
         name, reason = snapshot.table.name, spark_sentence(error)
         snapshot.require_unchanged(error)
