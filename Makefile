@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -40,7 +40,7 @@ test-others:
 
 # Each target of a run, with its minutes: CONTRIBUTING.md.
 nightly:  ## What no push waits for: the slow matrices, and every other Hive, Spark, database and store
-	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-spark41 test-connect-4.1.4 test-connect-4.2.1 test-stores
+	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-connect-4.1.4 test-connect-4.2.1 test-stores
 
 test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles
@@ -74,7 +74,7 @@ $(VENV)-bench/.ready: pyproject.toml
 	touch $@
 
 # Java with all its compilers, as in a job; tests run for too short a time to earn them back.
-bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small bench-connect: export JAVA_TOOL_OPTIONS :=
+bench bench-append bench-budget bench-formats bench-memory bench-rows bench-scale bench-small bench-connect: export JAVA_TOOL_OPTIONS :=
 
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against its peers, side by side, half an hour; options: BENCH="--cases lineitem --runs 5"
@@ -96,6 +96,9 @@ bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files,
 
 bench-small: $(VENV)/.ready versitygw  ## Overwrites of 4,000 rows, ours and Spark's in turns, and each call of one of ours
 	$(BIN)/python -m benchmarks.small --calls
+
+bench-rows: $(VENV)-bench/.ready versitygw  ## A merge of 1 % of a table's rows, and MERGE of Delta and of Iceberg
+	$(VENV)-bench/bin/python -m benchmarks.rows
 
 bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic session and over Spark Connect
 	$(BIN)/python -m benchmarks.connect
@@ -217,6 +220,9 @@ test-openlineage: $(VENV)/.ready  ## Events against OpenLineage's published sche
 test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; fetches 270 MB the first time
 	$(BIN)/python -m tests.readers.trino
 	$(PYTEST) --needs=readers -m needs tests/readers
+
+test-delta: $(VENV)-bench/.ready  ## Changes of rows, against Delta's MERGE, DELETE and UPDATE of the same rows
+	$(VENV)-bench/bin/python -u -m pytest -s --needs=delta -m needs tests/rows/test_against_delta.py
 
 $(VENV)-airflow/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-airflow

@@ -19,7 +19,7 @@ def test_the_sum_of_increments_is_exact(
     writer: TableWriter, spark: SparkSession, make_table: Callable[..., str]
 ) -> None:
     table = make_table("CREATE TABLE {name} (id BIGINT, n INT, dt STRING) USING parquet PARTITIONED BY (dt)")
-    rounds, keys = 3, 2
+    rounds, keys = 50, 2
     updates = spark.range(keys).selectExpr("id", "1 AS n", "'d1' AS dt")
 
     def increments(number: int) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,9 +19,12 @@ from table_writer.model.location import Location
 from table_writer.model.write import Scope, WritePlan, WrittenFiles, every_partition, no_partition
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.rows import snapshot as snapshots
+from table_writer.steps.rows.hits import _rows_in_footer
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
 from table_writer.steps.running_write import RunningWrite
+from table_writer.storage.object_store import ObjectInfo
+from tests.doubles.memory_store import MemoryStore
 from tests.publish.conftest import world
 from tests.publish.world import Rows, World, publisher_of
 
@@ -170,6 +176,27 @@ def test_files_that_come_while_it_copies_are_a_conflict(world: World) -> None:
     with pytest.raises(ConflictError, match="dt=d1"):
         publish_beside(world, snapshot, plan, {"d1": frozenset({10})}, another_file)
     assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+@pytest.mark.parametrize("columns", [1, 3000])  # of which a footer is longer than what is read at first
+def test_a_footer_of_parquet_tells_the_number_of_rows(columns: int) -> None:
+    store, body = MemoryStore(), io.BytesIO()
+    pq.write_table(pa.table({f"column {number}": [1, 2, 3] for number in range(columns)}), body)
+    store.put("rows", body.getvalue())
+    assert _rows_in_footer(store, listed(store, "rows")) == 3
+
+
+@pytest.mark.parametrize("body", [b"", b"ORC", b"PAR1", b"no footer \x06\x00\x00\x00PAR1", b"\xff" * 9 + b"PAR1"])
+def test_what_has_no_footer_that_can_be_read_is_counted_by_spark(body: bytes) -> None:
+    store = MemoryStore()
+    store.put("rows", body)
+    assert _rows_in_footer(store, listed(store, "rows")) is None
+
+
+def listed(store: MemoryStore, key: str) -> ObjectInfo:
+    info = store.head(key)
+    assert info is not None
+    return info
 
 
 @pytest.mark.parametrize("retries", [-1, 1001])

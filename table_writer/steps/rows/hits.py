@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
@@ -16,12 +19,17 @@ from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 DIFFERS: Final = (
     "what it was given differs each time it is computed. Nothing was published. Write it to a table first, and call"
     " again with that."
 )
 COUNT, EXPECTED = "__table_writer_count", "__table_writer_expected"
+PARQUET: Final = b"PAR1"  # ends a file whose footer is plain
+TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
+MOST_FOOTERS: Final = 2000  # more are read sooner by executors
+Rows = TypeVar("Rows")
 FileNames = Mapping[PartitionValues, Collection[str]]
 """By partition: names of files below its location."""
 
@@ -99,18 +107,54 @@ def held_to(hits: Hits, rows: DataFrame, hit: str) -> DataFrame:
 
 
 def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, dict[str, int]]:
-    """Count all rows of some files; one without rows is left out. Reads no column, so of Parquet only footers."""
-    if not any(names.values()):
-        return {values: {} for values in names}
-    counts = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
-    found = _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, counts)})
-    return {values: found.get(values, {}) for values in names}
+    """Count all rows of some files, which a footer of Parquet tells; a job counts those of other or very many files.
+
+    Raises ``SourceChangedError`` if one is not the file that was listed.
+    """
+    files = snapshot.files_of([values for values, file_names in names.items() if file_names])
+    chosen = [(values, name, files[values][name]) for values in files for name in names[values]]
+    found: dict[PartitionValues, dict[str, int]] = {values: {} for values in names}
+    counts: list[int | None] = [None]
+    if len(chosen) <= MOST_FOOTERS:
+        counts = many(partial(_rows_in_footer, snapshot.opened.store), [file for _, _, file in chosen])
+    if None in counts:
+        by_file = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
+        return found | _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, by_file)})
+    for (values, name, _), count in zip(chosen, counts, strict=True):
+        found[values][name] = count or 0
+    return found
+
+
+def _rows_in_footer(store: ObjectStore, file: ObjectInfo) -> int | None:
+    """Return the number of rows that a file of Parquet tells; ``None`` of a file in another format, or encrypted."""
+    size = min(TAIL_BYTES, file.size_bytes)
+    tail = store.read_range(file, file.size_bytes - size, size)
+    if not tail.endswith(PARQUET):
+        return None
+    footer_size = int.from_bytes(tail[-8:-4], "little") + 8
+    if footer_size > file.size_bytes:
+        return None
+    if footer_size > size:
+        tail = store.read_range(file, file.size_bytes - footer_size, footer_size)
+    try:
+        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
+    except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
+        return None
 
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
     """Collect a small frame; Ctrl-C ends the job."""
+    return _looked_through(snapshot, rows.collect)
+
+
+def computed_now(snapshot: Snapshot, rows: DataFrame) -> DataFrame:
+    """Return rows as they are computed now, for several jobs; they stay on the executors."""
+    return _looked_through(snapshot, rows.localCheckpoint)
+
+
+def _looked_through(snapshot: Snapshot, job: Callable[[], Rows]) -> Rows:
     try:
-        return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", rows.collect)
+        return open_gateway(snapshot.spark).run(f"rows of {snapshot.table.name}", job)
     except SPARK_ERRORS as error:
         name, reason = snapshot.table.name, spark_sentence(error)
         snapshot.require_unchanged(error)

@@ -21,7 +21,7 @@ from table_writer.steps.plan.planner import require_batch
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, blank, named, table_column, values_of
-from table_writer.steps.rows.hits import FileNames, Hits, find_hits, with_file
+from table_writer.steps.rows.hits import FileNames, Hits, computed_now, find_hits, with_file
 from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
@@ -74,7 +74,7 @@ class Merge:
         hits = sides.hits()
         is_insert, changes_files = self.missing == "insert", self.matched != "ignore"
         parts = [sides.changed_rows(hits)] if changes_files else []
-        parts += [sides.new_rows(hits)] if is_insert else []
+        parts += [sides.new_rows()] if is_insert else []
         return ChangedRows(
             rows=parts[0] if len(parts) == 1 else parts[0].union(parts[1]),
             replaced=hits.changed_files if changes_files else {},
@@ -128,15 +128,21 @@ class _Sides:
         """Return the number of updates; refuse those that repeat a key."""
         return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
 
-    def hits(self) -> Hits:
-        """Count the rows of the table that have a key of the updates, by file."""
+    @cached_property
+    def _matches(self) -> DataFrame:
+        """The file and the key of each row that has a key of the updates; computed once if they also tell new keys."""
         keys_of_updates = self._keyed_updates.select(*self._of_updates, *([UPDATES_AGE] if self._age else []))
         partitions = partitions_of(self._snapshot, self.keys, keys_of_updates, OF_UPDATES)
         rows = self._with_age(self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET), TARGET_AGE)
         found = rows.join(keys_of_updates, self._same_key)
+        matches = found.select(FILE, *self._of_updates, self._is_older.alias(OLDER))
+        return computed_now(self._snapshot, matches) if self._merge.missing == "insert" else matches
+
+    def hits(self) -> Hits:
+        """Count the rows of the table that have a key of the updates, by file."""
         of_key = Window.partitionBy(*self._of_updates).orderBy(*self._of_updates)
         is_first = F.row_number().over(of_key) == 1 if self._merge.missing == "insert" else F.lit(False)
-        marked = found.select(FILE, is_first.alias(FIRST), self._is_older.alias(OLDER))
+        marked = self._matches.select(FILE, is_first.alias(FIRST), OLDER)
         is_removed = F.col(OLDER) & F.lit(self._merge.matched == "delete")
         return find_hits(self._snapshot, marked, is_removed, is_first=F.col(FIRST), is_hit=F.col(OLDER))
 
@@ -157,11 +163,11 @@ class _Sides:
 
         return rows.join(updates, applies, "left").select(*map(value, self._columns.names))
 
-    def new_rows(self, hits: Hits) -> DataFrame:
-        """Return the updates whose key no row has; where one is, it is in a file with hits."""
+    def new_rows(self) -> DataFrame:
+        """Return the updates whose key no row has."""
         updates = self.keys.added_to(self._new_values, OF_UPDATES)
-        present = self._target(hits.files).select(*self._of_target)
-        return updates.join(present, self._same_key, "left_anti").select(*map(quoted, self._columns.names))
+        present = self._matches.select(*self._of_updates)
+        return updates.join(present, self._of_updates, "left_anti").select(*map(quoted, self._columns.names))
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
         return named(target, self._merge.target_names), named(updates, self._merge.updates_names)

@@ -107,16 +107,15 @@ class Rewrite:
         written = {plan.spelled(partition.values) for partition in files.partitions}
         touched = written | self.changed.replaced.keys()
         self.require_inside(written)
-        self._kept = KeptFiles.of(
-            self.snapshot, self.changed.replaced, touched, counts=self.changed.inserted is not None
-        )
-        self._require_counted(files)
+        counts = self.changed.inserted is not None
         try:
+            self._kept = KeptFiles.of(self.snapshot, self.changed.replaced, touched, counts=counts)
+            self._require_counted(files)
             copy_files(self._kept.copies(files))
         except SourceChangedError as changed:
             raise ConflictError(
-                f"write {plan.write_id} of {plan.table.name} could not copy a file whose rows stay: {changed.message}"
-                " Nothing was published. Run it again.",
+                f"write {plan.write_id} of {plan.table.name} could not read a file again whose rows it counts or keeps:"
+                f" {changed.message} Nothing was published. Run it again.",
                 **plan.named,
             ) from changed
         reads = (*plan.reads, self.snapshot.as_read(touched))
