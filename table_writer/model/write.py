@@ -122,6 +122,11 @@ class TableLayout:
         return self.own.child("writes")
 
     @cached_property
+    def turns(self) -> Location:
+        """Return the directory of the turns of calls that have lost an attempt to others."""
+        return self.own.child("turns")
+
+    @cached_property
     def all_staged(self) -> Location:
         """Return the directory of the records of staged writes and of the results of their checks."""
         return self.own.child("staged")

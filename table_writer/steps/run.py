@@ -54,6 +54,7 @@ from table_writer.steps.results import end_publish, nothing_written, repeated_re
 from table_writer.steps.rows.change import RowCall
 from table_writer.steps.rows.erasure import Erasing
 from table_writer.steps.rows.rewrite import Rewrite
+from table_writer.steps.rows.turns import Turn
 from table_writer.steps.rows.where import DeletedWhere
 from table_writer.steps.running_write import MadeTable, RunningWrite, readers_unharmed
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
@@ -189,11 +190,13 @@ class Steps:
         with self._attempts("write", table, call) as (announcement, attempts):
             return announcement.finished(attempts(partial(self._change_rows, spark, table, call, announcement)))
 
-    def _change_rows(self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement) -> RowsResult:
+    def _change_rows(
+        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement, turn: Turn
+    ) -> RowsResult:
         """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
         watch = announcement.watch
         try:
-            rewrite, planned = self._plan_rows(spark, table, call, announcement)  # 1
+            rewrite, planned = self._plan_rows(spark, table, call, announcement, turn)  # 1
             if planned is None:
                 return rewrite.nothing(watch)
             opened = rewrite.opened
@@ -219,10 +222,10 @@ class Steps:
             return opened, announcement.finished(record, **event_facts_of_staged(record))
 
     def _stage_rows(
-        self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta
+        self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta, turn: Turn
     ) -> tuple[OpenTable, StagedRecord]:
         try:
-            rewrite, planned = self._plan_rows(self._spark, table, call, announcement)  # 1
+            rewrite, planned = self._plan_rows(self._spark, table, call, announcement, turn)  # 1
         except RepeatedError as repeated:
             raise _published_before(repeated.entry) from None
         if planned is None:
@@ -237,30 +240,37 @@ class Steps:
     @contextmanager
     def _attempts(
         self, operation: EventOperation, table: str, call: RowCall
-    ) -> Iterator[tuple[Announcement, Callable[[Callable[[], Answer]], Answer]]]:
+    ) -> Iterator[tuple[Announcement, Callable[[Callable[[Turn], Answer]], Answer]]]:
         """Tell listeners how a change of rows ended; what is entered calls one attempt after another."""
+        turn = Turn()
 
-        def answer(attempt: Callable[[], Answer]) -> Answer:
+        def answer(attempt: Callable[[Turn], Answer]) -> Answer:
             retries_left = call.options.retries
             while True:
                 try:
-                    return attempt()
+                    return attempt(turn)
                 except ConflictError as conflict:
                     if not retries_left:
                         raise
                     retries_left -= 1
+                    turn.lost()
                     logger.info("%s of %s begins again: %s", call.change.name, table, conflict)
 
         announcing = announced(self._services, operation, table, call.change.name)
         with announcing as announcement, self.show_progress(table, call.change.name):
-            yield announcement, answer
+            try:
+                yield announcement, answer
+            finally:
+                turn.end()
 
     def _plan_rows(
-        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement
+        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement, turn: Turn
     ) -> tuple[Rewrite, PlannedWrite | None]:
         """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
         with announcement.watch.step("plan"), readers_unharmed(table):
             opened = self._services.open_to_write(table)
+            if turn.begin(opened):
+                opened = self._services.open_to_write(table)
             announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
             rewrite = Rewrite(spark, opened, call)
             planned = rewrite.plan()

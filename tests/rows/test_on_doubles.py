@@ -22,6 +22,7 @@ from table_writer.steps.rows import snapshot as snapshots
 from table_writer.steps.rows.hits import _rows_in_footer
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.rows.turns import Turn
 from table_writer.steps.running_write import RunningWrite
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_store import MemoryStore
@@ -215,3 +216,31 @@ def test_a_result_says_in_one_line_what_became_of_rows() -> None:
     assert result.to_dict()["inserted"] == 2
     assert "nothing changed (merge)" in RowsResult(**given, version=None).to_text()
     assert "published before as version 8" in RowsResult(**given, version=8, repeated=True, inserted=None).to_text()
+
+
+def test_who_has_lost_an_attempt_goes_first(world: World) -> None:
+    services, looks = world.services(), list[float]()
+    loser, other = Turn(), Turn()
+    assert not loser.begin(services)
+    loser.lost()
+
+    def look(seconds: float) -> None:
+        looks.append(seconds)
+        assert not loser.begin(services)
+        if len(looks) == 3:
+            loser.end()
+
+    assert other.begin(replace(services, sleep=look))
+    assert len(looks) == 3
+    assert not list(world.store.list(services.layout.turns.key))
+
+
+def test_nobody_waits_for_who_is_gone(world: World) -> None:
+    services = world.services()
+    gone = Turn()
+    gone.begin(services)
+    gone.lost()
+    world.store.put(f"{services.layout.turns.key}0.json", b"damaged")
+    world.wait_out_claims()
+    assert not Turn().begin(services)
+    assert not list(world.store.list(services.layout.turns.key))

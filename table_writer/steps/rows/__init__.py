@@ -14,6 +14,7 @@
 ``statement``    what a statement of SQL means in these changes, and in writes
 ``keys``         the columns of a key, and the partitions in which keys may be
 ``hits``         the files that hold the rows of a change, found by a job
+``turns``        who has lost an attempt to others goes first the next time
 ``kept``         the files that stay, which the store copies
 ``expressions``  predicates and values, in SQL or as Columns
 ===============  ===============================================================================
