@@ -605,12 +605,12 @@ class Maintenance:
 
         Examples
         --------
-        >>> from table_writer import TableWriter
-        >>> _ = TableWriter(spark).delete_where("mart.orders", "id = 1", purge=True)
-        >>> _ = keeper.vacuum("mart.orders")
-        >>> certificate = keeper.erasure("mart.orders")
-        >>> certificate.deleted_rows, certificate.is_complete
-        (1, True)
+        >>> from table_writer import InvalidInputError
+        >>> try:
+        ...     keeper.erasure("mart.orders")
+        ... except InvalidInputError as error:
+        ...     print(error.message.partition(":")[0])
+        the log of mart.orders has no erasure
         """
         from table_writer.steps.certificate import erasure_report
 

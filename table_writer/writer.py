@@ -452,8 +452,11 @@ class TableWriter:
         >>> writer = TableWriter(spark)
         >>> writer.overwrite_table(df, "mart.orders").rows
         2
-        >>> writer.delete_where("mart.orders", "id = 1").deleted
+        >>> writer.delete_where("mart.orders", "id = 1", purge=True).deleted
         1
+        >>> _ = writer.maintenance.vacuum("mart.orders")
+        >>> writer.maintenance.erasure("mart.orders").is_complete
+        True
         """
         if purge:
             return self._steps.erase(table, DeletedWhere(predicate), RowOptions(**options))
