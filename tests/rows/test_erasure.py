@@ -80,6 +80,7 @@ def test_no_object_holds_what_was_erased(
     assert writer.maintenance.history(orders).versions[1].state == "published"
 
 
+@pytest.mark.connect
 def test_what_only_older_versions_hold_is_erased_too(
     writer: TableWriter, opened: OpenTable, orders: str, rows: Rows
 ) -> None:
