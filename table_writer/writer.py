@@ -857,7 +857,7 @@ class TableWriter:
             Numbers in the history; 0 is the state before the first.
         key
             Columns that tell rows apart. Rows with a null in them are compared as a whole. The job that computes the
-            rows fails with the words of an ``InvalidInputError`` if a key is twice in one version.
+            rows fails with the words of an ``InvalidInputError`` if a key is twice in the partitions that differ.
 
         Raises
         ------

@@ -214,7 +214,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that may hold deleted rows, as they were found when they were to be erased."""
 
     predicate_sha256: str  # of the predicate of the delete, which may name a person
-    deleted_rows: int
+    deleted_rows: int | None  # None: the call was repeated, and an earlier one has deleted them
     write_id: str  # of the delete; empty: readers saw no such row any more
     keys: tuple[str, ...] = ()  # of the objects that go
     remarks: tuple[str, ...] = ()  # what may hold such rows and does not go, for a person

@@ -37,7 +37,7 @@ class ErasureReport(
     predicate_sha256
         Of the predicate's text, in hexadecimal digits: whoever has the predicate can show that it is the same.
     deleted_rows
-        Rows that the delete has taken from readers.
+        Rows that the delete has taken from readers; ``None`` if it was repeated, and an earlier call had done it.
     requested_at, requested_by
         When, and by which user and host.
     vacuumed_at
@@ -51,7 +51,7 @@ class ErasureReport(
     write_id: str
     version: int
     predicate_sha256: str
-    deleted_rows: int
+    deleted_rows: int | None
     requested_at: datetime
     requested_by: str
     vacuumed_at: datetime | None = None
@@ -70,9 +70,8 @@ class ErasureReport(
 
     def _headline(self) -> str:
         gone = counted(len(self.objects) - self.due, "object")
-        return (
-            f": {counted(self.deleted_rows, 'row')} erased by write {self.write_id}: {gone} deleted, {self.due:,} due"
-        )
+        rows = "rows" if self.deleted_rows is None else counted(self.deleted_rows, "row")
+        return f": {rows} erased by write {self.write_id}: {gone} deleted, {self.due:,} due"
 
     def _lines(self) -> Iterator[str]:
         requested_at = f"{self.requested_at:%Y-%m-%d %H:%M:%S} UTC"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from table_writer.errors import InvalidInputError, few
+from table_writer.errors import InvalidInputError
 from table_writer.log.history import History
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -37,7 +37,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
         write_id=_write_id(newest),
         version=newest.version,
         predicate_sha256=facts[-1].predicate_sha256,
-        deleted_rows=max(erasure.deleted_rows for erasure in facts),
+        deleted_rows=max((rows for erasure in facts if (rows := erasure.deleted_rows) is not None), default=None),
         requested_at=newest.created_at,
         requested_by=f"{newest.writer.get('user', '?')}@{newest.writer.get('host', '?')}",
         vacuumed_at=max((entry.created_at for entry in _vacuums(history, entries)), default=None),
@@ -47,7 +47,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
                 (
                     *(remark for erasure in facts for remark in erasure.remarks),
                     *_remarks_on_store(opened.store),
-                    *_remarks_on_log(history, newest),
+                    *_remarks_on_log(opened, history),
                 )
             )
         ),
@@ -92,11 +92,9 @@ def _remarks_on_store(store: ObjectStore) -> tuple[str, ...]:
     return (f"versioning of bucket {store.bucket} is {state.lower()}: versions of deleted objects stay",)
 
 
-def _remarks_on_log(history: History, erasure: LogEntry) -> tuple[str, ...]:
-    """Name the entries that hold bounds of columns, which may be values of the rows."""
-    older = (record.entry for record in history.records if record.entry.version < erasure.version)
-    versions = [str(entry.version) for entry in older if entry.has_figures]
-    if not versions:
-        return ()
-    kept = f"the least and the greatest numbers and times of columns, by partition, of versions {few(versions)}"
-    return (f"the log keeps {kept}, until a vacuum trims it",)
+def _remarks_on_log(opened: OpenTable, history: History) -> tuple[str, ...]:
+    """Say which values of rows the log may hold."""
+    kept = ["names of partitions"] if opened.table.partition_columns else []
+    if history.fold is not None or any(record.entry.has_figures for record in history.records):
+        kept.append("the least and the greatest numbers and times of columns, by partition")
+    return (f"the log keeps {' and '.join(kept)}, until a vacuum trims it",) if kept else ()

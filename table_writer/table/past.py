@@ -94,6 +94,10 @@ class Past:
         """The partitions that the metastore has, as it was read before the log."""
         return frozenset(self._now)
 
+    def location_now(self, values: PartitionValues) -> Location | None:
+        """Return where readers look for a partition, as the metastore was read before the log."""
+        return Location.parse_any(self._now[values].location) if values in self._now else None
+
     @property
     def subject(self) -> str:
         """The subject of an error message."""

@@ -201,8 +201,8 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is erased while a late call may point readers there",
         "steps.vacuum.due:due_locations",
-        "frozenset() if history.unverified else history.state.doomed_places",
-        "history.state.doomed_places",
+        "if is_young and is_doomed and history.unverified:",
+        "if False:",
         schedule="erase, vacuum, old alter comes",
     ),
 )

@@ -122,8 +122,8 @@ MUTATIONS: Final = (
     Mutation(
         "a vacuum waits until no call can be late",
         "steps.vacuum.due:due_locations",
-        "if left.age_seconds < wanted_seconds and left.location.place not in doomed_places:",
-        "if False:",
+        "elif is_young and not is_doomed:",
+        "elif False:",
         ("overwrite", "vacuum"),
     ),
     Mutation(

@@ -36,8 +36,11 @@ def content(opened: OpenTable, key: str) -> str:
     return str(pq.read_table(io.BytesIO(stored.body)).to_pylist()) if key.endswith(".parquet") else repr(stored.body)
 
 
-def with_a_long_history(writer: TableWriter, spark: SparkSession, table: str, rows: Rows) -> int:
+def with_a_long_history(writer: TableWriter, spark: SparkSession, table: str, rows: Rows, elsewhere: str) -> int:
     """Let the secret come to every kind of place where readers leave rows; return a version of before."""
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION (dt='d7') LOCATION '{elsewhere}'")
+    spark.sql(f"INSERT INTO {table} PARTITION (dt='d7') SELECT 70, '{SECRET}'")
+    spark.sql(f"INSERT INTO {table} PARTITION (dt='d7') SELECT 71, 'k'")
     rows((1, SECRET, "d1"), (2, "b", "d1")).createOrReplaceTempView("others")
     spark.sql(f"INSERT INTO {table} PARTITION (dt) SELECT id, note, dt FROM others")  # another tool's files
     writer.append(rows((3, "c", "d1"), (4, SECRET, "d2"), (5, "e", "d9")), table)
@@ -54,16 +57,19 @@ def with_a_long_history(writer: TableWriter, spark: SparkSession, table: str, ro
 def test_no_object_holds_what_was_erased(
     writer: TableWriter, spark: SparkSession, opened: OpenTable, orders: str, rows: Rows, listed: Listed
 ) -> None:
-    before = with_a_long_history(writer, spark, orders, rows)
+    before = with_a_long_history(writer, spark, orders, rows, f"{opened.layout.root}elsewhere/dt=d9")
     result = writer.delete_where(orders, f"note = '{SECRET}'", purge=True)
-    assert result.deleted == 3
+    assert result.deleted == 4
     with pytest.raises(InvalidInputError, match=rf"erased on [0-9-]+ by .*@.* \(write {result.write_id}\)"):
         writer.read(orders, version=before, partitions=["dt=d1"])
+    for value in ("d2", "d7"):
+        with pytest.raises(InvalidInputError, match="erased on"):
+            writer.read(orders, version=1, partitions=[f"dt={value}"])
     with pytest.raises(InvalidInputError, match="erased on"):
         writer.maintenance.rollback(orders, version=before)
     writer.maintenance.recover(orders)
     due = writer.maintenance.erasure(orders)
-    assert (due.is_complete, due.deleted_rows, due.vacuumed_at) == (False, 3, None)
+    assert (due.is_complete, due.deleted_rows, due.vacuumed_at) == (False, 4, None)
     assert set(holders(opened)) <= {erased.key for erased in due.objects}
     assert [finding.status for finding in writer.doctor(orders).findings if finding.check == "erasures"] == ["warning"]
 
@@ -73,7 +79,7 @@ def test_no_object_holds_what_was_erased(
     assert (certificate.is_complete, certificate.objects != ()) == (True, True)
     assert certificate.vacuumed_at is not None
     assert {erased.key for erased in certificate.objects} == {erased.key for erased in due.objects}
-    assert listed(orders) == [(2, "b", "d1"), (3, "c", "d1"), (8, "h", "d4"), (9, "x", "d9")]
+    assert listed(orders) == [(2, "b", "d1"), (3, "c", "d1"), (8, "h", "d4"), (9, "x", "d9"), (71, "k", "d7")]
     assert [tuple(row) for row in writer.read(orders, version=2, partitions=["dt=d9"]).collect()] == [(5, "e", "d9")]
     writer.maintenance.rollback(orders, version=2, partitions=["dt=d9"])
     assert writer.maintenance.vacuum(orders).deleted == ()
@@ -105,7 +111,7 @@ def test_what_is_not_erased_is_named(writer: TableWriter, opened: OpenTable, ord
     certificate = writer.maintenance.erasure(orders, write_id=again.write_id)
     assert certificate.is_complete
     assert any(staged.write_id in remark for remark in certificate.remarks)
-    assert "versions 1" in certificate.remarks[-1]
+    assert "names of partitions and the least" in certificate.remarks[-1]
     assert all(staged.write_id in key for key in holders(opened))
     with pytest.raises(InvalidInputError, match="no erasure by write nobody"):
         writer.maintenance.erasure(orders, write_id="nobody")

@@ -244,3 +244,15 @@ def test_nobody_waits_for_who_is_gone(world: World) -> None:
     world.wait_out_claims()
     assert not Turn().begin(services)
     assert not list(world.store.list(services.layout.turns.key))
+
+
+def test_a_partition_whose_readers_were_pointed_elsewhere_is_not_changed(world: World) -> None:
+    """Whoever looked where the log has it would find no row, and readers see some."""
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    other = world.metastore._partitions[world.name]
+    elsewhere = world.partitions()["d2"].location
+    other[("d1",)] = replace(other[("d1",)], location=elsewhere)
+    snapshot = snapshot_of(world)
+    with pytest.raises(InvalidInputError, match="where another tool or a late call has put it after version 1"):
+        snapshot.open([("d1",)])
+    assert set(snapshot.open([("d2",)])) == {("d2",)}

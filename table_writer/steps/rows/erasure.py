@@ -17,7 +17,7 @@ from table_writer.model.partition_value import canonical
 from table_writer.model.table import PartitionValues, PastPartition, name_in, partition_values, shown_name
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.steps.rows.expressions import predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
@@ -50,6 +50,7 @@ class Erasing:
     opened: OpenTable
     change: DeletedWhere
     _changed: frozenset[PartitionValues] = frozenset()
+    _owners: dict[Place, PartitionValues] = field(default_factory=dict)  # of locations, by the log's entries
     _are_hit: dict[Place, bool] = field(default_factory=dict)  # by directory
     _unread: dict[Place, str] = field(default_factory=dict)  # why a directory could not be looked through
 
@@ -59,7 +60,7 @@ class Erasing:
         text = predicate if isinstance(predicate, str) else str(predicate)
         erasure = Erasure(
             predicate_sha256=hashlib.sha256(text.encode()).hexdigest(),
-            deleted_rows=deleted.deleted or 0,
+            deleted_rows=deleted.deleted,
             write_id=deleted.write_id,
             remarks=self._remarks_on(deleted),
         )
@@ -73,14 +74,24 @@ class Erasing:
 
     def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
         """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
+        records, root = self.opened.log.read_history().records, self.opened.layout.root
+        for partition in (partition for record in records for partition in record.entry.partitions):
+            for location in filter(None, map(Location.parse_any, partition.locations)):
+                self._owners.setdefault(location.place, partition.values)
+        remarks: list[str] = []
+        if not predicate_of(self._named_table.blank, self.change.predicate, "predicate").is_pure:
+            remarks.append("of other partitions' older rows the predicate was asked after the delete: it may differ")
         record = self.opened.log.slots.find(deleted.version) if deleted.version else None
-        if record is None:
-            return ()
-        self._changed = frozenset(map(self._canonical, record.entry.partition_values))
-        root = self.opened.layout.root
-        old_locations = (partition.old_location for partition in record.entry.partitions if partition.old_location)
-        outside = (text for text in old_locations if not root.contains(Location.parse(text)))
-        return tuple(f"{text} is not below the table's own directory: delete it yourself" for text in outside)
+        if record is not None:
+            self._changed = frozenset(map(self._canonical, record.entry.partition_values))
+            texts = (partition.old_location for partition in record.entry.partitions if partition.old_location)
+            outside = (text for text in texts if not root.contains(Location.parse(text)))
+            remarks += [f"{text} is not below the table's own directory: delete it yourself" for text in outside]
+        return tuple(remarks)
+
+    @property
+    def _named_table(self) -> NamedTable:
+        return NamedTable(self.spark, self.opened.table, self.change.names)
 
     def _choose(
         self, history: History, found: Sequence[FoundLocation]
@@ -95,15 +106,24 @@ class Erasing:
         }
         self._look_through([left for place, left in others.items() if place not in self._are_hit])
         chosen = tuple(location for location, groups in by_location if any(map(self._may_hold_rows, groups)))
-        unknown = (left for _, groups in by_location for left in groups if left.values is None)
-        remarks = [f"{left.directory}: of which partition its files are is not known" for left in unknown]
+        remarks = [
+            f"{left.directory} goes, though of which partition its files are is not known"
+            for _, groups in by_location
+            for left in groups
+            if left.values is None
+        ]
+        remarks += [
+            f"{place.left.location} has {counted(place.other_count, 'object')} that other tools have put there since"
+            for place in found
+            if place.other_count
+        ]
         return chosen, (*remarks, *self._unread.values())
 
     def _is_changed(self, left: LeftFiles) -> bool:
         return left.values is not None and self._canonical(left.values) in self._changed
 
     def _may_hold_rows(self, left: LeftFiles) -> bool:
-        return self._is_changed(left) or self._are_hit.get(left.directory.place, False)
+        return left.values is None or self._is_changed(left) or self._are_hit.get(left.directory.place, False)
 
     def _canonical(self, values: PartitionValues) -> PartitionValues:
         types = [column.type for column in self.opened.table.partition_columns]
@@ -116,13 +136,14 @@ class Erasing:
         """Group the files of a location by their directories, which tell the partition where the log does not."""
         location, layout = found.left.location, self.opened.layout
         content = history.state.contents.get(location.place)
+        owner = self._owners.get(location.place, content.values if content is not None else None)
         below = layout.data(layout.write_id_of(location) or "") if layout.own.contains(location) else layout.root
         by_directory: dict[str, list[ObjectInfo]] = {}
         for file in found.objects:
             by_directory.setdefault(file.key.rpartition("/")[0] + "/", []).append(file)
         groups: list[LeftFiles] = []
         for key, files in by_directory.items():
-            known = content.values if content is not None and key == location.key else None
+            known = owner if key == location.key else None
             values = self._values_by_name(key.removeprefix(below.key).strip("/")) if known is None else known
             groups.append(LeftFiles(location.beside(key), values, tuple(files)))
         return groups
@@ -152,9 +173,7 @@ class Erasing:
                 return
             [left] = groups
             self._are_hit[left.directory.place] = False
-            self._unread[left.directory.place] = (
-                f"{left.directory} could not be looked through: {spark_sentence(error)}"
-            )
+            self._unread[left.directory.place] = f"{left.directory} cannot be looked through: {type(error).__name__}"
         else:
             self._are_hit |= {left.directory.place: left.directory.place in hits for left in groups}
 
@@ -167,7 +186,7 @@ class Erasing:
             [part for part in past if part.files],
             file_column=FILE,
         )
-        named_table = NamedTable(self.spark, table, self.change.names)
+        named_table = self._named_table
         predicate = predicate_of(named_table.blank, self.change.predicate, "predicate")
         hits = named_table.hit_rows(rows, predicate).select(FILE).distinct()
         paths = gateway.run(f"rows of {table.name}", hits.collect)

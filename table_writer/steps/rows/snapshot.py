@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.model.location import Location, Place
+from table_writer.model.location import Location, Place, same_place
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table, shown_name
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import Scope, every_partition
@@ -62,6 +62,7 @@ class Snapshot:
         opened.require_owner()
         self._past, self._newest_entry = _newest(opened)
         self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
+        self._moved: set[PartitionValues] = set()  # to where the log has not put them
         self._opened_partitions: dict[PartitionValues, SnapshotPartition] = {}
         self.scope: Scope = (
             Where(spark, where, partition_schema(self.table), str(self.table.name)) if where else every_partition
@@ -161,8 +162,17 @@ class Snapshot:
             names = self.opened.partition_names(unasked) if self.table.partition_columns else None
             self._known |= dict.fromkeys(unasked)
             self._known |= {past.values: past for past in self._past.partitions(names)}
+            self._known |= {values: self._as_readers_see(values, self._known[values]) for values in unasked}
         asked = ((values, self._known.get(values)) for values in partitions)
         return {values: past for values, past in asked if past is not None}
+
+    def _as_readers_see(self, values: PartitionValues, past: PastPartition | None) -> PastPartition | None:
+        """Return a partition of the version; one whose readers are pointed elsewhere fails when it is looked into."""
+        now, location = self._past.location_now(values), None if past is None else past.location
+        if now is None or self.opened.layout.is_placeholder(now) or same_place(str(now), location):
+            return past
+        self._moved.add(values)
+        return PastPartition(values=values, name=shown_name(self.table, values), location=str(now), files=0, bytes=1)
 
     def as_read(self, partitions: Collection[PartitionValues]) -> TableRead:
         """Describe what was read of some partitions, for the comparison with what readers see before the switch."""
@@ -206,6 +216,8 @@ class Snapshot:
 
     def _why_not_changed(self, past: PastPartition, location: Location, files: Mapping[str, ObjectInfo]) -> str:
         """Say why a partition's files cannot be replaced in part; empty if they can."""
+        if past.values in self._moved:
+            return f"is at {location}, where another tool or a late call has put it after version {self.version}"
         if location.place[:2] != self.opened.layout.root.place[:2]:
             return f"lies in another bucket, at {location}"
         if any("/" in name for name in files):

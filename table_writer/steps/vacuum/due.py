@@ -195,13 +195,15 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
     What an erasure names, or a vacuum that died, is past its retention; but not while a call may come late that points
     readers there.
     """
-    doomed_places = frozenset() if history.unverified else history.state.doomed_places
     chosen: list[LeftLocation] = []
     kept: list[KeptLocation] = []
     for left in sorted(history.state.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
-        if left.age_seconds < wanted_seconds and left.location.place not in doomed_places:
+        is_young, is_doomed = left.age_seconds < wanted_seconds, left.location.place in history.state.doomed_places
+        if is_young and is_doomed and history.unverified:
+            kept.append(KeptLocation(left.location, "a call that others have recovered may yet point readers there"))
+        elif is_young and not is_doomed:
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(KeptLocation(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final
@@ -21,7 +21,7 @@ from table_writer.log.trimming import OldEntries, Trimming
 from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
-from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -57,6 +57,7 @@ class FoundLocation:
 
     left: LeftLocation
     objects: tuple[ObjectInfo, ...] = ()
+    other_count: int = 0  # of objects that are not to be deleted: other tools have put them there since
 
 
 ChooseLocations = Callable[[History, Sequence[FoundLocation]], tuple[tuple[FoundLocation, ...], tuple[str, ...]]]
@@ -103,6 +104,8 @@ class Vacuum:
             if looks_again and self._is_overtaken(self.look):
                 looks_again -= 1
                 continue
+            if is_last_look and not dry_run and self._verify(history, partitions):
+                continue
             used = in_use(history, partitions.values(), self._why_partial)
             chosen = self._spare_others(due_locations(history, used, ages, traces.staged_ids))
             plan = VacuumResult(
@@ -116,8 +119,6 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
-            if is_last_look:
-                self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
                 return self._tidy(plan, history, oldest)
             deletes = self._deletes(plan)
@@ -163,11 +164,8 @@ class Vacuum:
             history, partitions, _ = self._look()
             free = self._spare_others(self._erasable(history, partitions, traces))
             chosen, remarks = choose(history, self._found_locations(history, free.locations))
-            remarks = (*remarks, *(f"{path.location}: {path.reason}" for path in free.kept))
-            remarks += tuple(
-                f"write {write_id} was not published yet, and its files were not looked through"
-                for write_id in sorted(traces.unclaimed_ids(history))
-            )
+            remarks += tuple(f"{path.location}: {path.reason}" for path in free.kept)
+            remarks += tuple(self._not_looked_through(history, partitions, traces))
             keys = tuple(found.key for location in chosen for found in location.objects)
             entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
             if not chosen:
@@ -179,6 +177,20 @@ class Vacuum:
                 if not chosen:
                     self._record_outcomes(entry, history)
                 return entry
+
+    def _not_looked_through(
+        self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
+    ) -> Iterator[str]:
+        """Name the files of this library that no reader sees, and that readers have not left by the log."""
+        in_doubt = {record.entry.write_id for record in history.records.publishes_in_doubt}
+        for write_id in sorted(traces.unclaimed_ids(history) | in_doubt):
+            yield f"write {write_id} was not published yet, and its files were not looked through"
+        here = {values: partition.location for values, partition in partitions.items()}
+        for values, placement in sorted(history.placements.of_all(here).items()):
+            where = history.state.current_partitions[values].partition.new_location
+            if placement is not Placement.IN_PLACE and where is not None:
+                name = shown_name(self._opened.table, values)
+                yield f"{name}: the log has rows at {where}, and the metastore does not; they were not looked through"
 
     def _erasable(
         self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
@@ -245,18 +257,23 @@ class Vacuum:
                 finished.append(entry.version)
         return tuple(finished)
 
-    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
-        """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
+    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
+        """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
+
+        Returns whether it has.
+        """
         here = {values: partition.location for values, partition in partitions.items()}
         placements = history.placements.of_all(here)
         if Placement.BEHIND in placements.values():
-            return
+            return False
         shown = {values: partitions[values].parameters for values in placements.keys() & partitions.keys()}
         is_older = any(
             history.placements.has_late_parameters(values, parameters) for values, parameters in shown.items()
         )
-        if not is_older and self._opened.correct_statistics(history, placements):
+        is_sound = not is_older and self._opened.correct_statistics(history, placements)
+        if is_sound:
             self._log.marks.forget_recoveries(history.unverified or ())
+        return is_sound
 
     def _can_verify(self, history: History) -> bool:
         """Return whether calls may have come late, none can any more, and nothing is in doubt."""
@@ -295,7 +312,8 @@ class Vacuum:
             there = {(file.key, file.size_bytes, file.etag): file for file in objects}
             free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
             listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
-            return FoundLocation(left, tuple(there[identity] for identity in listed if identity in there))
+            found = tuple(there[identity] for identity in listed if identity in there)
+            return FoundLocation(left, found, other_count=len(objects) - len(found))
 
         return tuple(many(look, locations))
 
