@@ -15,6 +15,7 @@ from table_writer.log.past_states import PastStates
 from table_writer.log.placements import Placements
 from table_writer.log.records import Records, SlotRecord
 from table_writer.log.state import TableState
+from table_writer.model.entry import Operation
 from table_writer.model.location import Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -88,15 +89,22 @@ class History:
     def columns_at(self, version: int) -> Columns | None:
         """Return the columns of an unpartitioned table after a version; ``None`` if no entry tells.
 
-        Those are what the newest write up to then had, or the first later one has replaced.
+        Those that the newest write up to then had, or the first later one has replaced, with what was added to them
+        until they were replaced: an added column is null in older rows, and would be lost without.
         """
         self.records.require_all()
         published = [record.entry for record in self.records.published]
-        known = next((entry for entry in reversed(published) if entry.version <= version and entry.schema), None)
-        if known is not None:
-            return Columns(known.schema, known.columns_by)
-        replaced = next((entry.replaced_schema for entry in published if entry.replaced_schema), "")
-        return Columns(replaced, "") if replaced else None
+        written = (entry for entry in reversed(published) if entry.version <= version and entry.schema)
+        wanted_by = next((entry.columns_by for entry in written), "")
+        found, columns_by = "", ""  # by whom the table has its columns at each entry
+        for entry in published:
+            if entry.replaced_schema and columns_by == wanted_by:
+                found = entry.replaced_schema
+            if entry.schema:
+                columns_by = entry.columns_by
+                is_of_then = entry.operation in {Operation.ROLLBACK, Operation.RESTORE}
+                found = entry.schema if columns_by == wanted_by and not (found and is_of_then) else found
+        return Columns(found, wanted_by) if found else None
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:

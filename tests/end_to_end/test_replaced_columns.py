@@ -118,6 +118,11 @@ def test_a_write_planned_for_the_old_columns_conflicts_and_a_staged_one_is_publi
     with pytest.raises(ConflictError, match="altered"):
         late.append(old, table)
     assert spark.newSession().table(table).collect() == new.collect()
+    with pytest.raises(InvalidInputError, match="has got other columns in between"):
+        writer.read_changes(table, 1, 2)
+    assert writer.read_changes(table, 0, 1).count() == 2
+    writer.delete_where(table, "code = 'bob'", purge=True)
+    assert any("written with other columns" in remark for remark in keeper.erasure(table).remarks)
 
 
 def test_what_cannot_have_other_columns_is_refused_before_anything_is_written(

@@ -49,7 +49,18 @@ def row_changes(spark: SparkSession, opened: OpenTable, first: int, last: int, k
         found = _without_shared_files(*found)
     gateway = open_gateway(spark)
     sides = [gateway.past_rows(opened, past.subject, partitions) for past, partitions in zip(pasts, found, strict=True)]
+    if not all(found):  # who has no rows has the columns of the other
+        with_rows = sides[0 if found[0] else 1]
+        sides = [side if partitions else with_rows.limit(0) for side, partitions in zip(sides, found, strict=True)]
     schema = sides[0].schema
+    if [(field.name, field.dataType) for field in schema] != [
+        (field.name, field.dataType) for field in sides[1].schema
+    ]:
+        raise InvalidInputError(
+            f"the rows of versions {first} and {last} of {table.name} cannot be compared: the table has got other"
+            " columns in between, by schema='replace'",
+            table=str(table.name),
+        )
     if problems := list(_problems(schema)):
         raise InvalidInputError(
             f"the rows of two versions of {table.name} cannot be compared: {'; '.join(problems)}", table=str(table.name)

@@ -51,6 +51,7 @@ class Erasing:
     change: DeletedWhere
     _changed: frozenset[PartitionValues] = frozenset()
     _owners: dict[Place, PartitionValues] = field(default_factory=dict)  # of locations, by the log's entries
+    _of_other_columns: set[Place] = field(default_factory=set)  # locations that were written with other columns
     _are_hit: dict[Place, bool] = field(default_factory=dict)  # by directory
     _unread: dict[Place, str] = field(default_factory=dict)  # why a directory could not be looked through
 
@@ -75,9 +76,13 @@ class Erasing:
     def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
         """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
         records, root = self.opened.log.read_history().records, self.opened.layout.root
-        for partition in (partition for record in records for partition in record.entry.partitions):
-            for location in filter(None, map(Location.parse_any, partition.locations)):
-                self._owners.setdefault(location.place, partition.values)
+        for entry in (record.entry for record in records):
+            is_of_today = not entry.schema or entry.columns_by == self.opened.table.columns_by
+            for partition in entry.partitions:
+                for location in filter(None, map(Location.parse_any, partition.locations)):
+                    self._owners.setdefault(location.place, partition.values)
+                new_location = None if is_of_today else Location.parse_any(partition.new_location or "")
+                self._of_other_columns |= {new_location.place} if new_location else set()
         remarks: list[str] = []
         if not predicate_of(self._named_table.blank, self.change.predicate, "predicate").is_pure:
             remarks.append("of other partitions' older rows the predicate was asked after the delete: it may differ")
@@ -104,6 +109,9 @@ class Erasing:
             for left in groups
             if left.values is not None and not self._is_changed(left)
         }
+        for place in others.keys() & self._of_other_columns:
+            self._are_hit[place] = False
+            self._unread[place] = f"{others[place].directory} was written with other columns, and not looked through"
         self._look_through([left for place, left in others.items() if place not in self._are_hit])
         chosen = tuple(location for location, groups in by_location if any(map(self._may_hold_rows, groups)))
         remarks = [

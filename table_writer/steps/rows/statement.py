@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import CharType, StringType, StructField
+from pyspark.sql.types import CharType, StringType, StructField, VarcharType
 
 from table_writer.config import WriteKeywords
 from table_writer.errors import InvalidInputError
@@ -179,6 +179,9 @@ class _MergeOf:
         fields = {field.name.lower(): field for field in self._statement.source.schema}
         for name, source in keys.items():
             kinds = (exact_type(table_column(self._table, name, "ON")), exact_type(fields[source.lower()]))
+            texts = [isinstance(kind, StringType | VarcharType | CharType) for kind in kinds]
+            if texts[0] != texts[1]:  # Spark casts the text, and a merge the other value
+                raise refused(f"ON {name}", "a text is compared with another type: cast the source's column")
             if kinds[0] != kinds[1] and any(isinstance(kind, CharType) for kind in kinds):
                 raise refused(f"ON {name}", "CHAR(n) is compared with its blanks: give the source the same type")
         return keys
