@@ -607,10 +607,10 @@ class Maintenance:
         --------
         >>> from table_writer import InvalidInputError
         >>> try:
-        ...     keeper.erasure("mart.orders")
+        ...     keeper.erasure("mart.orders", write_id="nobody")
         ... except InvalidInputError as error:
         ...     print(error.message.partition(":")[0])
-        the log of mart.orders has no erasure
+        the log of mart.orders has no erasure by write nobody
         """
         from table_writer.steps.certificate import erasure_report
 
