@@ -52,6 +52,7 @@ OF_SPARK: Final = (
     "merge",
     "plan",
     "read",
+    "read_changes",
     "rewrite",
     "sql",
     "stage",
