@@ -170,7 +170,7 @@ REFUSED = {
     MERGE
     + "WHEN NOT MATCHED THEN INSERT (id, note, dt) VALUES (b.id, text, b.dt)": "text for note, where the source has",
     MERGE + "WHEN NOT MATCHED THEN INSERT (id, note, dt) VALUES (b.id, a.note, b.dt)": "VALUES for note: .*`a`.`note`",
-    "MERGE INTO {t} a USING (SELECT 1 AS k) b ON a.note = b.k WHEN MATCHED THEN DELETE": "ON note: .* a text is compared",
+    "MERGE INTO {t} a USING (SELECT 1 AS k) b ON a.note = b.k WHEN MATCHED THEN DELETE": "ON note: .* a text is",
     "MERGE INTO {t} USING {t} ON id = id WHEN MATCHED THEN DELETE": "by its own name: .* give both sides names",
     "MERGE INTO {t} a USING (SELECT 5 AS id) b ON a.id = b.id WHEN MATCHED THEN UPDATE SET *": "without note, dt: ",
     # clauses of INSERT
