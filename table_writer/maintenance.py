@@ -548,7 +548,8 @@ class Maintenance:
 
         Deleted are: replaced data; files of abandoned entries; files, uploads and registrations of writes whose writer
         is dead and that never claimed an entry; uploads of late attempts; log entries on which nothing depends any
-        more. Data of other tools is deleted file by file, only what was listed when it was replaced and is unchanged.
+        more. What an erasure names is deleted whatever its age. Data of other tools is deleted file by file, only what
+        was listed when it was replaced and is unchanged.
         What the metastore points at, or an entry in doubt names, stays. Run again, or twice at once, it ends the same.
 
         Parameters

@@ -59,13 +59,14 @@ class Erasing:
         """Claim the erasure, and add to the delete's result what a person has to know."""
         predicate = self.change.predicate
         text = predicate if isinstance(predicate, str) else str(predicate)
-        erasure = Erasure(
-            predicate_sha256=hashlib.sha256(text.encode()).hexdigest(),
-            deleted_rows=deleted.deleted,
-            write_id=deleted.write_id,
-            remarks=self._remarks_on(deleted),
-        )
         try:
+            self._know_locations()
+            erasure = Erasure(
+                predicate_sha256=hashlib.sha256(text.encode()).hexdigest(),
+                deleted_rows=deleted.deleted,
+                write_id=deleted.write_id,
+                remarks=self._remarks_on(deleted),
+            )
             entry = Vacuum(self.opened).erase(erasure, self._choose)
         except TableWriterError as error:
             done = f"Version {deleted.version} has deleted the rows" if deleted.version else "Readers see no such row"
@@ -73,16 +74,18 @@ class Erasing:
             raise
         return replace(deleted, write_id=deleted.write_id or entry.write_id, notes=(*deleted.notes, _note(entry)))
 
-    def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
-        """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
-        records, root = self.opened.log.read_history().records, self.opened.layout.root
-        for entry in (record.entry for record in records):
+    def _know_locations(self) -> None:
+        """Learn from the log which partition each location was of, and which were written with other columns."""
+        for entry in (record.entry for record in self.opened.log.read_history().records):
             is_of_today = not entry.schema or entry.columns_by == self.opened.table.columns_by
             for partition in entry.partitions:
                 for location in filter(None, map(Location.parse_any, partition.locations)):
                     self._owners.setdefault(location.place, partition.values)
                 new_location = None if is_of_today else Location.parse_any(partition.new_location or "")
                 self._of_other_columns |= {new_location.place} if new_location else set()
+
+    def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
+        """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
         remarks: list[str] = []
         if not predicate_of(self._named_table.blank, self.change.predicate, "predicate").is_pure:
             remarks.append("of other partitions' older rows the predicate was asked after the delete: it may differ")
@@ -90,7 +93,7 @@ class Erasing:
         if record is not None:
             self._changed = frozenset(map(self._canonical, record.entry.partition_values))
             texts = (partition.old_location for partition in record.entry.partitions if partition.old_location)
-            outside = (text for text in texts if not root.contains(Location.parse(text)))
+            outside = (text for text in texts if not self.opened.layout.root.contains(Location.parse(text)))
             remarks += [f"{text} is not below the table's own directory: delete it yourself" for text in outside]
         return tuple(remarks)
 
