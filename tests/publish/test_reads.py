@@ -193,17 +193,17 @@ def test_what_is_to_be_staged_is_refused_where_what_it_would_replace_has_changed
     append(world, {"d2": frozenset({6})})
     files, publisher = staged(world, plan_of(world, read, mode=mode)), publisher_of(world.services())
     with pytest.raises(ConflictError, match="dt=d2") if mode.facts.replaces_table else nullcontext():
-        publisher.require_as_read(files)
+        publisher.as_read(files)
     append(world)
     with pytest.raises(ConflictError, match="dt=d1") if not mode.facts.keeps_rows else nullcontext():
-        publisher.require_as_read(files)
+        publisher.as_read(files)
 
 
 def test_what_has_read_nothing_of_its_table_may_be_staged_over_whatever_is_there() -> None:
     world = written()
     files = staged(world, plan_of(world))
     append(world)
-    publisher_of(world.services()).require_as_read(files)
+    assert publisher_of(world.services()).as_read(files) == ()
     assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({5})}
 
 
