@@ -586,8 +586,8 @@ class Maintenance:
     def erasure(self, table: str, *, write_id: str | None = None) -> ErasureReport:
         """Certify an erasure: each object that may have held the deleted rows, whether it is gone, and what is not.
 
-        It looks at the store now: keep it once a vacuum has deleted the objects. Queries that began before may have
-        read the rows, and a table that other jobs made of them has them still.
+        It looks at the store now: keep the certificate that you get after the vacuum. Queries that began before may
+        have read the rows, and a table that other jobs made of them has them still.
 
         Parameters
         ----------
