@@ -303,11 +303,15 @@ class LogEntry:
         return any(partition.figures for partition in self.partitions)
 
     @property
+    def erasing_id(self) -> str:
+        """Return the write by which an erasure is known: the delete; itself, where no reader saw such a row."""
+        return (self.erasure and self.erasure.write_id) or self.write_id
+
+    @property
     def erased(self) -> str:
         """Say when and by whom rows were erased, for a message about the files of an erasure."""
         by = f"{self.writer.get('user', '?')}@{self.writer.get('host', '?')}"
-        write_id = (self.erasure and self.erasure.write_id) or self.write_id
-        return f"erased on {self.created_at:%Y-%m-%d} by {by} (write {write_id})"
+        return f"erased on {self.created_at:%Y-%m-%d} by {by} (write {self.erasing_id})"
 
     @property
     def named(self) -> dict[str, str]:

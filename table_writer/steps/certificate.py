@@ -21,8 +21,8 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
     """
     history = opened.log.read_history()
     records = [record for record in history.records if record.entry.erasure and record.outcome is not Outcome.ABANDONED]
-    wanted = write_id or next((_write_id(record.entry) for record in reversed(records)), "")
-    entries = [record.entry for record in records if wanted in {record.entry.write_id, _write_id(record.entry)}]
+    wanted = write_id or next((record.entry.erasing_id for record in reversed(records)), "")
+    entries = [record.entry for record in records if wanted in {record.entry.write_id, record.entry.erasing_id}]
     if not entries:
         raise InvalidInputError(
             f"the log of {opened.table.name} has no erasure{f' by write {write_id}' if write_id else ''}:"
@@ -34,7 +34,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
     present = _present_keys(opened.store, entries)
     return ErasureReport(
         table=str(opened.table.name),
-        write_id=_write_id(newest),
+        write_id=newest.erasing_id,
         version=newest.version,
         predicate_sha256=facts[-1].predicate_sha256,
         deleted_rows=max((rows for erasure in facts if (rows := erasure.deleted_rows) is not None), default=None),
@@ -52,10 +52,6 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
             )
         ),
     )
-
-
-def _write_id(entry: LogEntry) -> str:
-    return (entry.erasure and entry.erasure.write_id) or entry.write_id
 
 
 def _locations(entries: Iterable[LogEntry]) -> dict[str, Location]:

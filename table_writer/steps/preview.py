@@ -287,13 +287,7 @@ def plan_of_rows(rewrite: Rewrite) -> RowsPlan:
         options = replace(rewrite.write_options, if_empty="ignore", max_copied_bytes=None)
         report = Preview(rewrite.opened, rewrite.changed.rows, rewrite.mode, options, rewrite).report()
     facts = {item.name: getattr(report, item.name) for item in fields(PlanReport)}
-    replaced = rewrite.replaced
-    return RowsPlan(
-        **facts | {"mode": rewrite.change.name},
-        **rewrite.counts,
-        replaced_files=len(replaced),
-        replaced_bytes=sum(file.size_bytes for file in replaced),
-    )
+    return RowsPlan(**facts | {"mode": rewrite.change.name}, **rewrite.facts)
 
 
 def _verdict(schema: StructType, fitted: FittedRows) -> SchemaVerdict:

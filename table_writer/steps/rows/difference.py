@@ -53,9 +53,8 @@ def row_changes(spark: SparkSession, opened: OpenTable, first: int, last: int, k
         with_rows = sides[0 if found[0] else 1]
         sides = [side if partitions else with_rows.limit(0) for side, partitions in zip(sides, found, strict=True)]
     schema = sides[0].schema
-    if [(field.name, field.dataType) for field in schema] != [
-        (field.name, field.dataType) for field in sides[1].schema
-    ]:
+    columns, other_columns = ([(field.name, field.dataType) for field in side.schema] for side in sides)
+    if columns != other_columns:
         raise InvalidInputError(
             f"the rows of versions {first} and {last} of {table.name} cannot be compared: the table has got other"
             " columns in between, by schema='replace'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from table_writer.model.table import PartitionValues, PastPartition, name_in, pa
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.steps.rows.expressions import predicate_of
+from table_writer.steps.rows.expressions import Predicate, predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
 from table_writer.steps.rows.where import DeletedWhere, NamedTable
@@ -87,7 +88,7 @@ class Erasing:
     def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
         """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
         remarks: list[str] = []
-        if not predicate_of(self._named_table.blank, self.change.predicate, "predicate").is_pure:
+        if not self._predicate.is_pure:
             remarks.append("of other partitions' older rows the predicate was asked after the delete: it may differ")
         record = self.opened.log.slots.find(deleted.version) if deleted.version else None
         if record is not None:
@@ -100,6 +101,10 @@ class Erasing:
     @property
     def _named_table(self) -> NamedTable:
         return NamedTable(self.spark, self.opened.table, self.change.names)
+
+    @cached_property
+    def _predicate(self) -> Predicate:
+        return predicate_of(self._named_table.blank, self.change.predicate, "predicate")
 
     def _choose(
         self, history: History, found: Sequence[FoundLocation]
@@ -197,9 +202,7 @@ class Erasing:
             [part for part in past if part.files],
             file_column=FILE,
         )
-        named_table = self._named_table
-        predicate = predicate_of(named_table.blank, self.change.predicate, "predicate")
-        hits = named_table.hit_rows(rows, predicate).select(FILE).distinct()
+        hits = self._named_table.hit_rows(rows, self._predicate).select(FILE).distinct()
         paths = gateway.run(f"rows of {table.name}", hits.collect)
         places = {left.directory.place for left in groups}
         return {place_and_name(row[FILE], places, table)[0] for row in paths}
@@ -220,8 +223,8 @@ class Erasing:
 
 def _note(entry: LogEntry) -> str:
     erasure = entry.erasure
-    count, write_id = len(erasure.keys) if erasure else 0, (erasure and erasure.write_id) or entry.write_id
+    count = len(erasure.keys) if erasure else 0
     return (
         f"{counted(count, 'replaced file')} to be erased by the next `table-writer vacuum {entry.table}`;"
-        f" `table-writer erasure {entry.table} --write-id {write_id}` says what is gone"
+        f" `table-writer erasure {entry.table} --write-id {entry.erasing_id}` says what is gone"
     )

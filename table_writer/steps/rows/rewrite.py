@@ -24,7 +24,7 @@ from table_writer.steps.rows.change import ChangedRows, RowCall, RowChange
 from table_writer.steps.rows.hits import DIFFERS
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
-from table_writer.storage.object_store import ObjectInfo, SourceChangedError
+from table_writer.storage.object_store import SourceChangedError
 from table_writer.table.open_table import OpenTable
 
 
@@ -71,17 +71,19 @@ class Rewrite:
         return replace(options, distribution="rebalance") if is_left_to_us else options
 
     @property
-    def replaced(self) -> tuple[ObjectInfo, ...]:
-        """The files whose rows are written anew, or are gone."""
-        held = self.snapshot.files_of(self.changed.replaced)
-        return tuple(held[values][name] for values, names in self.changed.replaced.items() for name in names)
-
-    @property
     def counts(self) -> Mapping[str, Any]:
         """How many rows are inserted, updated and deleted; empty where nobody counts them."""
         inserted, changed = self.changed.inserted, self.changed
         counts = {"inserted": inserted or 0, "updated": changed.updated, "deleted": changed.deleted}
         return {} if inserted is None else counts
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The counts, and the files whose rows are written anew, or are gone: what a result and a plan say."""
+        held = self.snapshot.files_of(self.changed.replaced)
+        files = [held[values][name] for values, names in self.changed.replaced.items() for name in names]
+        size_bytes = sum(file.size_bytes for file in files)
+        return {**self.counts, "replaced_files": len(files), "replaced_bytes": size_bytes}
 
     def plan(self) -> PlannedWrite | None:
         """Do step 1, based on the snapshot's version; ``None`` if there is nothing to change.
@@ -128,11 +130,7 @@ class Rewrite:
     def result(self, written: WriteResult) -> RowsResult:
         """Return the result of the write with what became of rows, and which files were written or copied."""
         return replace(
-            self.call.result_of(written),
-            partitions=tuple(map(self._kept.result_of, written.partitions)),
-            replaced_files=len(self.replaced),
-            replaced_bytes=sum(file.size_bytes for file in self.replaced),
-            **self.counts,
+            self.call.result_of(written), partitions=tuple(map(self._kept.result_of, written.partitions)), **self.facts
         )
 
     def nothing_to_stage(self) -> InvalidInputError:
