@@ -397,6 +397,7 @@ class MergeKeywords(SelectedRowKeywords, total=False):
     """The same of a merge, with what it takes beside."""
 
     newest_by: str
+    search_above_bytes: int
 
 
 class StatementKeywords(WriteKeywords, total=False):

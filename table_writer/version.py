@@ -21,7 +21,7 @@ MODULES_OF_TASKS: Final = {
     "model/": "__init__ column_figures column_statistics location message partition_value process table upload_spec",
     "storage/": (
         "__init__ answers azure azure_client local object_store remote"
-        " s3 s3_advice s3_client s3_credentials settings worker"
+        " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
     ),
     "steps/": "__init__",
     "steps/upload/": "__init__ figures files parquet partitioning parts task",

@@ -44,7 +44,7 @@ from table_writer.steps.preview import Preview, plan_of_rows
 from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
 from table_writer.steps.rows.deduplicate import Deduplicated
 from table_writer.steps.rows.difference import row_changes
-from table_writer.steps.rows.merge import Matched, Merge, Missing
+from table_writer.steps.rows.merge import SEARCH_ABOVE_BYTES, Matched, Merge, Missing
 from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.rows.statement import change_of, write_of
 from table_writer.steps.rows.where import DeletedWhere, UpdatedWhere
@@ -413,8 +413,15 @@ class TableWriter:
         >>> result.inserted, result.updated, result.deleted
         (1, 1, 0)
         """
-        newest_by = options.pop("newest_by", "")
-        change = Merge(updates=updates, on=on, matched=matched, missing=missing, set=set, newest_by=newest_by)
+        change = Merge(
+            updates=updates,
+            on=on,
+            matched=matched,
+            missing=missing,
+            set=set,
+            newest_by=options.pop("newest_by", ""),
+            search_above_bytes=options.pop("search_above_bytes", SEARCH_ABOVE_BYTES),
+        )
         return self._change(change, table, options)
 
     def delete_where(
@@ -664,7 +671,7 @@ class TableWriter:
         with self._steps.show_progress(table, mode):
             opened = self._services.open_to_write(table)
             if isinstance(call, RowCall):
-                return plan_of_rows(Rewrite(self._spark, opened, call))
+                return plan_of_rows(Rewrite(self._spark, opened, call, counts_first=True))
             assert df is not None  # noqa: S101 - it was required
             return Preview(opened, df, call.mode, call.options).report()
 

@@ -6,13 +6,23 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Final
 
 from table_writer.errors import StorageError, counted
 from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
-MESSAGE_FORMAT: Final = 4
+MESSAGE_FORMAT: Final = 5
+
+
+class RowMark(IntEnum):
+    """What becomes of a row by a change of rows: the value of the column that goes along with the rows of one."""
+
+    KEPT = 0
+    UPDATED = 1
+    INSERTED = 2
+    DELETED = 3  # goes to the task, which counts it, and into no file
 
 
 def names_of_task(write_id: str, task_index: int) -> str:
@@ -71,11 +81,12 @@ class CommitMessage:
     write_id: str
     task_index: int
     attempt_id: int
-    row_count: int  # rows that came in; the files' rows add up to it
+    row_count: int  # rows that were to be written; the files' rows add up to it
     uploads: tuple[PendingUpload, ...]
     requests: tuple[tuple[str, int], ...] = ()  # storage requests sent, by kind
     row_bytes: int = 0  # of a row in Arrow, on average, in the chunk with the widest rows
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
+    marks: Mapping[RowMark, int] = field(default_factory=dict)  # rows that came in, by their marks, if they have some
 
     def validate(self) -> None:
         """Check the message against itself; ``StorageError`` says what contradicts what."""
@@ -97,6 +108,9 @@ class CommitMessage:
                     f"task {self.task_index} read {counted(self.row_count, 'row')} but tells of column {name!r}:"
                     f" {column!r}"
                 )
+        kept = sum(count for mark, count in self.marks.items() if mark is not RowMark.DELETED)
+        if self.marks and kept != self.row_count:
+            raise StorageError(f"task {self.task_index} wrote {counted(self.row_count, 'row')} and has marks of {kept}")
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes; a message that is not valid is never sent."""
@@ -130,6 +144,7 @@ class CommitMessage:
             "statistics": [list(self.statistics), *([column.get(name) for column in statistics] for name in TEXTS)],
             "uploads": uploads,
             "parts": parts,
+            "marks": [(mark, count) for mark, count in self.marks.items()],
         }
         return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), level=1)
 
@@ -142,7 +157,8 @@ class CommitMessage:
         requests = tuple((kind, count) for kind, count in fields.pop("requests"))
         uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
         statistics = _statistics(fields.pop("statistics"))
-        message = cls(uploads=uploads, requests=requests, statistics=statistics, **fields)
+        marks = {RowMark(mark): count for mark, count in fields.pop("marks")}
+        message = cls(uploads=uploads, requests=requests, statistics=statistics, marks=marks, **fields)
         message.validate()
         return message
 

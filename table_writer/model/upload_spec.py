@@ -126,6 +126,7 @@ class UploadSpec:
     batch_rows: int = 0  # rows that Spark sends in one Arrow batch without weighing them; 0: Spark's own limits hold
     max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
     most_figures: int = 0  # partitions x columns for which a task counts figures; a task with more counts none
+    is_marked: bool = False  # the last column of rows, behind the partition columns, is the mark of each
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
     """Partitions that must not get a row, with values as Spark spells them: the task that meets one fails."""
 

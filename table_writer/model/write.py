@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from table_writer.model.column_statistics import ColumnStatistics, MergedStatist
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
-from table_writer.model.message import CommitMessage
+from table_writer.model.message import CommitMessage, RowMark
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column, PartitionValues, Table, escape
 from table_writer.model.table_read import TableRead
@@ -274,15 +275,17 @@ class WrittenFiles:
     row_bytes: int = 0  # of a row in Arrow, where rows are widest; 0 where nobody has looked
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
     checks: tuple[CheckResult, ...] = ()  # the newest of each, without rows of the data
+    marks: Mapping[RowMark, int] = field(default_factory=dict)  # how many rows had which; empty where none had one
 
     @classmethod
     def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> WrittenFiles:
         """Group the files that commit messages name by their partitions; the messages are read once."""
         groups: dict[PartitionValues, _Group] = {}
-        row_bytes, merged = 0, MergedStatistics()
+        row_bytes, merged, marks = 0, MergedStatistics(), Counter[RowMark]()
         for message in messages:
             row_bytes = max(row_bytes, message.row_bytes)
             merged.add(message.statistics, message.row_count)
+            marks.update(message.marks)
             for upload in message.uploads:
                 group = groups.setdefault(upload.partition_values, _Group())
                 group.keys.append(upload.key)
@@ -302,7 +305,7 @@ class WrittenFiles:
             for values, partition in sorted(groups.items())
         )
         statistics = as_spark_orders(merged.columns, plan.schema)
-        return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics)
+        return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics, marks=marks)
 
     @property
     def row_count(self) -> int:

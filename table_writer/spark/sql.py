@@ -11,10 +11,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import pyarrow as pa
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    _parse_datatype_string,
+)
 
 from table_writer import errors
 from table_writer.model import table
@@ -42,6 +53,9 @@ def _query_loggers() -> tuple[logging.Logger, ...]:
 
 QUERY_LOGGERS: Final = _query_loggers()
 """To these PySpark tells each error of a query, in kilobytes of JSON on standard error, before it is raised."""
+
+ARROW_SINCE: Final = 4  # Spark's version
+ARROW_TYPES: Final[dict[type[DataType], Any]] = {LongType: pa.int64(), StringType: pa.string(), BinaryType: pa.binary()}
 
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
@@ -107,6 +121,20 @@ def analyzed_now(query: DataFrame) -> DataFrame:
     """Let Spark analyze a query at once, and raise what is wrong with it: Spark Connect puts that off."""
     query.schema  # noqa: B018
     return query
+
+
+def frame_of(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: StructType) -> DataFrame:
+    """Return rows of numbers, texts and bytes that the driver holds.
+
+    From 4.0 on Spark takes Arrow, and knows how few they are; else a Python worker reads them before any query.
+    """
+    if int(spark.version.split(".")[0]) < ARROW_SINCE:
+        return spark.createDataFrame(rows, schema)
+    columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
+    arrays = [
+        pa.array(values, ARROW_TYPES[type(field.dataType)]) for values, field in zip(columns, schema, strict=True)
+    ]
+    return spark.createDataFrame(pa.table(arrays, names=schema.names), schema)
 
 
 def balanced_tree(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Part:

@@ -38,6 +38,7 @@ class CallKeywords(WriteKeywords, total=False):
     missing: Missing
     set: Mapping[str, str | Column] | None
     newest_by: str
+    search_above_bytes: int
     keep: Sequence[str | Column]
     predicate: str | Column
     change: Callable[[DataFrame], DataFrame]

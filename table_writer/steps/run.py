@@ -225,7 +225,7 @@ class Steps:
         self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta, turn: Turn
     ) -> tuple[OpenTable, StagedRecord]:
         try:
-            rewrite, planned = self._plan_rows(self._spark, table, call, announcement, turn)  # 1
+            rewrite, planned = self._plan_rows(self._spark, table, call, announcement, turn, counts_first=True)  # 1
         except RepeatedError as repeated:
             raise _published_before(repeated.entry) from None
         if planned is None:
@@ -264,7 +264,14 @@ class Steps:
                 turn.end()
 
     def _plan_rows(
-        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement, turn: Turn
+        self,
+        spark: SparkSession,
+        table: str,
+        call: RowCall,
+        announcement: Announcement,
+        turn: Turn,
+        *,
+        counts_first: bool = False,
     ) -> tuple[Rewrite, PlannedWrite | None]:
         """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
         with announcement.watch.step("plan"), readers_unharmed(table):
@@ -272,7 +279,7 @@ class Steps:
             if turn.begin(opened):
                 opened = self._services.open_to_write(table)
             announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-            rewrite = Rewrite(spark, opened, call)
+            rewrite = Rewrite(spark, opened, call, counts_first)
             planned = rewrite.plan()
         if planned is not None:
             announcement.concerns(opened, write_id=planned.plan.write_id)

@@ -66,7 +66,7 @@ class FittedRows:
     """Rows in the table's shape, and what was done to give them that."""
 
     given: DataFrame  # as the user gave it, with the defaults of columns that it lacks
-    rows: DataFrame  # exactly the columns, order and types of the schema; partition values may be text
+    rows: DataFrame  # exactly the columns, order and types of the schema; partition values may be text; others behind
     schema: T.StructType  # the table's columns, with those it gets between its data and its partition columns
     added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
     filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
@@ -80,24 +80,27 @@ def fit(
     table: str,
     partition_columns: Sequence[str],
     mode: SchemaMode = SchemaMode.STRICT,
+    beside: Sequence[str] = (),
 ) -> FittedRows:
     """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
     Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
     everywhere, stay as they are. In ``schema`` partition columns come last. A column that the DataFrame lacks gets its
-    default, as in Spark's own ``INSERT … BY NAME``, else null. Raises ``SchemaMismatchError`` with every column that is
-    missing, extra, there twice, or of a type that does not fit.
+    default, as in Spark's own ``INSERT … BY NAME``, else null. Columns that go along ``beside`` the
+    table's come behind them. Raises ``SchemaMismatchError`` with every column that is missing, extra, there twice, or
+    of a type that does not fit.
     """
     partitions = {name.lower() for name in partition_columns}
     defaults = _defaults(df, schema, partitions) if mode.fills else {}
     df = _with_defaults(df, defaults, table)
-    _refuse(_name_problems(df, schema, partitions, mode), table)
+    own = df.drop(*beside)
+    _refuse(_name_problems(own, schema, partitions, mode), table)
     wanted = {field.name.lower() for field in schema}
-    added = tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
+    added = tuple(added_field(field) for field in own.schema if field.name.lower() not in wanted)
     _refuse([problem for field in added for problem in addition_problems(field, schema)], table)
     cut = len(schema) - len(partition_columns)
     whole = T.StructType([*schema.fields[:cut], *added, *schema.fields[cut:]])
-    given = {field.name.lower(): field for field in df.schema}
+    given = {field.name.lower(): field for field in own.schema}
     matches = {field.name: _match(given.get(field.name.lower()), field, mode) for field in whole}
     _refuse([problem for found in matches.values() for problem in found.problems], table)
     columns: list[Column | str] = []
@@ -116,7 +119,7 @@ def fit(
     filled = tuple(path for found in matches.values() for path in found.filled)
     return FittedRows(
         given=df,
-        rows=_in_shape(df, columns, table),
+        rows=_in_shape(df, [*columns, *map(quoted, beside)], table),
         schema=whole,
         added=added,
         filled=filled,

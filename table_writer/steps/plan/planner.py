@@ -43,7 +43,7 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition, is_settled
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, frame_of, quoted, spark_reason
 from table_writer.spark.widths import fixed_row_bytes
 from table_writer.steps.plan.distribution import batch_limits, lay_out
 from table_writer.steps.plan.file_options import engine_of, file_options
@@ -86,18 +86,26 @@ class Planner:
         self._file_settings: FileSettings | None = None
 
     def plan(
-        self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: Listing | None = None, *, stream: str = ""
+        self,
+        df: DataFrame,
+        mode: WriteMode,
+        options: WriteOptions,
+        seen: Listing | None = None,
+        *,
+        stream: str = "",
+        mark: str = "",
     ) -> PlannedWrite:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
-        ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is.
+        ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is;
+        ``mark`` is the column of each row's mark, which files do not get.
         Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
         ``SchemaMismatchError`` if the DataFrame does not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
             reading = beside.submit(self._read_log, seen)  # four requests, while Spark analyzes
-            fitted = self.fit(df, options)
+            fitted = self.fit(df, options, mark)
             data_schema = self._data_schema(fitted)
             scope = self.scope(df, mode, options)
             existing = self._existing_partitions(mode, options)
@@ -108,7 +116,7 @@ class Planner:
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        spec = spec and self._with_limits(spec, rows, data_schema, listing)
+        spec = spec and replace(self._with_limits(spec, rows, data_schema, listing), is_marked=bool(mark))
         keeps_rows, gateway = mode.facts.keeps_rows, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
         based_on = self.base(carried if options.based_on is None else options.based_on, listing)
@@ -196,13 +204,13 @@ class Planner:
             self._file_settings = FileSettings(self._table, session, self._opened.config.hadoop)
         return self._file_settings
 
-    def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
+    def fit(self, df: DataFrame, options: WriteOptions, mark: str = "") -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         mode = SchemaMode(options.schema)
         replaces = mode is SchemaMode.REPLACE
         schema = replacing_schema(df, self._table, self._metastore) if replaces else table_schema(self._table)
-        return fit(df, schema, str(self._table.name), partition_names, mode=mode)
+        return fit(df, schema, str(self._table.name), partition_names, mode=mode, beside=[mark] if mark else [])
 
     def _replaced_schema(self, data_schema: StructType, options: WriteOptions) -> str:
         """Return the columns that the table has now if the write gives it others in their place."""
@@ -452,10 +460,10 @@ def partition_frame(spark: SparkSession, schema: StructType, partitions: Sequenc
         for number, values in enumerate(partitions)
     ]
     texts = StructType([StructField(NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
-    return spark.createDataFrame(rows, texts).select(NUMBER, *(_typed(spark, field) for field in schema))
+    return frame_of(spark, rows, texts).select(NUMBER, *(typed_partition_value(spark, field) for field in schema))
 
 
-def _typed(spark: SparkSession, field: StructField) -> Column:
+def typed_partition_value(spark: SparkSession, field: StructField) -> Column:
     """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
 
     def is_on(setting: str) -> bool:

@@ -29,6 +29,7 @@ class ChangedRows:
     updated: int = 0  # rows of the replaced files that have other values
     deleted: int = 0  # rows of the replaced files that are gone
     inserted: int | None = 0  # rows that are new; None: nobody counts
+    mark: str = ""  # the column of each row's mark, of which the three numbers are counted while rows are written
     inside: Scope | None = None  # the partitions that the rows must be of, where not all are allowed
     is_by_key: bool = False  # each task may have rows of every partition: as they are, they would make many files
     reads: tuple[TableRead, ...] = ()  # what was read of this table for rows that are computed already
@@ -37,7 +38,7 @@ class ChangedRows:
     @property
     def may_write(self) -> bool:
         """Return whether anything may change."""
-        return bool(self.replaced) or self.inserted != 0
+        return bool(self.replaced) or self.inserted != 0 or bool(self.mark)
 
 
 class RowChange(Protocol):

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, frame_of, spark_sentence
+from table_writer.steps.rows.footers import MOST_FOOTERS
 from table_writer.steps.rows.snapshot import FILE, Snapshot
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 DIFFERS: Final = (
     "what it was given differs each time it is computed. Nothing was published. Write it to a table first, and call"
     " again with that."
 )
 COUNT, EXPECTED = "__table_writer_count", "__table_writer_expected"
-PARQUET: Final = b"PAR1"  # ends a file whose footer is plain
-TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
-MOST_FOOTERS: Final = 2000  # more are read sooner by executors
 Rows = TypeVar("Rows")
 FileNames = Mapping[PartitionValues, Collection[str]]
 """By partition: names of files below its location."""
@@ -99,7 +94,8 @@ def held_to(hits: Hits, rows: DataFrame, hit: str) -> DataFrame:
 
     A task has all rows of a file and counts them itself, so none that is run again counts twice.
     """
-    expected = rows.sparkSession.createDataFrame(list(hits.by_path.items()), f"{FILE} STRING, {EXPECTED} BIGINT")
+    columns = StructType([StructField(FILE, StringType()), StructField(EXPECTED, LongType())])
+    expected = frame_of(rows.sparkSession, list(hits.by_path.items()), columns)
     of_file = F.count_if(F.col(hit)).over(Window.partitionBy(FILE))
     said = F.raise_error(F.lit(f"\ntable_writer.errors.InvalidInputError: {DIFFERS}\n")).cast("boolean")
     counted = rows.withColumn(COUNT, of_file).join(F.broadcast(expected), FILE, "left")
@@ -112,34 +108,15 @@ def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, 
     Raises ``SourceChangedError`` if one is not the file that was listed.
     """
     files = snapshot.files_of([values for values, file_names in names.items() if file_names])
-    chosen = [(values, name, files[values][name]) for values in files for name in names[values]]
+    chosen = [(values, name) for values in files for name in names[values]]
     found: dict[PartitionValues, dict[str, int]] = {values: {} for values in names}
-    counts: list[int | None] = [None]
-    if len(chosen) <= MOST_FOOTERS:
-        counts = many(partial(_rows_in_footer, snapshot.opened.store), [file for _, _, file in chosen])
-    if None in counts:
+    footers = snapshot.footers_of(chosen) if len(chosen) <= MOST_FOOTERS else [None]
+    if None in footers:
         by_file = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
         return found | _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, by_file)})
-    for (values, name, _), count in zip(chosen, counts, strict=True):
-        found[values][name] = count or 0
+    for (values, name), footer in zip(chosen, footers, strict=True):
+        found[values][name] = footer.row_count if footer else 0
     return found
-
-
-def _rows_in_footer(store: ObjectStore, file: ObjectInfo) -> int | None:
-    """Return the number of rows that a file of Parquet tells; ``None`` of a file in another format, or encrypted."""
-    size = min(TAIL_BYTES, file.size_bytes)
-    tail = store.read_range(file, file.size_bytes - size, size)
-    if not tail.endswith(PARQUET):
-        return None
-    footer_size = int.from_bytes(tail[-8:-4], "little") + 8
-    if footer_size > file.size_bytes:
-        return None
-    if footer_size > size:
-        tail = store.read_range(file, file.size_bytes - footer_size, footer_size)
-    try:
-        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
-    except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
-        return None
 
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructField, StructType
 
@@ -18,6 +20,8 @@ from table_writer.steps.plan.types import exact_type, partition_schema
 from table_writer.steps.rows.expressions import table_column
 from table_writer.steps.rows.hits import COUNT, collected
 from table_writer.steps.rows.snapshot import Snapshot
+
+OF_PARTITION: Final = "__table_writer_partition_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,44 +86,69 @@ def same_keys(left: Sequence[str], right: Sequence[str]) -> Column:
     return balanced_tree(Column.__and__, [F.col(name) == F.col(other) for name, other in zip(left, right, strict=True)])
 
 
-def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> int:
-    """Return the number of updates; refuse them if a key is there twice, or has a null. Runs one job."""
-    names = keys.names(prefix)
+@dataclass(frozen=True, slots=True)
+class NamedKeys:
+    """What updates name: so many keys, whose rows may be in some of the selected partitions."""
+
+    count: int
+    partitions: frozenset[PartitionValues]
+
+
+def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> NamedKeys:
+    """Return which keys the updates name; refuse them if one is there twice, or has a null. Runs one job."""
+    names, selected = keys.names(prefix), sorted(snapshot.selected)
     is_null = balanced_tree(Column.__or__, [F.col(name).isNull() for name in names])
     by_key = updates.groupBy(*names).agg(F.count(F.lit(1)).alias(COUNT))
-    [found] = collected(
-        snapshot,
-        by_key.agg(
-            F.sum(COUNT).alias("rows"),
-            F.sum(F.when(is_null, F.col(COUNT))).alias("nulls"),
-            F.max(F.when(~is_null, F.struct(COUNT, *names))).alias("most"),
-        ),
+    counts = (
+        F.sum(COUNT).alias("rows"),
+        F.sum(F.when(is_null, F.col(COUNT))).alias("nulls"),
+        F.max(F.when(~is_null, F.struct(COUNT, *names))).alias("most"),
     )
+    numbered, alike = _with_partitions(snapshot, keys, by_key, selected)
+    found = collected(snapshot, numbered.groupBy(NUMBER).agg(*counts))
+    _require_each_once(snapshot, keys, found, names)
+    partitions = (selected[position] for row in found for position in alike.get(row[NUMBER], ()))
+    return NamedKeys(sum(row["rows"] for row in found), frozenset(partitions))
+
+
+def _with_partitions(
+    snapshot: Snapshot, keys: Keys, by_key: DataFrame, partitions: Sequence[PartitionValues]
+) -> tuple[DataFrame, dict[int | None, list[int]]]:
+    """Add a number to each key, and return the positions of the partitions in which its rows may be.
+
+    They are several if one value is spelled in two ways; all for each key that says nothing of partitions.
+    """
+    own = Keys(keys.partition_fields, keys.table)
+    if not own.fields or not partitions:
+        return by_key.withColumn(NUMBER, F.lit(None).cast("bigint")), {None: list(range(len(partitions)))}
+    names, schema = own.names(OF_PARTITION), partition_schema(snapshot.table)
+
+    def frame(chosen: Sequence[PartitionValues]) -> DataFrame:
+        return own.added_to(partition_frame(snapshot.spark, schema, chosen), OF_PARTITION).select(NUMBER, *names)
+
+    by_value: dict[tuple[object, ...], list[int]] = {}
+    for position, *values in collected(snapshot, frame(partitions)):
+        by_value.setdefault(tuple(values), []).append(position)
+    alike: dict[int | None, list[int]] = dict(enumerate(by_value.values()))
+    different = frame([partitions[positions[0]] for positions in by_value.values()])
+    of_keys = [name for name, field in zip(by_key.columns, keys.fields, strict=False) if field in own.fields]
+    return by_key.join(F.broadcast(different), same_keys(of_keys, names), "left"), alike
+
+
+def _require_each_once(snapshot: Snapshot, keys: Keys, found: Sequence[Row], names: Sequence[str]) -> None:
     columns = ", ".join(field.name for field in keys.fields)
-    if found["nulls"]:
+    null_count = sum(row["nulls"] or 0 for row in found)
+    if null_count:
         raise InvalidInputError(
-            f"updates: {counted(found['nulls'], 'row')} of {found['rows']:,} have a null in their key ({columns}),"
-            " which names no row. Nothing was published. Filter them out.",
+            f"updates: {counted(null_count, 'row')} of {sum(row['rows'] for row in found):,} have a null in their key"
+            f" ({columns}), which names no row. Nothing was published. Filter them out.",
             table=str(snapshot.table.name),
         )
-    if found["most"] and found["most"][COUNT] > 1:
-        key = ", ".join(f"{field.name}={found['most'][name]}" for field, name in zip(keys.fields, names, strict=True))
+    most = max((row["most"] for row in found if row["most"]), key=itemgetter(COUNT), default=None)
+    if most and most[COUNT] > 1:
+        key = ", ".join(f"{field.name}={most[name]}" for field, name in zip(keys.fields, names, strict=True))
         raise InvalidInputError(
-            f"updates: {key} is there {found['most'][COUNT]:,} times, and which row counts is not said. Nothing was"
+            f"updates: {key} is there {most[COUNT]:,} times, and which row counts is not said. Nothing was"
             " published. Keep one row of each key first, for example the newest.",
             table=str(snapshot.table.name),
         )
-    return found["rows"] or 0
-
-
-def partitions_of(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> frozenset[PartitionValues]:
-    """Return those of the selected partitions in which rows of the keys may be; a job tells where the key can."""
-    fields, selected = keys.partition_fields, sorted(snapshot.selected)
-    if not fields or not selected:
-        return frozenset(selected)
-    positions: Mapping[str, int] = {field.name: keys.fields.index(field) for field in fields}
-    wanted = updates.select(*(f"{prefix}{position}" for position in positions.values())).distinct()
-    own = Keys(fields, keys.table)
-    frame = own.added_to(partition_frame(snapshot.spark, partition_schema(snapshot.table), selected), "__partition_")
-    found = frame.join(wanted, same_keys(own.names("__partition_"), wanted.columns), "left_semi").select(NUMBER)
-    return frozenset(selected[row[NUMBER]] for row in collected(snapshot, found))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.message import RowMark
+from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import no_partition
 from table_writer.spark import open_gateway
@@ -22,7 +24,7 @@ from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
 from table_writer.steps.rows.expressions import Expression, blank, named, table_column, values_of
 from table_writer.steps.rows.hits import FileNames, Hits, computed_now, find_hits, with_file
-from table_writer.steps.rows.keys import Keys, partitions_of, require_each_once, same_keys
+from table_writer.steps.rows.keys import Keys, NamedKeys, require_each_once, same_keys
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 
 Matched = Literal["update", "ignore", "delete"]
@@ -30,6 +32,8 @@ Missing = Literal["insert", "ignore"]
 TARGET, UPDATES = ("target",), ("updates",)  # the names of both sides in expressions
 FIRST, OLDER = "__table_writer_first", "__table_writer_older"  # whether a row stands for its key, and gives way
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
+PRESENT, MARK = "__table_writer_present", "__table_writer_mark"  # whether a row is of the table, and its mark
+SEARCH_ABOVE_BYTES: Final = 64 << 20
 TARGET_AGE, UPDATES_AGE = f"{OF_TARGET}age", f"{OF_UPDATES}age"  # by which the newest row of a key is known
 
 
@@ -43,6 +47,7 @@ class Merge:
     missing: Missing = "insert"
     set: Mapping[str, Expression] | None = None
     newest_by: str = ""
+    search_above_bytes: int = SEARCH_ABOVE_BYTES
     target_names: Sequence[str] = TARGET
     updates_names: Sequence[str] = UPDATES
     name: ClassVar[str] = "merge"
@@ -68,9 +73,18 @@ class Merge:
         given.require_fit()
         updates, reads = _computed_once(snapshot, given.newest_updates())
         sides = _Sides(self, snapshot, updates)
-        update_count = sides.require_usable()
-        if not update_count:
+        if not sides.named_keys.count:
             return ChangedRows(rows=self.updates, replaced={})
+        partitions = sides.named_keys.partitions
+        if sides.are_rewritten(partitions):
+            return ChangedRows(
+                rows=sides.rewritten_rows(partitions),
+                replaced=snapshot.files_of(partitions),
+                mark=MARK,
+                inside=snapshot.scope,
+                is_by_key=True,
+                reads=reads,
+            )
         hits = sides.hits()
         is_insert, changes_files = self.missing == "insert", self.matched != "ignore"
         parts = [sides.changed_rows(hits)] if changes_files else []
@@ -80,7 +94,7 @@ class Merge:
             replaced=hits.changed_files if changes_files else {},
             updated=hits.rows if self.matched == "update" else 0,
             deleted=hits.removed,
-            inserted=update_count - hits.keys if is_insert else 0,
+            inserted=sides.named_keys.count - hits.keys if is_insert else 0,
             inside=snapshot.scope,
             is_by_key=True,
             reads=reads,
@@ -124,16 +138,46 @@ class _Sides:
         newest = keyed.withColumn(FIRST, F.row_number().over(newest_first)).where(F.col(FIRST) == 1)
         return newest.drop(FIRST, UPDATES_AGE, *self._of_updates)
 
-    def require_usable(self) -> int:
-        """Return the number of updates; refuse those that repeat a key."""
+    @cached_property
+    def named_keys(self) -> NamedKeys:
+        """The keys of the updates, which are refused if they repeat one."""
         return require_each_once(self._snapshot, self.keys, self._keyed_updates.select(*self._of_updates), OF_UPDATES)
+
+    def are_rewritten(self, partitions: Collection[PartitionValues]) -> bool:
+        """Return whether partitions are so small that all of their rows are written anew, found or not."""
+        merge, snapshot = self._merge, self._snapshot
+        takes_columns_of_updates = merge.set is None or merge.missing == "ignore"
+        may_be = snapshot.counts_marks and self.keys.tell_partition and takes_columns_of_updates
+        return may_be and merge.matched != "ignore" and snapshot.is_smaller(partitions, merge.search_above_bytes)
+
+    def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        """Return what partitions are to hold, and the rows that go, each with its mark."""
+        merge, inserts = self._merge, self._merge.missing == "insert"
+        target = self._target(self._snapshot.files_of(partitions)).withColumn(PRESENT, F.lit(True))
+        rows, updates = self._both(self._with_age(target, TARGET_AGE), self._keyed_updates)
+        joined = rows.join(updates, self._same_key, "full" if inserts else "left")
+        is_present, is_named = F.col(PRESENT).isNotNull(), F.col(self._of_updates[0]).isNotNull()
+        is_changed = is_present & is_named & self._is_older
+        change, values = RowMark.DELETED, {}
+        if merge.matched == "update":
+            change, values = RowMark.UPDATED, self._set_values()
+        mark = F.when(is_changed, F.lit(change)).otherwise(F.lit(RowMark.KEPT))
+        mark = F.when(is_present, mark).otherwise(F.lit(RowMark.INSERTED))
+
+        def value(name: str) -> Column:
+            present = _column(merge.target_names, name)
+            changed = F.when(is_changed, values[name]).otherwise(present) if name in values else present
+            new = _column(merge.updates_names, name)
+            return (F.when(is_present, changed).otherwise(new) if inserts else changed).alias(name)
+
+        return joined.select(*map(value, self._columns.names), mark.cast("byte").alias(MARK))
 
     @cached_property
     def _matches(self) -> DataFrame:
         """The file and the key of each row that has a key of the updates; computed once if they also tell new keys."""
         keys_of_updates = self._keyed_updates.select(*self._of_updates, *([UPDATES_AGE] if self._age else []))
-        partitions = partitions_of(self._snapshot, self.keys, keys_of_updates, OF_UPDATES)
-        rows = self._with_age(self.keys.added_to(with_file(self._snapshot.scan(partitions)), OF_TARGET), TARGET_AGE)
+        scanned = with_file(self._snapshot.scan(self.named_keys.partitions))
+        rows = self._with_age(self.keys.added_to(scanned, OF_TARGET), TARGET_AGE)
         found = rows.join(keys_of_updates, self._same_key)
         matches = found.select(FILE, *self._of_updates, self._is_older.alias(OLDER))
         return computed_now(self._snapshot, matches) if self._merge.missing == "insert" else matches
@@ -199,7 +243,7 @@ class _Sides:
     @cached_property
     def _keyed_updates(self) -> DataFrame:
         """The updates with their keys; as they were given where ``set`` says what is taken of them."""
-        needs_all = self._merge.matched == "update" and self._merge.set is None
+        needs_all = self._merge.set is None and (self._merge.matched == "update" or self._merge.missing == "insert")
         if not needs_all:
             compared = dict.fromkeys([*self.keys.fields, *([self._age] if self._age else [])])
             self._fitted(StructType(list(compared)))

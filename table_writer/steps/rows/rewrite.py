@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from table_writer.config import WriteOptions
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
+from table_writer.model.message import RowMark
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WrittenFiles, every_partition
@@ -18,6 +19,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.write_result import WriteResult
+from table_writer.steps.plan.file_options import engine_of
 from table_writer.steps.plan.planner import PlannedWrite, Planner
 from table_writer.steps.publish.append import CopyFiles
 from table_writer.steps.rows.change import ChangedRows, RowCall, RowChange
@@ -27,6 +29,8 @@ from table_writer.steps.rows.snapshot import Snapshot
 from table_writer.storage.object_store import SourceChangedError
 from table_writer.table.open_table import OpenTable
 
+CHANGES: Final = (RowMark.INSERTED, RowMark.UPDATED, RowMark.DELETED)
+
 
 @dataclass
 class Rewrite:
@@ -35,6 +39,8 @@ class Rewrite:
     spark: SparkSession
     opened: OpenTable
     call: RowCall
+    counts_first: bool = False  # what becomes of rows is to be known before they are written
+    _marks: Mapping[RowMark, int] = field(default_factory=dict, init=False)
     _kept: KeptFiles = field(default_factory=KeptFiles, init=False)
 
     @property
@@ -45,7 +51,16 @@ class Rewrite:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The table as it is read."""
-        return Snapshot(self.spark, self.opened, self.call.options.where, self.change.selects_by)
+        options = self.call.options
+        return Snapshot(self.spark, self.opened, options.where, self.change.selects_by, counts_marks=self._counts_marks)
+
+    @property
+    def _counts_marks(self) -> bool:
+        """Whether rows may carry marks: Spark's own writer counts none."""
+        if self.counts_first:
+            return False
+        options, settings = self.call.options.of_write(based_on=0), Planner(self.opened).file_settings(self.spark)
+        return engine_of(self.opened.table, options, settings) == "arrow"
 
     @cached_property
     def changed(self) -> ChangedRows:
@@ -73,7 +88,9 @@ class Rewrite:
     @property
     def counts(self) -> Mapping[str, Any]:
         """How many rows are inserted, updated and deleted; empty where nobody counts them."""
-        inserted, changed = self.changed.inserted, self.changed
+        inserted, changed, marks = self.changed.inserted, self.changed, self._marks
+        if changed.mark:
+            return {mark.name.lower(): marks.get(mark, 0) for mark in CHANGES}
         counts = {"inserted": inserted or 0, "updated": changed.updated, "deleted": changed.deleted}
         return {} if inserted is None else counts
 
@@ -95,7 +112,9 @@ class Rewrite:
         if not self.changed.may_write:
             return None
         planner = Planner(self.opened)
-        planned = planner.plan(self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream)
+        planned = planner.plan(
+            self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream, mark=self.changed.mark
+        )
         reads = (*planned.plan.reads, *self.changed.reads)
         return replace(planned, plan=replace(planned.plan, watched=self.changed.watched, reads=reads, scope=self.scope))
 
@@ -110,6 +129,7 @@ class Rewrite:
         touched = written | self.changed.replaced.keys()
         self.require_inside(written)
         counts = self.changed.inserted is not None
+        self._marks = files.marks
         try:
             self._kept = KeptFiles.of(self.snapshot, self.changed.replaced, touched, counts=counts)
             self._require_counted(files)
@@ -125,6 +145,8 @@ class Rewrite:
 
     def changes_anything(self, files: WrittenFiles) -> bool:
         """Return whether readers will see other rows; of those that may be new the files tell."""
+        if self.changed.mark:
+            return any(files.marks.get(mark) for mark in CHANGES)
         return bool(self.changed.replaced) or any(partition.rows for partition in files.partitions)
 
     def result(self, written: WriteResult) -> RowsResult:
@@ -158,11 +180,11 @@ class Rewrite:
 
     def _require_counted(self, files: WrittenFiles) -> None:
         """Refuse files that do not hold as many rows as the change has counted."""
-        changed, present = self.changed, self._kept.replaced_rows
-        if changed.inserted is not None and files.row_count != present - changed.deleted + changed.inserted:
+        present, counts = self._kept.replaced_rows, self.counts
+        if counts and files.row_count != present - counts["deleted"] + counts["inserted"]:
             raise InvalidInputError(
                 f"{self.change.name} has found {counted(present, 'row')} in the files that it replaces,"
-                f" {changed.deleted:,} to delete and {changed.inserted:,} to insert, and then"
+                f" {counts['deleted']:,} to delete and {counts['inserted']:,} to insert, and then"
                 f" {counted(files.row_count, 'row')} came: {DIFFERS}",
                 **files.plan.named,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,9 @@ from table_writer.spark.sql import literal, quoted
 from table_writer.steps.plan.planner import Where
 from table_writer.steps.plan.types import partition_schema
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.storage.object_store import ObjectInfo, many
+from table_writer.steps.rows.footers import MOST_FOOTERS, Footer, read_footer
+from table_writer.steps.rows.small_files import LARGEST_BYTES, SmallFiles
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past
@@ -55,15 +57,25 @@ class Snapshot:
     opened, and only these are read and replaced: what others add later is no part of it, and stops the publish.
     """
 
-    def __init__(self, spark: SparkSession, opened: OpenTable, where: str = "", selects_by: str = "where") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        opened: OpenTable,
+        where: str = "",
+        selects_by: str = "where",
+        *,
+        counts_marks: bool = False,
+    ) -> None:
         self.spark = spark
         self.opened = opened
+        self.counts_marks = counts_marks  # whoever writes the changed rows can count what becomes of each
         self._selects_by = selects_by  # what of the call leaves partitions out
         opened.require_owner()
         self._past, self._newest_entry = _newest(opened)
         self._known: dict[PartitionValues, PastPartition | None] = {}  # None: without rows
         self._moved: set[PartitionValues] = set()  # to where the log has not put them
         self._opened_partitions: dict[PartitionValues, SnapshotPartition] = {}
+        self._footers: dict[tuple[PartitionValues, str], Footer | None] = {}
         self.scope: Scope = (
             Where(spark, where, partition_schema(self.table), str(self.table.name)) if where else every_partition
         )
@@ -106,6 +118,8 @@ class Snapshot:
     def rows(self, names: Mapping[PartitionValues, Collection[str]], *, with_file: bool = False) -> DataFrame:
         """Return the rows of some files, which are named by partition, with the columns that the table has today."""
         opened = self.open(names)
+        if not with_file and (small := self._small_files(names)):
+            return SmallFiles(self.spark, self.opened).rows(small)
         chosen = [opened[values].with_only(file_names) for values, file_names in names.items() if file_names]
         return self._read(chosen, FILE if with_file else "")
 
@@ -125,6 +139,38 @@ class Snapshot:
         except (ConflictError, InvalidInputError):
             return replace(past, files=0, bytes=1)
         return partition.with_only(partition.files)
+
+    def footers_of(self, files: Collection[tuple[PartitionValues, str]]) -> list[Footer | None]:
+        """Return the footers of files, of which each is read once; ``None`` of one that only Spark can read."""
+        unread = [file for file in files if file not in self._footers]
+        found = self.files_of({values for values, _ in unread})
+        objects = [found[values][name] for values, name in unread]
+        self._footers |= zip(unread, many(partial(read_footer, self.opened.store), objects), strict=True)
+        return [self._footers[file] for file in files]
+
+    def _small_files(
+        self, names: Mapping[PartitionValues, Collection[str]]
+    ) -> list[tuple[ObjectInfo, PartitionValues]]:
+        """Return the files, with their partitions, if all are small and need no conversion; else none."""
+        every = [(values, name) for values, file_names in names.items() for name in file_names]
+        found = self.files_of(names)
+        small = SmallFiles(self.spark, self.opened)
+        sizes = [found[values][name].size_bytes for values, name in every]
+        if small.schema is None or len(every) > MOST_FOOTERS or max(sizes, default=LARGEST_BYTES) >= LARGEST_BYTES:
+            return []
+        try:
+            are_read = all(map(small.can_read, self.footers_of(every)))
+        except SourceChangedError:  # Spark says which
+            return []
+        return [(found[values][name], values) for values, name in every] if are_read else []
+
+    def is_smaller(self, partitions: Collection[PartitionValues], limit_bytes: int) -> bool:
+        """Return whether the files of partitions are not larger together; if the log says so, they are not listed."""
+        known = sum(past.bytes or 0 for past in self._past_partitions(partitions).values())
+        if known > limit_bytes:
+            return False
+        listed = self.files_of(partitions).values()
+        return sum(file.size_bytes for files in listed for file in files.values()) <= limit_bytes
 
     @property
     def places(self) -> dict[Place, PartitionValues]:

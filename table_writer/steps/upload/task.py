@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.message import CommitMessage
+from table_writer.model.message import CommitMessage, RowMark
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.steps.upload.files import Files, file_name, names_of_attempt, write_rows
 from table_writer.steps.upload.partitioning import PartitionIds, in_chunks
@@ -80,6 +82,7 @@ def upload_rows(
             requests=tuple(sorted((kind, count) for kind, count in sent.items() if count)),
             row_bytes=numbered.row_bytes,
             statistics=files.statistics,
+            marks=numbered.marks,
         ).to_bytes()
         uploads.hand_over()
     return message
@@ -88,7 +91,7 @@ def upload_rows(
 class _NumberedRows:
     """The data columns of rows with the number of each row's partition, as many at a time as are worth splitting.
 
-    Remembers how wide the widest rows were.
+    Remembers how wide the widest rows were, and how many had which mark.
     """
 
     def __init__(self, batches: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> None:
@@ -96,12 +99,22 @@ class _NumberedRows:
         self._spec = spec
         self._ids = ids
         self.row_bytes = 0
+        self.marks: Counter[RowMark] = Counter()
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         spec, data_count = self._spec, len(self._spec.data_columns)
-        for chunk in in_chunks(self._batches):
+        batches = map(self._unmarked, self._batches) if spec.is_marked else self._batches
+        for chunk in in_chunks(batches):
             self.row_bytes = max(self.row_bytes, math.ceil(chunk.nbytes / chunk.num_rows))
             if chunk.num_columns != data_count + len(spec.partition_columns):
                 raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
             rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
             yield self._ids.of(chunk.columns[data_count:], chunk.num_rows), rows
+
+    def _unmarked(self, batch: Any) -> Any:
+        """Count the marks of rows, which are the last column, and leave them out, and the rows that are to go."""
+        *columns, marks = batch.columns
+        found = pc.value_counts(marks)
+        self.marks.update({RowMark(item["values"].as_py()): item["counts"].as_py() for item in found})
+        rows = pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
+        return rows.filter(pc.not_equal(marks, RowMark.DELETED)) if RowMark.DELETED in self.marks else rows
