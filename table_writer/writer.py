@@ -364,9 +364,9 @@ class TableWriter:
         ``missing``  updates whose key no row has: ``"insert"`` or ``"ignore"``
         ===========  ======================================================================================
 
-        Only files that hold a row of the keys are written anew; the store copies the others of their partitions. If
-        ``on`` has the partition columns, no other partitions are looked at; else the key columns of all that ``where``
-        selects are read.
+        Only files that hold a row of the keys are written anew; the store copies the others of their partitions. Where
+        these are small, all of their rows are: that takes one look at them instead of two. If ``on`` has the partition
+        columns, no other partitions are looked at; else the key columns of all that ``where`` selects are read.
 
         Parameters
         ----------
@@ -387,6 +387,9 @@ class TableWriter:
             order. Of the updates of one key only that with the largest value counts, and only for rows whose own value
             is smaller; null is the smallest, and of equal updates any one counts. A deleted row is forgotten: a late
             update inserts it again.
+        search_above_bytes
+            The partitions of the keys are rewritten whole if their files are not larger together, by default than
+            64 MiB. 0: files are always searched first, as for ``plan``, ``stage``, and for formats of Spark's writer.
         **options
             See :class:`~table_writer.RowOptions`.
 

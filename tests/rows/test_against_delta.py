@@ -90,6 +90,7 @@ class Call(NamedTuple):
     missing: Any = "insert"
     set: Mapping[str, str] | None = None
     where: str = ""  # {t} is the table's name
+    limit: int = 0  # of partitions that a merge rewrites whole
 
 
 def literal(value: Any, kind: str) -> str:
@@ -152,7 +153,8 @@ def merges(draw: Any, kind: str, partitioned: bool) -> Call:
     stays = partitioned and missing == "ignore" and (matched == "delete" or (values is not None and "p" not in values))
     where = draw(st.sampled_from(["", "p IS NOT NULL", f"p <=> {literal(PARTITIONS[kind][0], kind)}"])) if stays else ""
     columns = on if (matched, missing) == ("delete", "ignore") else tuple(draw(st.permutations(COLUMNS)))
-    return Call("merge", usable(draw(rows_of(kind)), on), on, columns, matched, missing, values, where)
+    limit = draw(st.sampled_from([0, 1 << 20]))
+    return Call("merge", usable(draw(rows_of(kind)), on), on, columns, matched, missing, values, where, limit)
 
 
 def calls(kind: str, partitioned: bool) -> st.SearchStrategy[list[Call]]:
@@ -201,6 +203,7 @@ class Tables:
                 counts = wanted = (0, 0, 0)
             case "merge":
                 how: Any = {"matched": call.matched, "missing": call.missing, "set": call.set, "where": where}
+                how["search_above_bytes"] = call.limit
                 counts, wanted = numbers(self._writer.merge(updates, table, on=call.on, **how)), self._merge(call)
             case "delete":
                 counts = numbers(self._writer.delete_where(table, where))

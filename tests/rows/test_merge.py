@@ -75,14 +75,15 @@ def test_only_files_with_a_row_of_the_keys_are_written_anew(
     for number in range(3):
         writer.append(rows((number, "a", "d1"), (number + 10, "a", "d2")), orders)
     before = set(spark.table(orders).select(F.input_file_name()).distinct().toPandas().iloc[:, 0])
-    result = writer.merge(rows((1, "B", "d1")), orders, on=["dt", "id"])
+    result = writer.merge(rows((1, "B", "d1")), orders, on=["dt", "id"], search_above_bytes=0)
     assert counts(result) == (0, 1, 0)
     assert (result.replaced_files, result.copied_files, result.files, result.rows) == (1, 2, 1, 1)
     assert listed(orders)[:3] == [(0, "a", "d1"), (1, "B", "d1"), (10, "a", "d2")]
     names = {path.rpartition("/")[2] for path in before}
     after = {row[0].rpartition("/")[2] for row in spark.table(orders).select(F.input_file_name()).distinct().collect()}
     assert len(names - after) <= 1
-    assert writer.merge(rows((99, None, "d1")), orders, on=["dt", "id"]).copied_files == 3
+    new = rows((99, None, "d1"))
+    assert writer.merge(new, orders, on=["dt", "id"], search_above_bytes=0).copied_files == 3
 
 
 def test_rows_move_to_the_partition_of_their_update(
@@ -171,7 +172,7 @@ def test_an_unpartitioned_table_is_merged_file_by_file(
     for number in range(3):
         writer.append(spark.range(number, number + 1).selectExpr("id", "1 AS n"), table)
     updates = spark.range(2, 4).selectExpr("id", "5 AS n")
-    result = writer.merge(updates, table, on=["id"], set={"n": "target.n + updates.n"})
+    result = writer.merge(updates, table, on=["id"], set={"n": "target.n + updates.n"}, search_above_bytes=0)
     assert counts(result) == (1, 1, 0)
     assert (result.replaced_files, result.copied_files) == (1, 2)
     assert listed(table) == [(0, 1), (1, 1), (2, 6), (3, 5)]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter
+from table_writer.steps.rows.merge import Matched, Missing
 
 
 class Row(NamedTuple):
@@ -94,9 +95,16 @@ def test_a_table_is_changed_as_a_list_is(
             [("update", "insert"), ("update", "ignore"), ("delete", "insert"), ("ignore", "insert")]
         ),
         threshold=st.integers(-9, 9),
+        limit=st.sampled_from([0, 1 << 20]),
     )
     def is_the_same(
-        first: list[Row], second: list[Row], updates: list[Row], on: list[str], choice: tuple[str, str], threshold: int
+        first: list[Row],
+        second: list[Row],
+        updates: list[Row],
+        on: list[str],
+        choice: tuple[Matched, Missing],
+        threshold: int,
+        limit: int,
     ) -> None:
         def key(row: Row) -> Any:
             return tuple(getattr(row, name) for name in on)
@@ -109,7 +117,7 @@ def test_a_table_is_changed_as_a_list_is(
         usable = list({key(row): row for row in updates if None not in key(row)}.values())
         matched, missing = choice
         rows, counts = merged([*first, *second], usable, key, matched, missing)
-        result = writer.merge(frame(usable), table, on=on, matched=matched, missing=missing)  # type: ignore[arg-type]
+        result = writer.merge(frame(usable), table, on=on, matched=matched, missing=missing, search_above_bytes=limit)
         assert (result.inserted, result.updated, result.deleted) == counts
         assert content(table) == Counter(rows)
 

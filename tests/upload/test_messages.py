@@ -11,7 +11,7 @@ from pyspark.errors import PythonException
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, UploadedPart
+from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, RowMark, UploadedPart
 from table_writer.spark.classic import spark_errors_translated
 from table_writer.steps.upload.job import check_messages
 
@@ -60,6 +60,7 @@ def test_no_task_is_no_message(spec):
         ([message(0, key=f"{PREFIX}dt=b/part-00000-w1-0.parquet")], "not a file of partition"),
         ([message(0, key=f"{PREFIX}dt=a/../dt=b/part-00000-w1-0.parquet")], "not a file of partition"),
         ([replace(message(0), row_count=3)], "read 3 rows but its files hold 2"),
+        ([replace(message(0), marks={RowMark.KEPT: 1, RowMark.DELETED: 1})], "wrote 2 rows and has marks of 1"),
     ],
 )
 def test_messages_that_contradict_each_other_are_refused(spec, given, complaint):

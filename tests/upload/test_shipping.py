@@ -21,6 +21,7 @@ from typing import Any
 from zipfile import ZipFile
 
 import grimp
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
@@ -30,6 +31,7 @@ from table_writer.spark import executors, shipping
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
 from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
 from table_writer.steps.upload.task import map_function
+from table_writer.storage.parquet_rows import row_reader
 from table_writer.storage.settings import AccountKey, AzureSettings, LocalSettings, S3Settings, StaticKeys
 from table_writer.version import FILES_OF_TASKS
 
@@ -55,6 +57,7 @@ import table_writer.storage.worker, table_writer.steps.upload.task
 ENTRIES = (
     "table_writer.steps.upload.task",
     "table_writer.storage.worker",
+    "table_writer.storage.parquet_rows",
     "table_writer.version",
     "table_writer.model.partition_value",
 )  # tasks unpack these names
@@ -186,7 +189,7 @@ class NamesOfModules(pickle.Unpickler):
 )
 def test_tasks_unpack_only_what_executors_are_sent(spec: Callable[..., UploadSpec], store: object) -> None:
     work = map_function(spec(store=store, existing=Spellings.of([("1",)], ["int"])))
-    names = NamesOfModules(cloudpickle.dumps(work))
+    names = NamesOfModules(cloudpickle.dumps([work, row_reader(store, pa.schema([("id", pa.int64())]), 1)]))
     names.load()
     ours = {module for module in names.modules if module.partition(".")[0] == "table_writer"}
     assert "table_writer.model.partition_value" in ours

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import RowMark
 from table_writer.model.upload_spec import ParquetOptions
 from table_writer.steps.upload import files as files_module
 from table_writer.steps.upload import parts as parts_module
@@ -246,6 +248,22 @@ def test_an_unpartitioned_table_has_its_files_at_the_prefix(store, spec, upload)
 def test_columns_of_another_number_are_refused(store, spec, upload):
     with pytest.raises(InvalidInputError, match="3 columns"):
         upload(batches(1, 5), spec(partition_columns=()))
+
+
+def test_marks_are_counted_and_rows_that_go_are_in_no_file(store, spec, upload):
+    def marked(marks):
+        for batch, number in zip(batches(1, 21, batch_rows=7), range(3), strict=True):
+            mark = pa.array(map(int, marks[7 * number : 7 * number + 7]), pa.int8())
+            yield pa.RecordBatch.from_arrays([*batch.columns, mark], names=[*batch.schema.names, "mark"])
+
+    marks = [RowMark(number % 4) for number in range(21)]
+    message = upload(marked(marks), spec(is_marked=True))
+    assert message.marks == Counter(marks)
+    assert rows_of(store.files(message)) == {
+        "dt=d0": [number for number, mark in enumerate(marks) if mark is not RowMark.DELETED]
+    }
+    message = upload(marked([RowMark.DELETED] * 21), spec(is_marked=True))
+    assert (message.row_count, message.uploads, message.marks) == (0, (), {RowMark.DELETED: 21})
 
 
 def test_a_column_that_repeats_gets_a_dictionary_and_others_none(store, spec, upload):

@@ -33,6 +33,7 @@ TARGET, UPDATES = ("target",), ("updates",)  # the names of both sides in expres
 FIRST, OLDER = "__table_writer_first", "__table_writer_older"  # whether a row stands for its key, and gives way
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
 PRESENT, MARK = "__table_writer_present", "__table_writer_mark"  # whether a row is of the table, and its mark
+NEW, GIVEN = "__table_writer_new_", "__table_writer_given_"  # what is inserted, and what was given for it
 SEARCH_ABOVE_BYTES: Final = 64 << 20
 TARGET_AGE, UPDATES_AGE = f"{OF_TARGET}age", f"{OF_UPDATES}age"  # by which the newest row of a key is known
 
@@ -146,15 +147,14 @@ class _Sides:
     def are_rewritten(self, partitions: Collection[PartitionValues]) -> bool:
         """Return whether partitions are so small that all of their rows are written anew, found or not."""
         merge, snapshot = self._merge, self._snapshot
-        takes_columns_of_updates = merge.set is None or merge.missing == "ignore"
-        may_be = snapshot.counts_marks and self.keys.tell_partition and takes_columns_of_updates
-        return may_be and merge.matched != "ignore" and snapshot.is_smaller(partitions, merge.search_above_bytes)
+        may_be = snapshot.counts_marks and self.keys.tell_partition and merge.matched != "ignore"
+        return may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
 
     def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
         """Return what partitions are to hold, and the rows that go, each with its mark."""
         merge, inserts = self._merge, self._merge.missing == "insert"
         target = self._target(self._snapshot.files_of(partitions)).withColumn(PRESENT, F.lit(True))
-        rows, updates = self._both(self._with_age(target, TARGET_AGE), self._keyed_updates)
+        rows, updates = self._both(self._with_age(target, TARGET_AGE), self._updates_with_new_values)
         joined = rows.join(updates, self._same_key, "full" if inserts else "left")
         is_present, is_named = F.col(PRESENT).isNotNull(), F.col(self._of_updates[0]).isNotNull()
         is_changed = is_present & is_named & self._is_older
@@ -167,7 +167,7 @@ class _Sides:
         def value(name: str) -> Column:
             present = _column(merge.target_names, name)
             changed = F.when(is_changed, values[name]).otherwise(present) if name in values else present
-            new = _column(merge.updates_names, name)
+            new = F.col(quoted(f"{NEW}{name}"))
             return (F.when(is_present, changed).otherwise(new) if inserts else changed).alias(name)
 
         return joined.select(*map(value, self._columns.names), mark.cast("byte").alias(MARK))
@@ -243,32 +243,52 @@ class _Sides:
     @cached_property
     def _keyed_updates(self) -> DataFrame:
         """The updates with their keys; as they were given where ``set`` says what is taken of them."""
-        needs_all = self._merge.set is None and (self._merge.matched == "update" or self._merge.missing == "insert")
-        if not needs_all:
+        if not self._takes_all:
             compared = dict.fromkeys([*self.keys.fields, *([self._age] if self._age else [])])
             self._fitted(StructType(list(compared)))
-        return self._with_age(
-            self.keys.added_to(self._new_values if needs_all else self._updates, OF_UPDATES), UPDATES_AGE
-        )
+        updates = self._new_values if self._takes_all else self._updates
+        return self._with_age(self.keys.added_to(updates, OF_UPDATES), UPDATES_AGE)
+
+    @property
+    def _takes_all(self) -> bool:
+        """Whether a row that is changed gets all columns of its update."""
+        return self._merge.matched == "update" and self._merge.set is None
+
+    @property
+    def _updates_with_new_values(self) -> DataFrame:
+        """The updates with their keys, and beside them, where rows are inserted, what the table's columns get."""
+        updates = self._keyed_updates
+        if self._merge.missing == "ignore":
+            return updates
+        new = _renamed({name: f"{NEW}{name}" for name in self._columns.names})
+        if self._takes_all:
+            return updates.select("*", *new)
+        given = {name: f"{GIVEN}{position}" for position, name in enumerate(updates.columns)}
+        fitted = self._fitted(self._columns, updates.select("*", *_renamed(given)), beside=list(given.values()))
+        return fitted.select(*new, *_renamed({alias: name for name, alias in given.items()}))
 
     @cached_property
     def _new_values(self) -> DataFrame:
         """The updates with the table's columns; none but the table's are taken, unless ``set`` may name others."""
-        needs_all = self._merge.missing == "insert" or (self._merge.matched == "update" and self._merge.set is None)
+        needs_all = self._merge.missing == "insert" or self._takes_all
         return self._fitted(self._columns) if needs_all else self._updates
 
-    def _fitted(self, columns: StructType) -> DataFrame:
-        """Return the updates in the shape of some of the table's columns, or refuse them."""
-        updates, table = self._updates, self._snapshot.table
-        wanted = {name.lower() for name in columns.names}
+    def _fitted(self, columns: StructType, updates: DataFrame | None = None, beside: Sequence[str] = ()) -> DataFrame:
+        """Return updates in the shape of some of the table's columns, with others beside them, or refuse them."""
+        updates, table = self._updates if updates is None else updates, self._snapshot.table
+        wanted = {name.lower() for name in (*columns.names, *beside)}
         takes_others = self._merge.set is not None or len(columns) < len(self._columns)
-        if takes_others:
+        if takes_others or beside:
             updates = updates.select(*(quoted(name) for name in updates.columns if name.lower() in wanted))
         partition_columns = [column.name for column in table.partition_columns if column.name in columns.names]
         ordered = StructType(sorted(columns, key=lambda field: field.name in partition_columns))
-        fitted = fit(updates, ordered, str(table.name), partition_columns).rows
+        fitted = fit(updates, ordered, str(table.name), partition_columns, beside=beside).rows
         typed = (F.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in columns)
-        return fitted.select(*typed)  # partition values are text in what fit() returns
+        return fitted.select(*typed, *map(quoted, beside))  # partition values are text in what fit() returns
+
+
+def _renamed(aliases: Mapping[str, str]) -> list[Column]:
+    return [F.col(quoted(name)).alias(alias) for name, alias in aliases.items()]
 
 
 def _column(names: Sequence[str], name: str) -> Column:

@@ -88,7 +88,7 @@ class NamedTable:
 
     def marked(self, snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
         """Return the rows of the files with hits, of which a column says whether they are one."""
-        rows = with_file(snapshot.rows(hits.files, with_file=True))
+        rows = snapshot.rows(hits.files) if predicate.is_pure else with_file(snapshot.rows(hits.files, with_file=True))
         return self.named(rows).withColumn(HIT, predicate.or_false)
 
     def hits(self, snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
