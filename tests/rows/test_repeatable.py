@@ -69,7 +69,8 @@ def test_rows_that_come_without_having_been_counted_publish_nothing(
     first = [(1, "U", "d1"), (9, "new", "d1")]
     words = "1 to insert, and then 3 rows came: what it was given differs"
     with pytest.raises(InvalidInputError, match=words):
-        writer.merge(live(spark, tmp_path / "reads", first, [*first, (2, "U", "d1")], 3), orders, on=["dt", "id"])
+        updates = live(spark, tmp_path / "reads", first, [*first, (2, "U", "d1")], 2)
+        writer.merge(updates, orders, on=["dt", "id"], search_above_bytes=0)
     assert listed(orders) == [(1, "a", "d1")]
 
 

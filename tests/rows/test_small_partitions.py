@@ -155,9 +155,9 @@ def test_small_partitions_get_the_rows_and_counts_that_a_search_gives(
 def test_a_merge_that_finds_nothing_to_change_leaves_no_file(
     writer: TableWriter, spark: SparkSession, make_table: Callable[..., str], keys_below: Callable[..., Any]
 ) -> None:
-    name = make_table("CREATE TABLE {name} (id BIGINT, seq INT) USING parquet")
-    rows = spark.createDataFrame([(1, 5), (2, 5)], "id BIGINT, seq INT")
+    name = make_table("CREATE TABLE {name} (id BIGINT, seq INT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    rows = spark.createDataFrame([(1, 5, "d1"), (2, 5, "d2")], "id BIGINT, seq INT, dt STRING")
     before = writer.append(rows, name)
-    result = writer.merge(rows.withColumn("seq", F.lit(3)), name, on=["id"], newest_by="seq")
+    result = writer.merge(rows.withColumn("seq", F.lit(3)), name, on=["id", "dt"], newest_by="seq")
     assert (result.version, result.inserted, result.updated, result.deleted) == (None, 0, 0, 0)
-    assert {key.split("/")[-2] for key in keys_below(name) if key.endswith(".parquet")} == {before.write_id}
+    assert {key.split("/")[-3] for key in keys_below(name) if key.endswith(".parquet")} == {before.write_id}

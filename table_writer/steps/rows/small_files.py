@@ -8,7 +8,7 @@ today. For all else there is Spark's.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,15 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
-from table_writer.model.table import PartitionValues
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.sql import frame_of, quoted
 from table_writer.steps.plan.planner import typed_partition_value
 from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
 from table_writer.steps.rows.footers import Footer
-from table_writer.storage.object_store import ObjectInfo
-from table_writer.storage.parquet_rows import row_reader
+from table_writer.storage.parquet_rows import FilesOfTask, row_reader
 from table_writer.table.open_table import OpenTable
 
 MIB: Final = 1 << 20
@@ -49,7 +47,6 @@ ARROW_TYPES: Final[dict[T.DataType, Any]] = {
 SHARES: Final = T.StructType([T.StructField("share", T.BinaryType())])
 INT96: Final = pa.timestamp("ns")  # how Arrow shows the timestamps that Spark writes by default
 SHIFTS_INT96: Final = "spark.sql.parquet.int96TimestampConversion"
-Files = Sequence[tuple[ObjectInfo, PartitionValues]]
 
 
 class SmallFiles:
@@ -79,7 +76,7 @@ class SmallFiles:
             for field in self.schema
         )
 
-    def rows(self, files: Files) -> DataFrame:
+    def rows(self, files: FilesOfTask) -> DataFrame:
         """Return the rows of files that can be read, with the columns and types that the table has."""
         count, names = len(self._fields), [f"c{number}" for number in range(len(self._fields))]
         texts = [f"p{number}" for number in range(len(self._partition_fields))]
@@ -113,7 +110,7 @@ def _is_read_as(stored: Any, wanted: Any) -> bool:
     return bool(stored == wanted)
 
 
-def _shares(files: Files) -> Iterator[Files]:
+def _shares(files: FilesOfTask) -> Iterator[FilesOfTask]:
     """Split files among tasks: evenly, and so that none gets too much."""
     total = sum(file.size_bytes for file, _ in files)
     count = min(len(files), max(LEAST_SHARES, -(-total // SHARE_BYTES)))

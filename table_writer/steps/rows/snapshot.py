@@ -22,6 +22,7 @@ from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.rows.footers import MOST_FOOTERS, Footer, read_footer
 from table_writer.steps.rows.small_files import LARGEST_BYTES, SmallFiles
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
+from table_writer.storage.parquet_rows import FilesOfTask
 from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past
@@ -148,9 +149,7 @@ class Snapshot:
         self._footers |= zip(unread, many(partial(read_footer, self.opened.store), objects), strict=True)
         return [self._footers[file] for file in files]
 
-    def _small_files(
-        self, names: Mapping[PartitionValues, Collection[str]]
-    ) -> list[tuple[ObjectInfo, PartitionValues]]:
+    def _small_files(self, names: Mapping[PartitionValues, Collection[str]]) -> FilesOfTask:
         """Return the files, with their partitions, if all are small and need no conversion; else none."""
         every = [(values, name) for values, file_names in names.items() for name in file_names]
         found = self.files_of(names)
