@@ -98,7 +98,7 @@ bench-small: $(VENV)/.ready versitygw  ## Overwrites of 4,000 rows, ours and Spa
 	$(BIN)/python -m benchmarks.small --calls
 
 bench-rows: $(VENV)-bench/.ready versitygw  ## A merge of 1 % of a table's rows, and MERGE of Delta and of Iceberg
-	$(VENV)-bench/bin/python -m benchmarks.rows
+	$(VENV)-bench/bin/python -m benchmarks.rows $(BENCH)
 
 bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic session and over Spark Connect
 	$(BIN)/python -m benchmarks.connect

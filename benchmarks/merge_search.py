@@ -67,7 +67,7 @@ def main() -> None:
                         took.append(time.monotonic() - begun)
                         servers.proxy.reset()
                         spark.catalog.refreshTable(table)
-                        writer.rollback(table)  # as many files for the next
+                        writer.maintenance.rollback(table)  # as many files for the next
                 searched, whole = (median(took[1:]) for took in seconds.values())  # the first warms up
                 where = "all files" if spread else "one file"
                 print(f"{mib:6}{stored:12.1f}{where:>10}{searched:13.2f}{whole:10.2f}", flush=True)
