@@ -179,6 +179,11 @@ SHARED: Final[Mapping[str, Options]] = {
             "default": DIRECTORY_NAME,
             "help": "as the table's writers have it (default: %(default)s)",
         },
+        "--mark-success": {
+            "choices": ("true", "false", "partitions"),
+            "help": "_SUCCESS, as the table's writers have it (default: as Hadoop's settings say)",
+        },
+        "--report-directory": {"metavar": "URI", "help": "where a report of each call that changes rows is put"},
     },
     "S3, where Hadoop's settings do not say it": {
         "--endpoint-url": {"type": _endpoint, "metavar": "URL", "help": "for stores other than AWS"},

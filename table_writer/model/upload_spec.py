@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.table import PartitionValues
 
 MIB: Final = 1024 * 1024
@@ -114,6 +115,7 @@ class UploadSpec:
     write_id: str  # in the name of every file and in every log line
     key_prefix: str  # ``<table root key>/_table_writer/data/<write_id>/``: every key starts with it
     store: object = field(repr=False)  # picklable settings of the store, for `table_writer.storage.open_store`
+    file_name_prefix: str = FILE_NAME_PREFIX
     data_columns: tuple[str, ...]
     partition_columns: tuple[str, ...]  # rows hold them, as texts, after the data columns; they do not go into files
     file_options: ParquetOptions
@@ -132,6 +134,8 @@ class UploadSpec:
     def __post_init__(self) -> None:
         if not self.write_id or not self.key_prefix.endswith(f"{self.write_id}/"):
             raise InvalidInputError(f"key_prefix {self.key_prefix!r} must end in the write_id and a slash")
+        if not is_file_name_prefix(self.file_name_prefix):
+            raise InvalidInputError(f"file_name_prefix {self.file_name_prefix!r} cannot begin the names of files")
         if not self.data_columns:
             raise InvalidInputError("a table needs a column that is not a partition column")
         if not MIN_PART_BYTES <= self.part_size_bytes <= MAX_PART_BYTES:
