@@ -228,8 +228,9 @@ class TableWriterConfig:
         object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)
         if self.report_directory is not None:
-            scheme = Location.parse(self.report_directory).scheme
-            rule = scheme in REPORT_SCHEMES
+            location = Location.parse(self.report_directory)
+            object.__setattr__(self, "report_directory", str(location))  # without a login
+            rule = location.scheme in REPORT_SCHEMES
             _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(REPORT_SCHEMES))}")})
         if self.metastore and self.metastore_uris:
             rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from table_writer.errors import MetastoreError, StorageError, counted
+from table_writer.errors import TableWriterError, counted
 from table_writer.model.entry import EntryPartition, LogEntry
-from table_writer.model.location import Location, same_place
-from table_writer.model.table import PartitionsNow, PartitionValues, Table, name_in
+from table_writer.model.location import Location
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, Table, name_in
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import existing_values
 from table_writer.table.open_table import OpenTable
@@ -38,57 +38,76 @@ def mark_partitions(opened: OpenTable, table: Table, entry: LogEntry) -> tuple[s
     """Put ``_SUCCESS`` for the partitions that readers see as the entry says, and remove it of those that are gone.
 
     Readers have switched already, so a failure is a note, which is returned. Others may move the same partitions
-    meanwhile: so the metastore is asked before and after. Whoever asks last leaves what is true; where readers look at
-    rows of another entry, its publisher does.
+    meanwhile: so the metastore is asked before and after, and whoever asks last leaves what is true.
     """
     if not opened.marks_partitions() or not table.partition_columns or not entry.partitions:
         return ()
-    partitions = {partition.values: partition for partition in entry.partitions}
-    marked: dict[PartitionValues, bool] = {}
     try:
-        for _ in range(MOST_LOOKS):
-            wanted = _wanted(opened, opened.metastore.get_partitions(table, sorted(partitions)), partitions)
-            todo = {values: exists for values, exists in wanted.items() if marked.get(values) != exists}
-            if not todo:
-                break
-            _put(opened, table, entry, [partitions[values] for values, exists in todo.items() if exists])
-            if gone := [_key(opened, table, values) for values, exists in todo.items() if not exists]:
-                opened.store.delete(gone)
-            marked |= todo
-    except (MetastoreError, StorageError) as error:
+        _Markers(opened, table, entry).follow()
+    except TableWriterError as error:
         logger.warning("write_id=%s _SUCCESS of its partitions: %s", entry.write_id, error)
-        return (f"_SUCCESS of {counted(len(partitions), 'partition')} may be missing or left: {error.message}",)
+        count = counted(len(entry.partitions), "partition")
+        return (f"_SUCCESS of {count} may be missing or left: {error.message}",)
     return ()
 
 
-def _wanted(
-    opened: OpenTable, now: PartitionsNow, partitions: Mapping[PartitionValues, EntryPartition]
-) -> dict[PartitionValues, bool]:
-    """Return whether each partition is to have its marker; those at which other rows are seen are left out."""
-    existing = existing_values(opened.store, opened.layout, now)
-    return {
-        values: values in existing
-        for values, partition in partitions.items()
-        if values not in existing
-        or (partition.new_location and same_place(_location(now[values].location), partition.new_location))
-    }
+class _Markers:
+    """The markers of the partitions of an entry."""
+
+    def __init__(self, opened: OpenTable, table: Table, entry: LogEntry) -> None:
+        self._opened = opened
+        self._table = table
+        self._entry = entry
+        self._done: dict[PartitionValues, str | None] = {}  # where readers looked then; None: the partition was gone
+
+    def follow(self) -> None:
+        """Do what is to be done, until nothing has changed meanwhile."""
+        for _ in range(MOST_LOOKS):
+            now = self._opened.metastore.get_partitions(self._table, sorted(self._entry.partition_values))
+            wanted = self._wanted(now)
+            todo = [values for values, location in wanted.items() if self._done.get(values, "") != location]
+            if not todo:
+                return
+            many(self._put, [now[values] for values in todo if wanted[values] is not None])
+            if gone := [self._key(values) for values in todo if wanted[values] is None]:
+                self._opened.store.delete(gone)
+            self._done |= {values: wanted[values] for values in todo}
+
+    def _wanted(self, now: PartitionsNow) -> dict[PartitionValues, str | None]:
+        """Return where the partitions are; those with rows of others only where this has touched their markers."""
+        existing = existing_values(self._opened.store, self._opened.layout, now)
+        wanted: dict[PartitionValues, str | None] = {}
+        for partition in self._entry.partitions:
+            values = partition.values
+            if values not in existing:
+                wanted[values] = None
+            elif values in self._done or _is_at(now[values], partition.new_location):
+                wanted[values] = now[values].location
+        return wanted
+
+    def _put(self, partition: Partition) -> None:
+        entry = self._entry_of(partition)
+        described = next((one for one in entry.partitions if one.values == partition.values), None) if entry else None
+        if entry is not None and described is not None:
+            body = success_json(entry, (), self._opened.layout.root, partitions=[described])
+            self._opened.store.put(self._key(partition.values), body)
+
+    def _entry_of(self, partition: Partition) -> LogEntry | None:
+        """Return the entry whose rows readers see; ``None`` if they are another tool's."""
+        own = next(one for one in self._entry.partitions if one.values == partition.values)
+        if _is_at(partition, own.new_location):
+            return self._entry
+        version = partition.parameters.get(VERSION_PARAMETER, "")
+        record = self._opened.log.slots.find(int(version)) if version.isdecimal() else None
+        return record.entry if record else None
+
+    def _key(self, values: PartitionValues) -> str:
+        return self._opened.layout.success_key_of(name_in(self._table, values))
 
 
-def _location(text: str) -> str | None:
-    """Return a location of the metastore, ``None`` if it is none: other tools may have written anything."""
-    return None if Location.parse_any(text) is None else text
-
-
-def _key(opened: OpenTable, table: Table, values: PartitionValues) -> str:
-    return opened.layout.success_key_of(name_in(table, values))
-
-
-def _put(opened: OpenTable, table: Table, entry: LogEntry, partitions: Iterable[EntryPartition]) -> None:
-    def put(partition: EntryPartition) -> None:
-        body = success_json(entry, (), opened.layout.root, partitions=(partition,))
-        opened.store.put(_key(opened, table, partition.values), body)
-
-    many(put, partitions)
+def _is_at(partition: Partition, location: str | None) -> bool:
+    place = Location.parse_any(partition.location)
+    return place is not None and location is not None and place.same_place(Location.parse(location))
 
 
 def success_json(
