@@ -33,7 +33,7 @@ from table_writer.reports.health_reports import Finding
 from table_writer.reports.layout import size
 from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.storage.table_files import is_named_by_us, without_marker
+from table_writer.storage.table_files import is_named_by_us
 from table_writer.table.present import placements_now
 from table_writer.table.root_markers import SINK, why_marked
 
@@ -336,7 +336,7 @@ def small_files(subject: Subject) -> Iterable[Finding]:
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     location = Location.parse(str(history.state.current_partitions[values].partition.new_location))
-    objects: list[ObjectInfo] = list(without_marker(subject.opened.store.list(location.key), location))
+    objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import StorageError
+from table_writer.errors import ConflictError, StorageError
+from table_writer.model.entry import Erasure
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.steps.results import repeated_result
+from table_writer.steps.vacuum.sweep import FoundLocation, Vacuum
+from tests.glue.world import GlueWorld
 from tests.maintenance.operations import APPENDED, MIXED, OLD, OPERATIONS, Operation
 from tests.publish.world import DIED, TABLE, DeathError, World, body_of, fail
 
@@ -163,3 +168,31 @@ def test_a_partition_right_below_the_root_is_written_rolled_back_and_vacuumed_as
     left = {info.key for info in adopted.store.list(PREFIX) if not info.key.startswith(f"{PREFIX}_")}
     assert left >= {f"{PREFIX}dt=d1/_SUCCESS"}
     assert not [key for key in left if key.startswith(f"{PREFIX}dt=d1/") and not key.endswith("/_SUCCESS")]
+
+
+@pytest.mark.parametrize("config", [MARKED, TableWriterConfig()], ids=["marked", "without"])
+def test_an_old_answer_of_glue_about_such_a_partition_is_not_taken_for_another_tools_work(
+    config: TableWriterConfig,
+) -> None:
+    world = GlueWorld(config=config)
+    world.written_by_another_tool("d1", frozenset({1}))
+    stored = world.metastore.server.tables[TABLE].partitions
+    before = deepcopy(stored["d1",])
+    world.write({"d1": frozenset({2})})
+    stored["d1",] = before
+    with pytest.raises(ConflictError, match="where version 1 of the log has left them"):
+        world.write({"d1": frozenset({3})}, plan=world.plan(WriteMode.APPEND))
+
+
+def test_an_erasure_takes_no_marker_for_a_file_that_another_tool_has_put_there_since(adopted: World) -> None:
+    adopted.write(MIXED)
+    counts: list[int] = []
+
+    def choose(_: object, found: Sequence[FoundLocation]) -> tuple[tuple[FoundLocation, ...], tuple[str, ...]]:
+        counts.extend(one.other_count for one in found)
+        return tuple(found), ()
+
+    Vacuum(adopted.services()).erase(Erasure(predicate_sha256="", deleted_rows=0, write_id=""), choose)
+    assert counts == [0]
+    adopted.keeper.vacuum(str(TABLE))
+    assert adopted.keeper.erasure(str(TABLE)).is_complete
