@@ -45,7 +45,7 @@ class PerColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """The options of Parquet files; each is one of Spark's."""
+    """The options of Parquet files; each but their names is one of Spark's."""
 
     compression: str = "snappy"
     """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
@@ -69,12 +69,15 @@ class ParquetOptions:
     page_checksums: bool = True  # ``parquet.page.write-checksum.enabled``
     row_group_rows: int = MIB  # ``parquet.block.row.count.limit``, at most 1,048,576
     field_ids: bool = True  # ``spark.sql.parquet.fieldId.write.enabled``
+    file_name_prefix: str = FILE_NAME_PREFIX
 
     def __post_init__(self) -> None:
         if self.compression.lower() not in FILE_NAME_INFIXES:
             raise InvalidInputError(
                 f"Parquet codec {self.compression!r} cannot be written; choose one of {', '.join(FILE_NAME_INFIXES)}"
             )
+        if not is_file_name_prefix(self.file_name_prefix):
+            raise InvalidInputError(f"file_name_prefix {self.file_name_prefix!r} cannot begin the names of files")
         if self.timestamp_type not in TIMESTAMP_TYPES:
             raise InvalidInputError(f"timestamp_type {self.timestamp_type!r} is none of {', '.join(TIMESTAMP_TYPES)}")
 
@@ -115,7 +118,6 @@ class UploadSpec:
     write_id: str  # in the name of every file and in every log line
     key_prefix: str  # ``<table root key>/_table_writer/data/<write_id>/``: every key starts with it
     store: object = field(repr=False)  # picklable settings of the store, for `table_writer.storage.open_store`
-    file_name_prefix: str = FILE_NAME_PREFIX
     data_columns: tuple[str, ...]
     partition_columns: tuple[str, ...]  # rows hold them, as texts, after the data columns; they do not go into files
     file_options: ParquetOptions
@@ -134,8 +136,6 @@ class UploadSpec:
     def __post_init__(self) -> None:
         if not self.write_id or not self.key_prefix.endswith(f"{self.write_id}/"):
             raise InvalidInputError(f"key_prefix {self.key_prefix!r} must end in the write_id and a slash")
-        if not is_file_name_prefix(self.file_name_prefix):
-            raise InvalidInputError(f"file_name_prefix {self.file_name_prefix!r} cannot begin the names of files")
         if not self.data_columns:
             raise InvalidInputError("a table needs a column that is not a partition column")
         if not MIN_PART_BYTES <= self.part_size_bytes <= MAX_PART_BYTES:

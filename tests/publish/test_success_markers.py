@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -74,6 +75,18 @@ def test_a_marker_counts_its_partition_alone_and_comes_after_the_switch(world: W
         "committer_bytes_committed": 6,
         "table_writer.rows": 2,
     }
+
+
+def test_markers_cost_a_request_a_partition_and_two_looks(world: World) -> None:
+    world.write(OLD)
+
+    def calls(config: TableWriterConfig) -> Counter[tuple[str, str]]:
+        with world.recording() as sent:
+            world.write(OLD, config=config)
+        return Counter(sent)
+
+    more = calls(MARKED) - calls(TableWriterConfig())
+    assert more == {("store", "put"): 2, ("metastore", "get_partitions"): 2}
 
 
 def test_without_the_setting_no_partition_has_one() -> None:

@@ -299,16 +299,18 @@ class Planner:
         return UploadSpec(
             write_id=write_id,
             key_prefix=self._layout.data(write_id).key,
-            file_name_prefix=config.file_name_prefix,
             store=self._opened.store_settings,
             data_columns=tuple(data_schema.names),
             partition_columns=tuple(column.name for column in self._table.partition_columns),
-            file_options=file_options(
-                self._table,
-                lambda name, default: conf.get(name, default) or default,
-                settings,
-                data_schema.json(),
-                self._opened.session.spark_version,
+            file_options=replace(
+                file_options(
+                    self._table,
+                    lambda name, default: conf.get(name, default) or default,
+                    settings,
+                    data_schema.json(),
+                    self._opened.session.spark_version,
+                ),
+                file_name_prefix=config.file_name_prefix,
             ),
             part_size_bytes=config.part_size_bytes
             or min(part_bytes(self._layout.root, hadoop) or LARGEST_PART_BYTES, LARGEST_PART_BYTES),

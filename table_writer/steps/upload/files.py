@@ -28,7 +28,7 @@ def names_of_attempt(spec: UploadSpec, task_index: int, attempt_id: int) -> str:
 
     S3 keeps two uploads of one key apart; Azure does not, and there a late attempt would discard what another has sent.
     """
-    return f"{names_of_task(spec.write_id, task_index, spec.file_name_prefix)}{attempt_id}-"
+    return f"{names_of_task(spec.write_id, task_index, spec.file_options.file_name_prefix)}{attempt_id}-"
 
 
 def file_name(spec: UploadSpec, names: str, number: int) -> str:

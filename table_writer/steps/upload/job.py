@@ -90,7 +90,7 @@ def _require_places(message: CommitMessage, spec: UploadSpec) -> None:
     """Refuse a file that is not in its partition's directory; what is named by another task is no message at all."""
     if message.write_id != spec.write_id:
         raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
-    names = names_of_task(spec.write_id, message.task_index, spec.file_name_prefix)
+    names = names_of_task(spec.write_id, message.task_index, spec.file_options.file_name_prefix)
     for upload in message.uploads:
         directory = partition_name(spec.partition_columns, upload.partition_values)
         prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
