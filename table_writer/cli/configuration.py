@@ -34,7 +34,6 @@ SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", PASSWOR
 USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme
 SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
 MASK: Final = "***"
-MARKS: Final[Mapping[str | None, Any]] = {None: None, "true": True, "false": False, "partitions": "partitions"}
 
 
 def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) -> tuple[str, TableWriterConfig]:
@@ -54,7 +53,7 @@ def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) ->
         sees_everything=arguments.sees_everything,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,
-        mark_success=MARKS[arguments.mark_success],
+        mark_success=arguments.mark_success,
         report_directory=arguments.report_directory,
         listeners=listeners_named(os.environ.get(LISTENERS_VARIABLE, ""), where=LISTENERS_VARIABLE),
         glue=GlueSettings(region=arguments.region or "", profile=arguments.profile or ""),
