@@ -15,7 +15,8 @@ from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.defaults import DIRECTORY_NAME, METASTORE_TIMEOUT_SECONDS, PUBLISH_TIMEOUT_SECONDS
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.location import without_login
+from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location, without_login
+from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.new_table import NewTable
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 from table_writer.model.write_mode import WriteMode
@@ -36,6 +37,9 @@ MetastoreKind = Literal["hive", "glue"]
 ColumnStatisticsChoice = Literal["auto", "on", "off"]
 MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 2.3 about a second
 EmptyAction = Literal["error", "ignore", "replace"]
+MarkSuccess = bool | Literal["partitions"]
+Renames = Literal["note", "error"]
+REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | {"file"}
 
 
 @checked
@@ -98,7 +102,18 @@ class TableWriterConfig:
     directory_name
         Name of the directory below the table root that holds this library's files; starts with ``_`` or ``.``.
     mark_success
-        Whether to write ``_SUCCESS``. Default: ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
+        Whether to write ``_SUCCESS`` into the table's root. ``"partitions"``: for each partition as well, into
+        ``dt=2024-01-01/`` below the root, wherever its rows lie; it goes with the partition. Default:
+        ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
+    report_directory
+        Where a report of each call that changes rows is put, also of one that fails: the JSON of its event, in a file
+        whose name begins with the time. ``s3a://bucket/prefix``, ``abfss://…`` or ``file:///directory`` of the driver.
+    file_name_prefix
+        How names of files begin: up to 64 letters, digits, ``_`` and ``-``, the first a letter or digit. Spark's own
+        writer names its files itself.
+    renames
+        Where Spark's own writer would rename files on S3, which copies them: ``"note"`` says so in the result,
+        ``"error"`` refuses the write.
     progress
         How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
@@ -149,7 +164,10 @@ class TableWriterConfig:
     retention: timedelta = timedelta(days=3)
     heartbeat_seconds: float = 60.0
     directory_name: str = DIRECTORY_NAME
-    mark_success: bool | None = None
+    mark_success: MarkSuccess | None = None
+    report_directory: str | None = None
+    file_name_prefix: str = FILE_NAME_PREFIX
+    renames: Renames = "note"
     progress: str | ProgressListener = "auto"
     listeners: Sequence[EventListener] = field(default=(), repr=False)
     check_examples: int = MOST_EXAMPLES
@@ -194,6 +212,10 @@ class TableWriterConfig:
                 and directory.strip() == directory,
                 "a plain name that starts with '_' or '.', so that listings of the table root skip it",
             ),
+            "file_name_prefix": (
+                is_file_name_prefix(self.file_name_prefix),
+                "up to 64 letters, digits, '_' and '-', the first a letter or digit, and no write_id in it",
+            ),
             "progress": (
                 not isinstance(self.progress, str) or self.progress in PROGRESS_CHOICES,
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
@@ -205,6 +227,11 @@ class TableWriterConfig:
         require_listeners(self.listeners)
         object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)
+        if self.report_directory is not None:
+            location = Location.parse(self.report_directory)
+            object.__setattr__(self, "report_directory", str(location))  # without a login
+            rule = location.scheme in REPORT_SCHEMES
+            _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(REPORT_SCHEMES))}")})
         if self.metastore and self.metastore_uris:
             rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
             _require(self, {"metastore_uris": (rule, f"addresses of metastore={self.metastore!r}")})

@@ -131,6 +131,13 @@ def _timeout(text: str) -> float:
     return seconds
 
 
+def _mark_success(text: str) -> bool | str:
+    known: dict[str, bool | str] = {"true": True, "false": False, "partitions": "partitions"}
+    if text.lower() not in known:
+        raise ArgumentTypeError(f"expected true, false or partitions, not {text!r}")
+    return known[text.lower()]
+
+
 def switch(text: str) -> Mapping[str, Any]:
     """Return the keywords of an option that takes no value."""
     return {"action": "store_true", "default": False, "help": text}
@@ -179,6 +186,12 @@ SHARED: Final[Mapping[str, Options]] = {
             "default": DIRECTORY_NAME,
             "help": "as the table's writers have it (default: %(default)s)",
         },
+        "--mark-success": {
+            "type": _mark_success,
+            "metavar": "true|false|partitions",
+            "help": "_SUCCESS, as the table's writers have it (default: as Hadoop's settings say)",
+        },
+        "--report-directory": {"metavar": "URI", "help": "where a report of each call that changes rows is put"},
     },
     "S3, where Hadoop's settings do not say it": {
         "--endpoint-url": {"type": _endpoint, "metavar": "URL", "help": "for stores other than AWS"},

@@ -53,6 +53,8 @@ def read_configuration(arguments: Namespace, *, needs_metastore: bool = True) ->
         sees_everything=arguments.sees_everything,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,
+        mark_success=arguments.mark_success,
+        report_directory=arguments.report_directory,
         listeners=listeners_named(os.environ.get(LISTENERS_VARIABLE, ""), where=LISTENERS_VARIABLE),
         glue=GlueSettings(region=arguments.region or "", profile=arguments.profile or ""),
         s3=S3Overrides(

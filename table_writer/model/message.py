@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
 MESSAGE_FORMAT: Final = 5
+FILE_NAME_PREFIX: Final = "part"  # Spark's
+PLAIN_PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # no reader hides it, nobody escapes it
+OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as `new_write_id` makes it
 
 
 class RowMark(IntEnum):
@@ -25,7 +29,18 @@ class RowMark(IntEnum):
     DELETED = 3  # goes to the task, which counts it, and into no file
 
 
-def names_of_task(write_id: str, task_index: int) -> str:
+def is_file_name_prefix(text: str) -> bool:
+    """Return whether names of files may begin so; the ``write_id`` that follows stays the only one in a name.
+
+    Examples
+    --------
+    >>> [is_file_name_prefix(text) for text in ("part", "orders-eu_1", "_part", ".part", "a/b", "dt=1", "")]
+    [True, True, False, False, False, False, False]
+    """
+    return PLAIN_PREFIX.fullmatch(text) is not None and OWN_WRITE_ID.search(text) is None
+
+
+def names_of_task(write_id: str, task_index: int, prefix: str = FILE_NAME_PREFIX) -> str:
     """Return the beginning of the names of a task's files, which no other task has: two tasks never share a key.
 
     Examples
@@ -33,7 +48,7 @@ def names_of_task(write_id: str, task_index: int) -> str:
     >>> names_of_task("20240102T030405-cafe", 3)
     'part-00003-20240102T030405-cafe-'
     """
-    return f"part-{task_index:05d}-{write_id}-"
+    return f"{prefix}-{task_index:05d}-{write_id}-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,11 +105,11 @@ class CommitMessage:
 
     def validate(self) -> None:
         """Check the message against itself; ``StorageError`` says what contradicts what."""
-        start = names_of_task(self.write_id, self.task_index)
+        start = names_of_task(self.write_id, self.task_index, prefix="")  # what precedes it, the plan knows
         for upload in self.uploads:
             upload.validate()
-            if not upload.key.rpartition("/")[2].startswith(start):
-                raise StorageError(f"{upload.key} is not named as files of task {self.task_index} are: {start}…")
+            if start not in upload.key.rpartition("/")[2]:
+                raise StorageError(f"{upload.key} is not named as files of task {self.task_index} are: …{start}…")
         written = sum(upload.row_count for upload in self.uploads)
         if written != self.row_count:
             raise StorageError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.table import PartitionValues
 
 MIB: Final = 1024 * 1024
@@ -44,7 +45,7 @@ class PerColumn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """The options of Parquet files; each is one of Spark's."""
+    """The options of Parquet files; each but their names is one of Spark's."""
 
     compression: str = "snappy"
     """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
@@ -68,12 +69,15 @@ class ParquetOptions:
     page_checksums: bool = True  # ``parquet.page.write-checksum.enabled``
     row_group_rows: int = MIB  # ``parquet.block.row.count.limit``, at most 1,048,576
     field_ids: bool = True  # ``spark.sql.parquet.fieldId.write.enabled``
+    file_name_prefix: str = FILE_NAME_PREFIX
 
     def __post_init__(self) -> None:
         if self.compression.lower() not in FILE_NAME_INFIXES:
             raise InvalidInputError(
                 f"Parquet codec {self.compression!r} cannot be written; choose one of {', '.join(FILE_NAME_INFIXES)}"
             )
+        if not is_file_name_prefix(self.file_name_prefix):
+            raise InvalidInputError(f"file_name_prefix {self.file_name_prefix!r} cannot begin the names of files")
         if self.timestamp_type not in TIMESTAMP_TYPES:
             raise InvalidInputError(f"timestamp_type {self.timestamp_type!r} is none of {', '.join(TIMESTAMP_TYPES)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import zlib
 from collections import Counter
@@ -28,6 +27,9 @@ Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 """Chooses, of partitions that exist, those that a write replaces even where it has no rows for them."""
 
 
+SUCCESS: Final = "_SUCCESS"  # hidden from readers, by all of their rules
+
+
 def no_partition(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
     """Replace only partitions that there are rows for."""
     return frozenset()
@@ -36,9 +38,6 @@ def no_partition(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
 def every_partition(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
     """Replace the whole table."""
     return frozenset(existing)
-
-
-OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as the next function makes it
 
 
 def new_write_id(now: datetime | None = None) -> str:
@@ -151,7 +150,11 @@ class TableLayout:
     @property
     def success_key(self) -> str:
         """Return the key of ``_SUCCESS``, the marker that other tools look for."""
-        return f"{self.root.key}_SUCCESS"
+        return f"{self.root.key}{SUCCESS}"
+
+    def success_key_of(self, partition_name: str) -> str:
+        """Return the key of a partition's marker: below the root, wherever the partition's rows are."""
+        return f"{self.root.child(partition_name).key}{SUCCESS}"
 
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +15,8 @@ from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWrit
 from table_writer.events.event import EventError, EventOperation, Source, TableEvent
 from table_writer.events.listeners import EventListener, MakeEvent, collect_resolutions, tell
 from table_writer.model.check_result import CheckResult, stored_line
+from table_writer.model.entry import WRITE_ID
+from table_writer.model.location import Location
 from table_writer.model.process import this_process
 from table_writer.model.write import WritePlan
 from table_writer.progress import Stopwatch
@@ -49,6 +53,11 @@ class Announcement:
         """Name the table, with more facts by the names of the event's fields."""
         self._opened = opened
         self._facts |= facts
+
+    @property
+    def opened(self) -> OpenTable | None:
+        """Return the table, if it was opened."""
+        return self._opened
 
     def finished(self, report: Answer, **facts: Any) -> Answer:
         """Take what the call returns, with the facts that its report does not know, and return it."""
@@ -124,7 +133,8 @@ def announced(
     nor does a forked child.
     """
     announcement, process = Announcement(services, operation, table, mode or operation, sources), this_process()
-    listeners = services.config.listeners
+    reports = (partial(put_report, services),) if services.config.report_directory else ()
+    listeners = (*services.config.listeners, *reports)
     if dry_run or not listeners:
         yield announcement
         return
@@ -137,6 +147,23 @@ def announced(
             raise
     if process is this_process():
         _tell(listeners, [*resolutions, announcement.success_event])
+
+
+def put_report(services: Services, event: TableEvent) -> None:
+    """Put the event of a call that changes rows into the directory of reports; names sort by the time of its end.
+
+    A failure is logged: the call is over.
+    """
+    if event.operation in {"vacuum", "discard"}:
+        return
+    directory = Location.parse(services.config.report_directory or "")
+    named = event.write_id if WRITE_ID.fullmatch(event.write_id) else f"{secrets.token_hex(8)}"
+    key = f"{directory.key}{event.ended_at:%Y%m%dT%H%M%S.%fZ}-{event.operation}-{named}.json"
+    body = json.dumps(event.to_dict(), indent=2, ensure_ascii=False).encode()
+    try:
+        services.store_of(directory).put(key, body)
+    except TableWriterError as error:
+        logger.warning("write_id=%s no report in %s: %s", event.write_id, directory, error)
 
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
-from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.metastore.settings import GLUE_BATCH
 from table_writer.model.entry import EntryPartition, LogEntry
-from table_writer.model.location import Location
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import are_small_files, name_in
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
@@ -22,13 +18,11 @@ from table_writer.reports.layout import size
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.steps.publish.publisher import PublishResult
+from table_writer.steps.publish.success import mark_partitions, success_json
 from table_writer.table.open_table import OpenTable
 
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions read a table anew after a write, given the ``write_id``; returns notes on what failed."""
-
-NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
 def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tuple[str, ...] = ()) -> WriteResult:
@@ -47,11 +41,15 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tup
     return _with_costs(result, watch)
 
 
-def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
+def repeated_result(
+    entry: LogEntry, watch: Stopwatch, opened: OpenTable | None = None, *, write_id: str = ""
+) -> WriteResult:
     """Return the result of a call whose work another write had done, with the identity of that write.
 
-    ``write_id`` is given for a staged write, which another process may have published.
+    ``write_id`` is given for a staged write, which another process may have published. With ``opened`` the markers of
+    its partitions are set again: the write may have died before it had set them.
     """
+    marker_notes = mark_partitions(opened, opened.table, entry) if opened else ()
     # the entry of a recovery has no key
     is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")
     same_write_note = (
@@ -64,7 +62,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
         write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
-        notes=(other_write_note if is_other else same_write_note,),
+        notes=(other_write_note if is_other else same_write_note, *marker_notes),
     )
     return _with_costs(result, watch)
 
@@ -75,7 +73,7 @@ def end_publish(
     """End a publish: write the marker, let sessions read anew, return the result. Readers have switched already."""
     plan = files.plan
     with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as executor:
-        marking = executor.submit(mark_success, opened, files, published)
+        marking = executor.submit(mark_success, opened, files, published, watch)
         refresh_notes = refresh(plan.write_id) if refresh else ()
     result = WriteResult(
         table=str(plan.table.name),
@@ -125,13 +123,16 @@ def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[Partitio
     return tuple(map(partition_facts, sorted(published.entry.partitions, key=lambda partition: partition.values)))
 
 
-def mark_success(opened: OpenTable, files: WrittenFiles, published: PublishResult) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, files: WrittenFiles, published: PublishResult, watch: Stopwatch) -> tuple[str, ...]:
     """Write ``_SUCCESS`` if the table wants it. A failure is a note, since readers have switched already."""
     if not opened.marks_success():
         return ()
     names = (key for partition in files.partitions for key in partition.keys)
     try:
-        opened.store.put(opened.layout.success_key, success_json(published.entry, names, opened.layout.root))
+        body = success_json(
+            published.entry, names, opened.layout.root, requests=watch.storage_requests(), seconds=watch.seconds
+        )
+        opened.store.put(opened.layout.success_key, body)
     except StorageError as error:
         return (f"_SUCCESS was not written: {error.message}",)
     return ()
@@ -161,36 +162,3 @@ def _small_files_notes(written: WrittenFiles) -> tuple[str, ...]:
     files = f"{count:,} files of {size(size_bytes / count)} on average in {partitions}"
     advice = "distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
     return (f"{files}: readers like fewer, larger ones. {advice}",)
-
-
-def success_json(entry: LogEntry, filenames: Iterable[str], root: Location) -> bytes:
-    """Describe a published write as Hadoop's committers do: the first 100 files, named by their paths in the bucket."""
-    totals = {
-        "files": sum(partition.files for partition in entry.partitions),
-        "bytes": sum(partition.bytes for partition in entry.partitions),
-        "rows": sum(partition.rows or 0 for partition in entry.partitions),
-        "partitions": len(entry.partitions),
-    }
-    return json.dumps(
-        {
-            "name": NAME,
-            "success": True,
-            "timestamp": int(entry.created_at.timestamp() * 1000),
-            "date": entry.created_at.isoformat(),
-            "hostname": entry.writer.get("host", ""),
-            "committer": "table_writer",
-            "description": f"{entry.mode} of {entry.table}, version {entry.version}",
-            "jobId": entry.write_id,
-            "jobIdSource": "table_writer.write_id",
-            "metrics": totals,
-            "diagnostics": {
-                "table_writer.version": str(entry.version),
-                "table_writer.write_id": entry.write_id,
-                "table_writer.root": str(root),
-                "table_writer.library_version": entry.writer.get("library_version", ""),
-            },
-            "filenames": [f"/{name}" for name in islice(filenames, MAX_FILENAMES)],
-            "iostatistics": {"counters": {}, "gauges": {}, "minimums": {}, "maximums": {}, "meanstatistics": {}},
-        },
-        indent=2,
-    ).encode()

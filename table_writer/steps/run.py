@@ -96,7 +96,7 @@ class Steps:
                         with self._refresh_after_conflict(opened, planned):
                             published = publisher.publish(files, write.claiming)  # 5
             except RepeatedError as repeated:
-                return announcement.finished(repeated_result(repeated.entry, watch))
+                return announcement.finished(repeated_result(repeated.entry, watch, announcement.opened))
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
             return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
 
@@ -208,7 +208,7 @@ class Steps:
                 with watch.step("publish"), self._refresh_after_conflict(opened, planned):
                     published = publisher.publish(files, write.claiming)  # 5
         except RepeatedError as repeated:
-            return call.result_of(repeated_result(repeated.entry, watch))
+            return call.result_of(repeated_result(repeated.entry, watch, announcement.opened))
         result = end_publish(opened, files, published, watch, partial(self._refresh, opened, spark))
         return rewrite.result(replace(result, checks=results))
 

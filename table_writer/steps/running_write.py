@@ -14,11 +14,11 @@ from table_writer.errors import ConflictError, OutcomeUnknownError, StorageError
 from table_writer.log.registration import id_was_used_error, put_staged
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
-from table_writer.model.message import CommitMessage
+from table_writer.model.message import OWN_WRITE_ID, CommitMessage
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import TableName
-from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id, written_ids
+from table_writer.model.write import WritePlan, new_write_id, written_ids
 from table_writer.steps.complete import Completer, Spread
 from table_writer.table.open_table import OpenTable, RepeatedError
 

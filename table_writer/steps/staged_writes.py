@@ -156,7 +156,7 @@ class StagedWrites:
                 announcement.concerns(self._opened, **facts_of_plan(record.plan))
                 files, published = self._publish(record, by_spark)
         except RepeatedError as error:
-            return announcement.finished(repeated_result(error.entry, watch, write_id=write_id))
+            return announcement.finished(repeated_result(error.entry, watch, self._opened, write_id=write_id))
         result = end_publish(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
         return announcement.finished(result, columns=files.plan.columns)
 

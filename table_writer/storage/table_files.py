@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
 
 from table_writer.errors import StorageError
+from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.message import OWN_WRITE_ID
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.table_read import Files
-from table_writer.model.write import TableLayout
+from table_writer.model.write import SUCCESS, TableLayout
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     THREADS,
@@ -23,12 +24,12 @@ from table_writer.storage.object_store import (
     visible_files,
 )
 
-WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 DELETE_THREADS: Final = 4
 """AWS allows 3,500 deletions a second below one prefix: four batches of 1,000 at a time are more than enough."""
 
 Item = TypeVar("Item")
+File = TypeVar("File", ObjectInfo, ReplacedObject)
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
@@ -46,7 +47,7 @@ def listed_files(store: ObjectStore, layout: TableLayout, location: Location) ->
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
     """Return whether a file's name carries the id of a write, as those of all files do that this library writes."""
     name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
-    return WRITE_ID_IN_NAME.search(name) is not None or (write_id is not None and write_id in name)
+    return OWN_WRITE_ID.search(name) is not None or (write_id is not None and write_id in name)
 
 
 def written_placeholders(
@@ -88,6 +89,11 @@ def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Ite
     if location.contains(layout.own):
         return files_read_at(store, layout, location)
     return (found for found in store.list(location.key) if not layout.is_of_inner_root(found.key, location))
+
+
+def without_marker(files: Iterable[File], location: Location) -> Iterator[File]:
+    """Leave out the ``_SUCCESS`` of a location: it has no rows, and anybody may have put another one since."""
+    return (file for file in files if file.key != f"{location.key}{SUCCESS}")
 
 
 @dataclass(slots=True)

@@ -222,9 +222,13 @@ class OpenTable:
         return True
 
     def marks_success(self) -> bool:
-        """Return whether ``_SUCCESS`` is to be put."""
+        """Return whether ``_SUCCESS`` is to be put into the root."""
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
-        return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
+        return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success is not False
+
+    def marks_partitions(self) -> bool:
+        """Return whether each partition is to have a ``_SUCCESS`` of its own."""
+        return self.config.mark_success == "partitions"
 
     def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
         """Return Hive's names of partitions for people, in the order of their values."""

@@ -208,3 +208,14 @@ def test_secrets_and_logins_are_blanked_out() -> None:
     redaction = Redaction()
     redaction.hide({"fs.s3a.secret.key": "hush-hush"})
     assert redaction.of("key hush-hush at https://me:pw@proxy") == "key *** at https://***@proxy"
+
+
+def test_markers_and_reports_are_those_that_the_options_name(shell: Shell) -> None:
+    shell.run("history", TABLE, "--mark-success", "Partitions", "--report-directory", "s3a://logs/writes")
+    config = shell.made[-1][1]
+    assert (config.mark_success, config.report_directory) == ("partitions", "s3a://logs/writes/")
+    shell.run("history", TABLE, "--mark-success", "false")
+    assert (shell.made[-1][1].mark_success, shell.made[-1][1].report_directory) == (False, None)
+    ran = shell.run("history", TABLE, "--mark-success", "table")
+    assert ran.code == 2
+    assert "expected true, false or partitions, not 'table'" in ran.err

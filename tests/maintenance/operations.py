@@ -84,6 +84,16 @@ def erase(world: TableWorld) -> LogEntry:
     return Vacuum(world.services()).erase(nothing, lambda _, found: (tuple(found), ()))
 
 
+def with_markers(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:
+    """Let each partition of the table have a marker from now on."""
+
+    def prepare(world: FaultyWorld) -> None:
+        world.config = replace(world.config, mark_success="partitions")
+        written(*writes)(world)
+
+    return prepare
+
+
 def others(world: FaultyWorld) -> None:
     for value, ids in OLD.items():
         world.written_by_another_tool(value, ids)
@@ -242,6 +252,12 @@ OPERATIONS: Final = (
         Operation(f"write that {name}, of {whose} partitions", prepare, write(rows))
         for whose, prepare in (("our", written(OLD)), ("other tools'", others))
         for name, rows in (("adds", ADDED), ("replaces", REPLACED), ("mixes", MIXED))
+    ),
+    Operation("overwrite of the table, with markers", with_markers(OLD), write_table(MIXED)),
+    Operation(
+        "rollback with markers",
+        with_markers(OLD, MIXED),
+        lambda world: world.keeper.rollback(str(world.name), version=1),
     ),
     Operation("first write", written(), write(OLD)),
     *(

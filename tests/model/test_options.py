@@ -85,3 +85,25 @@ def test_a_directory_that_listings_of_the_root_would_show_is_refused(name: str) 
         "_ours",
         ".writes",
     ]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "_part", ".part", "-part", "a/b", "dt=1", "a b", "a.b", "ä", "x" * 65, "x-20240102T030405-0123456789abcdef"],
+)
+def test_a_prefix_that_would_hide_or_change_names_of_files_is_refused(prefix: str) -> None:
+    with pytest.raises(InvalidInputError, match="file_name_prefix"):
+        TableWriterConfig(file_name_prefix=prefix)
+    assert TableWriterConfig(file_name_prefix="x" * 64).file_name_prefix == "x" * 64
+
+
+@pytest.mark.parametrize("value", ["table", "true", 1])
+def test_what_mark_success_does_not_know_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInputError, match="mark_success"):
+        TableWriterConfig(mark_success=value)
+    assert [TableWriterConfig(mark_success=known).mark_success for known in (None, True, False, "partitions")] == [
+        None,
+        True,
+        False,
+        "partitions",
+    ]

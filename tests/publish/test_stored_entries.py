@@ -16,7 +16,7 @@ from table_writer.log.registration import writer_identity
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Partition
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.results import success_json
+from table_writer.steps.publish.success import success_json
 from table_writer.steps.staged_writes import StagedWrites
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, World, body_of
 
@@ -211,7 +211,17 @@ def test_the_marker_of_a_write_is_hadoops_and_names_a_hundred_files(world: World
             asked.append(number)
             yield f"part-{number}"
 
-    says = json.loads(success_json(entry, names(), world.layout.root))
+    counters = {
+        "committer_bytes_committed": 9,
+        "committer_commits_completed": 2,
+        "committer_jobs_completed": 1,
+        "table_writer.rows": 3,
+        "table_writer.partitions": 2,
+        "object_put_request": 4,
+        "table_writer.Other": 1,
+    }
+    requests, seconds = {"PutObject": 4, "Other": 1}, {"plan": 1.5}
+    says = json.loads(success_json(entry, names(), world.layout.root, requests=requests, seconds=seconds))
     assert says == {
         "name": "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1",
         "success": True,
@@ -222,7 +232,7 @@ def test_the_marker_of_a_write_is_hadoops_and_names_a_hundred_files(world: World
         "description": "overwrite_partitions of mart.orders, version 1",
         "jobId": entry.write_id,
         "jobIdSource": "table_writer.write_id",
-        "metrics": {"files": 2, "bytes": 9, "rows": 3, "partitions": 2},
+        "metrics": {"files": 2, "bytes": 9, "rows": 3, "partitions": 2, **counters},
         "diagnostics": {
             "table_writer.version": "1",
             "table_writer.write_id": entry.write_id,
@@ -230,7 +240,13 @@ def test_the_marker_of_a_write_is_hadoops_and_names_a_hundred_files(world: World
             "table_writer.library_version": entry.writer["library_version"],
         },
         "filenames": [f"/part-{number}" for number in range(100)],
-        "iostatistics": {"counters": {}, "gauges": {}, "minimums": {}, "maximums": {}, "meanstatistics": {}},
+        "iostatistics": {
+            "counters": {**counters, "table_writer.plan": 1},
+            "gauges": {},
+            "minimums": {"table_writer.plan.min": 1500},
+            "maximums": {"table_writer.plan.max": 1500},
+            "meanstatistics": {"table_writer.plan.mean": {"samples": 1, "sum": 1500}},
+        },
     }
     assert len(asked) == 100
     unknown = replace(entry, writer={}, partitions=(replace(entry.partitions[0], rows=None), *entry.partitions[1:]))

@@ -26,6 +26,7 @@ from table_writer.log.owner import (
 )
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.entry import Key
+from table_writer.model.location import S3_SCHEMES
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
@@ -182,6 +183,8 @@ class Planner:
         if lacking:
             asked = f"{few(settings.protection, most=3)} asks for encryption. " if settings.protection else ""
             raise InvalidInputError(f"{self._table.name}: {asked}{lacking}", table=str(self._table.name))
+        if engine == "spark":
+            self._require_no_renames()
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
@@ -307,12 +310,15 @@ class Planner:
             store=self._opened.store_settings,
             data_columns=tuple(data_schema.names),
             partition_columns=tuple(column.name for column in self._table.partition_columns),
-            file_options=file_options(
-                self._table,
-                lambda name, default: conf.get(name, default) or default,
-                settings,
-                data_schema.json(),
-                self._opened.session.spark_version,
+            file_options=replace(
+                file_options(
+                    self._table,
+                    lambda name, default: conf.get(name, default) or default,
+                    settings,
+                    data_schema.json(),
+                    self._opened.session.spark_version,
+                ),
+                file_name_prefix=config.file_name_prefix,
             ),
             part_size_bytes=config.part_size_bytes
             or min(part_bytes(self._layout.root, hadoop) or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
@@ -325,9 +331,25 @@ class Planner:
             existing=existing,
         )
 
+    def _why_renamed(self) -> tuple[str, str]:
+        return why_renamed(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
+
+    def _require_no_renames(self) -> None:
+        """Refuse a write whose files S3 would copy, where the config says so: it may be large."""
+        why, advice = self._why_renamed()
+        if self._layout.root.scheme in S3_SCHEMES - {"s3a"}:
+            why, advice = "no committer that renames nothing is known for this scheme", "make the table over s3a://"
+        if not why or self._opened.config.renames != "error":
+            return
+        raise InvalidInputError(
+            f"Spark's writer would rename the files of a write of {self._table.name}: {why}. Nothing was written."
+            f" To avoid it, {advice}; or allow it, TableWriterConfig(renames='note').",
+            table=str(self._table.name),
+        )
+
     def _renames(self) -> tuple[str, ...]:
         """Say what it costs where Spark's own writer renames its files: nobody sees it otherwise."""
-        why, advice = why_renamed(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
+        why, advice = self._why_renamed()
         return (f"Spark's writer renamed the files of this write: {why}. To avoid it, {advice}.",) if why else ()
 
     def _data_schema(self, fitted: FittedRows) -> StructType:

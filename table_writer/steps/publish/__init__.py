@@ -13,6 +13,7 @@ before the switch or after it: whoever comes next finds out which, and finishes 
 ``switch``       the switch, its three outcomes, and the end of a claimed entry
 ``parameters``   the parameters of a partition after the switch
 ``statistics``   column statistics in the metastore, before and after the switch
+``success``      the markers that other tools wait for, ``_SUCCESS``, after the switch
 ``recovery``     finishes an entry whose writer is gone
 ``evidence``     the partitions and files of an entry, as a recovery finds them
 ``correction``   undoes calls that the metastore has applied late

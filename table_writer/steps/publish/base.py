@@ -23,7 +23,7 @@ from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import many
-from table_writer.storage.table_files import files_at
+from table_writer.storage.table_files import files_at, without_marker
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ class _RecentEntries:
         replaced = (old for entry in entries for old in entry.replaced)
         here = (old.objects for old in replaced if Location.parse(old.location).same_place(location))
         listed = {(found.key, found.size_bytes, found.etag) for objects in here for found in objects}
-        files = files_at(self.opened.store, self.opened.layout, location)
+        files = without_marker(files_at(self.opened.store, self.opened.layout, location), location)
         return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
 
 

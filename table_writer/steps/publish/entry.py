@@ -22,7 +22,7 @@ from table_writer.model.table import COLUMNS_PARAMETER, PartitionsNow, Partition
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
-from table_writer.storage.table_files import files_at, files_read_at, is_named_by_us
+from table_writer.storage.table_files import files_at, files_read_at, is_named_by_us, without_marker
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -297,7 +297,7 @@ def files_there(
     later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
     known = history.past.content_at(values, location, version=version)
     ours = history.layout.all_data.contains(location)
-    listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
+    listed_now = without_marker((files_read_at if ours else files_at)(store, history.layout, location), location)
     found = [file for file in listed_now if file.key not in later]
     if known is not None and ours:
         if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):
@@ -311,7 +311,7 @@ def files_there(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
     if left is not None:  # None: readers look there still, and the changes of other tools stay
-        listed = {file.key: file for file in left.objects if file.key not in later}
+        listed = {file.key: file for file in without_marker(left.objects, location) if file.key not in later}
         if {file.key for file in found} != listed.keys() or any(not _same(file, listed[file.key]) for file in found):
             raise NotThereError(
                 _difference(

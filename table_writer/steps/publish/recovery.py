@@ -28,6 +28,7 @@ from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence
 from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
+from table_writer.steps.publish.success import mark_partitions
 from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
 from table_writer.table.open_table import OpenTable
 
@@ -172,7 +173,7 @@ class Recovery:
             entry.version, outcome, write_id=by, superseded=superseded, moved=moved, of=entry.write_id
         )
         logger.warning("version=%d was in doubt, and %s: %s", entry.version, why, stored_outcome.outcome.value)
-        self._announce(entry, stored_outcome.outcome, superseded=stored_outcome.superseded)
+        self._ended(entry, stored_outcome.outcome, superseded=stored_outcome.superseded)
         return RecoveredEntry(
             version=entry.version,
             outcome=stored_outcome.outcome,
@@ -454,7 +455,7 @@ class Recovery:
             of=original.write_id,
         ).outcome
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        self._announce(original, outcome, claimed=claimed, superseded=superseded_locations)
+        self._ended(original, outcome, claimed=claimed, superseded=superseded_locations)
         return RecoveredEntry(
             version=original.version,
             outcome=outcome,
@@ -463,7 +464,7 @@ class Recovery:
             moved=stored_outcome.moved_locations,
         )
 
-    def _announce(
+    def _ended(
         self,
         original: LogEntry,
         outcome: Outcome,
@@ -471,10 +472,12 @@ class Recovery:
         claimed: LogEntry | None = None,
         superseded: Collection[PartitionValues] = (),
     ) -> None:
-        """Let listeners know, once the call is over, what has become of an entry that was in doubt.
+        """Set the markers of an entry that was in doubt; let listeners know, once the call is over, how it has ended.
 
         They hear of a recovery that had died by the entry that it recovers.
         """
+        if outcome is Outcome.PUBLISHED:
+            mark_partitions(self._opened, self._opened.table, claimed or original)
         if original.operation is Operation.RECOVER:
             return
         note_resolution(partial(self._event, original, outcome, claimed or original, superseded))

@@ -50,6 +50,7 @@ from table_writer.steps.publish.parameters import (
     with_columns_of,
 )
 from table_writer.steps.publish.statistics import Statistics, StatisticsResult
+from table_writer.steps.publish.success import mark_partitions
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 from table_writer.storage.table_files import written_placeholders
 from table_writer.table.open_table import OpenTable, partly_published_error
@@ -242,6 +243,7 @@ class ClaimedEntries:
     """Claims entries, carries them out, and records how they ended."""
 
     def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
         self._log = opened.log
         self._store = opened.store
         self.statistics = Statistics(opened)
@@ -314,7 +316,11 @@ class ClaimedEntries:
                 return (*notes, note)
             stored_outcome = others
         require_all_published(entry, stored_outcome, table)
-        return notes
+        try:
+            return notes + mark_partitions(self._opened, table, entry)
+        except KeyboardInterrupt as stopped:
+            stopped.add_note(f"version {entry.version} is published; _SUCCESS of its partitions may be missing or left")
+            raise
 
     def switch(
         self,

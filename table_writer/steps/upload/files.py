@@ -23,12 +23,12 @@ FIRST_PIECE_SHARE: Final = 0.25  # of the target, before encoding: shows how lar
 NEARLY: Final = 0.9  # of the target: what is missing is not worth a row group
 
 
-def names_of_attempt(write_id: str, task_index: int, attempt_id: int) -> str:
+def names_of_attempt(spec: UploadSpec, task_index: int, attempt_id: int) -> str:
     """Return how the names of a task attempt's files begin, and of no other's.
 
     S3 keeps two uploads of one key apart; Azure does not, and there a late attempt would discard what another has sent.
     """
-    return f"{names_of_task(write_id, task_index)}{attempt_id}-"
+    return f"{names_of_task(spec.write_id, task_index, spec.file_options.file_name_prefix)}{attempt_id}-"
 
 
 def file_name(spec: UploadSpec, names: str, number: int) -> str:

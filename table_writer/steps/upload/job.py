@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
 
 from table_writer.errors import CheckFailedError, StorageError, WideRowError
-from table_writer.model.message import CommitMessage, CommitMessages
+from table_writer.model.message import CommitMessage, CommitMessages, names_of_task
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
@@ -90,10 +90,11 @@ def _require_places(message: CommitMessage, spec: UploadSpec) -> None:
     """Refuse a file that is not in its partition's directory; what is named by another task is no message at all."""
     if message.write_id != spec.write_id:
         raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
+    names = names_of_task(spec.write_id, message.task_index, spec.file_options.file_name_prefix)
     for upload in message.uploads:
         directory = partition_name(spec.partition_columns, upload.partition_values)
         prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
-        if not upload.key.startswith(prefix) or "/" in upload.key.removeprefix(prefix):
+        if not upload.key.startswith(f"{prefix}{names}") or "/" in upload.key.removeprefix(prefix):
             raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)
 
 

@@ -64,7 +64,7 @@ def upload_rows(
     or a column has a type that the format does not, ``PartitionExistsError`` for a row of one of ``spec.existing``.
     """
     sent_before = dict(store.request_counts())
-    names = names_of_attempt(spec.write_id, task_index, attempt_id)
+    names = names_of_attempt(spec, task_index, attempt_id)
     longest_name = file_name(spec, names, LARGEST_FILE_NUMBER)
     ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:

@@ -23,10 +23,10 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
+from table_writer.model.message import OWN_WRITE_ID
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
-from table_writer.storage.table_files import WRITE_ID_IN_NAME
 from table_writer.table.open_table import OpenTable
 
 HISTORY_RETENTION: Final = timedelta(days=30)
@@ -329,7 +329,7 @@ class Traces:
         if own is not None:
             return own
         name = upload.key.rpartition("/")[2]
-        usual = WRITE_ID_IN_NAME.search(name)
+        usual = OWN_WRITE_ID.search(name)
         return usual[0] if usual else next((write_id for write_id in history.claimed_ids if write_id in name), None)
 
     def age_seconds(self, upload: UploadInfo) -> float:

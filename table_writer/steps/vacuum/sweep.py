@@ -38,7 +38,7 @@ from table_writer.steps.vacuum.due import (
     may_go,
 )
 from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
-from table_writer.storage.table_files import abort_uploads, batches, delete_keys, files_at
+from table_writer.storage.table_files import abort_uploads, batches, delete_keys, files_at, without_marker
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -313,7 +313,8 @@ class Vacuum:
             free = (listed_object for listed_object in left.objects if may_go(history, left.location, listed_object))
             listed = ((listed_object.key, listed_object.size_bytes, listed_object.etag) for listed_object in free)
             found = tuple(there[identity] for identity in listed if identity in there)
-            return FoundLocation(left, found, other_count=len(objects) - len(found))
+            others = set(without_marker(objects, left.location)).difference(found)
+            return FoundLocation(left, found, other_count=len(others))
 
         return tuple(many(look, locations))
 
