@@ -22,6 +22,7 @@ from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, L
 from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.steps.mirrors.follow import why_behind
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -119,6 +120,7 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
+            plan = self._kept_for_mirrors(plan)
             if not plan.locations and not plan.dead_writes:
                 return self._tidy(plan, history, oldest)
             deletes = self._deletes(plan)
@@ -252,10 +254,23 @@ class Vacuum:
                 locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
+            if self._kept_for_mirrors(plan) is not plan:
+                continue
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
             if self._log.slots.outcome(entry.version) is not None:
                 finished.append(entry.version)
         return tuple(finished)
+
+    def _kept_for_mirrors(self, plan: VacuumResult) -> VacuumResult:
+        """Return the plan if no mirror names any more what readers have left, else one without anything to delete.
+
+        Mirrors follow first: files that are not there any more would fail their readers.
+        """
+        reason = why_behind(self._opened) if plan.locations else ""
+        if not reason:
+            return plan
+        kept = (KeptLocation(found.left.location, reason) for found in plan.locations)
+        return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
