@@ -60,7 +60,7 @@ def _report(
         state=state,
         version=held.version,
         mirror_version=held.own_version,
-        files=len(held.keys),
+        files=held.file_count,
         damage=held.damage,
         differences=differences,
         notes=notes,

@@ -12,6 +12,7 @@ from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
+from table_writer.log.versions import oldest_whole_version
 from table_writer.model.column_statistics import EXISTS_DEFAULT
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.hive_columns import spark_columns
@@ -24,6 +25,7 @@ from table_writer.storage.object_store import ObjectInfo, is_hidden, many
 from table_writer.storage.table_files import files_read_at, objects_by_location
 from table_writer.table.open_table import OpenTable
 
+MOST_VERSIONS: Final = 500  # of a log that is read to begin a mirror with its oldest
 LOOKS: Final = 5  # at log and metastore, while others publish
 WHOLE: Final = "mirror"  # the mode of a change that no single version has made
 
@@ -77,7 +79,7 @@ class TableChanges:
         unseen = {*range(held.version + 1, listing.newest + 1), *held.in_doubt}
         if not unseen:
             return
-        if not listing.versions.issuperset(unseen) or listing.accepted_losses:
+        if not listing.versions.issuperset(unseen):
             raise MustBeWholeError("entries since were trimmed by a vacuum, or lost")
         history = log.read_history(replace(listing, versions=listing.versions & unseen))
         published = history.records.published
@@ -99,6 +101,65 @@ class TableChanges:
         if waiting:
             raise MustBeWholeError("files of the newest version are not there")
 
+    def from_the_oldest(self) -> Iterator[MirrorChange]:
+        """Yield what readers saw after the oldest version of which all files are there, and what later ones changed.
+
+        Raises ``MustBeWholeError`` if that cannot be told, or would take long.
+        """
+        listing = self._opened.log.lister.read(listed_after=0)
+        if len(listing.versions) > MOST_VERSIONS:
+            raise MustBeWholeError(f"the log has {len(listing.versions)} versions")
+        now = self._opened.metastore.get_all_partitions(self._opened.table)
+        history = self._opened.log.read_history(listing)
+        published = history.records.published
+        if not published or history.lost:
+            raise MustBeWholeError("no version is known")
+        described = self._described(self._opened.metastore.get_table(self._opened.table.name), self._log_id())
+        oldest = oldest_whole_version(history) or published[0].entry.version
+        here = {values: partition.location for values, partition in now.items()}
+        try:
+            yield self._after(history, oldest, here, described)
+            for record in published:
+                if record.entry.version > oldest:
+                    yield self._of_records([record], history, described)
+        except _GoneError as gone:
+            raise MustBeWholeError(f"files are gone: {gone}") from gone
+
+    def _after(
+        self, history: History, version: int, here: Mapping[PartitionValues, str], described: MirroredTable
+    ) -> MirrorChange:
+        """Return all that readers saw after a version, of partitions that the log does not know as they are now."""
+        others, _ = self._locations(history, here)
+        locations = {v: place for v, place in others.items() if v not in history.state.current_partitions}
+        for values, past in history.past.at(version).items():
+            location = None if past.location is None else Location.parse_any(past.location)
+            if not past.known or not past.sure or (location is not None and history.past.is_deleted(location)):
+                raise MustBeWholeError(f"where partitions were after version {version} is not known")
+            if location is not None and not self._is_empty(location):
+                locations[values] = location
+        listed = self._list(locations.values())
+        found: dict[PartitionValues, tuple[MirroredFile, ...]] = {}
+        for values, location in locations.items():
+            later = history.past.surplus_names(location, version)
+            files = [file for file in listed[location] if file.key.removeprefix(location.key) not in later]
+            described_then = history.past.content_at(values, location, version=version)
+            if described_then is not None and len(files) < described_then.files:
+                raise _GoneError(str(location))
+            found[values] = tuple(_mirrored(file, described_then, alone=len(files) == 1) for file in files)
+        entry = history.records.by_version[version].entry
+        return MirrorChange(
+            table=_of_then(entry, described),
+            version=version,
+            write_id=entry.write_id,
+            mode=entry.mode,
+            created_at=entry.created_at,
+            partitions={values: files for values, files in found.items() if files},
+            is_whole=True,
+        )
+
+    def _log_id(self) -> str:
+        return self._opened.log.slots.log_id
+
     def whole(self) -> MirrorChange:
         """Return all that readers of the table see now, by the log; and by the metastore what the log does not know."""
         for _ in range(LOOKS):
@@ -109,7 +170,10 @@ class TableChanges:
                 break
         else:
             raise InvalidInputError(f"{self._opened.table.name} was published {LOOKS} times while it was looked at")
-        described = self._described(table, self._opened.log.slots.log_id)
+        if not history.newest:
+            raise InvalidInputError(f"{self._opened.table.name} has no version yet: a mirror begins with the first")
+        known_before = history.fold.version if history.fold else 0
+        described = self._described(table, self._log_id())
         self.seen = 0 if history.records.in_doubt else history.newest
         here = {values: partition.location for values, partition in now.items()}
         wanted, notes = self._locations(history, here)
@@ -127,7 +191,7 @@ class TableChanges:
         }
         return MirrorChange(
             table=described,
-            version=history.newest,
+            version=max((record.entry.version for record in history.records.published), default=known_before),
             in_doubt=frozenset(record.entry.version for record in doubtful),
             mode=WHOLE,
             created_at=datetime.now(UTC),
@@ -143,16 +207,16 @@ class TableChanges:
         current, placements = history.state.current_partitions, history.placements.of_all(here)
         texts: dict[PartitionValues, str | None] = {}
         theirs: list[PartitionValues] = []
+        records = reversed(history.records.publishes_in_doubt)  # the oldest says where readers look until then
+        doubtful = {partition.values: partition for record in records for partition in record.entry.partitions}
         for values, placed in current.items():
             placement = placements[values]
             is_moved = placement in {Placement.MOVED, Placement.MISSING}
             texts[values] = here.get(values) if is_moved else placed.partition.new_location
             theirs += [values] if placement is Placement.MOVED else []
-        for values, text in here.items():
-            location = None if values in current else Location.parse_any(text)
-            if location is not None and not self._layout.own.contains(location):  # else of a publish in doubt
-                texts[values] = text
-                theirs.append(values)
+        for values in here.keys() - current.keys():
+            texts[values] = doubtful[values].old_location if values in doubtful else here[values]
+            theirs += [] if texts[values] is None else [values]
         names = few(self._opened.partition_names(theirs))
         note = (
             f"{counted(len(theirs), 'partition')} that other tools write: {names}. The mirror has their files as they"

@@ -21,6 +21,7 @@ from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOur
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
+MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
 KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror}
 
@@ -63,14 +64,16 @@ class TableMirror:
         return self.mirror.drop()
 
     def _missing(self, held: Held | None, *, anew: bool) -> Iterable[MirrorChange]:
-        """Yield what the mirror does not hold: version by version, or as a whole."""
-        if not anew and held is not None and not held.damage:
-            try:
+        """Yield what the mirror does not hold: version by version where that can be told, the rest as a whole."""
+        is_followed = held is not None and not held.damage and not anew
+        try:
+            if held is None:
+                yield from self.changes.from_the_oldest()
+            elif is_followed:
                 yield from self.changes.since(held)
-            except MustBeWholeError as why:
-                logger.info("the %s mirror of %s is written as a whole: %s", self.kind, self._opened.table.name, why)
-            else:
                 return
+        except MustBeWholeError as why:
+            logger.info("the %s mirror of %s is written as a whole: %s", self.kind, self._opened.table.name, why)
         yield self.changes.whole()
 
     def _write_all(self, held: Held | None, changes: Iterable[MirrorChange]) -> Held | None:
@@ -81,7 +84,7 @@ class TableMirror:
             if held is None:
                 return None
             self.notes += change.notes
-        if held is not None:
+        if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen)
         return held
 
@@ -102,6 +105,17 @@ def follow_publish(opened: OpenTable, files: WrittenFiles, entry: LogEntry) -> t
 def follow(opened: OpenTable, version: int | None) -> tuple[str, ...]:
     """Bring all mirrors of a table to the newest version after a call that changed it; returns notes on failures."""
     return _follow(opened, version, lambda mirror: mirror.bring_up())
+
+
+def tidy(opened: OpenTable, older_than_seconds: float) -> tuple[str, ...]:
+    """Let the mirrors of a table delete what no reader needs any more; returns what failed."""
+    failures = []
+    for kind in opened.mirrors:
+        try:
+            KINDS[kind](opened).tidy(older_than_seconds)
+        except TableWriterError as error:
+            failures.append(f"the {kind} mirror was not tidied: {error.message}")
+    return tuple(failures)
 
 
 def why_behind(opened: OpenTable) -> str:

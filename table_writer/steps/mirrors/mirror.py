@@ -82,6 +82,10 @@ class Held(Protocol):
         """Return the number of its newest version, as its readers count."""
 
     @property
+    def file_count(self) -> int:
+        """Return how many files its readers read."""
+
+    @property
     def keys(self) -> frozenset[str]:
         """Return the keys of the files that its readers read; of a file elsewhere its full path."""
 

@@ -22,7 +22,7 @@ from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, L
 from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
-from table_writer.steps.mirrors.follow import why_behind
+from table_writer.steps.mirrors.follow import tidy, why_behind
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -122,14 +122,14 @@ class Vacuum:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
             plan = self._kept_for_mirrors(plan)
             if not plan.locations and not plan.dead_writes:
-                return self._tidy(plan, history, oldest)
+                return self._tidy(plan, history, oldest, ages)
             deletes = self._deletes(plan)
             died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
             if unfinished or self._log.slots.claim(entry):
-                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest)
+                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest, ages)
 
     def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
         """Read the log, then the partitions; also return whether no call can come late any more."""
@@ -414,7 +414,7 @@ class Vacuum:
                 )
         self._log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries) -> VacuumResult:
+    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries, ages: Ages) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
@@ -422,6 +422,7 @@ class Vacuum:
             self._log.trim(plan.trimmed)
         except TableWriterError as error:
             failures.append(str(error))
+        failures += tidy(self._opened, ages.history_seconds)
         folded = self._log.save_fold(history, oldest, plan.trimmed)
         return replace(plan, folded=folded, failures=tuple(failures))
 

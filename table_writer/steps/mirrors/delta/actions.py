@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.column_figures import ColumnFigures, from_text
-from table_writer.model.column_statistics import CURRENT_DEFAULT, EXISTS_DEFAULT
+from table_writer.model.column_statistics import COLLATIONS, CURRENT_DEFAULT, EXISTS_DEFAULT
 from table_writer.model.location import Location
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, PartitionValues
@@ -32,7 +32,10 @@ OWN: Final = "tableWriter"  # in a commit's own facts
 ENGINE: Final = f"table_writer/{__version__}"
 WRITER_FEATURE: Final = "table_writer"  # no other writer knows it, and by protocol each refuses to commit
 SAFE_IN_PATH: Final = "/=@!$&'()*+,;~"  # not ``:``, which would make a scheme of the first directory
-NOT_IN_DELTA: Final = ("interval", "variant", "void", "null", "geometry", "geography", "time(")
+PLAIN_TYPES: Final = (
+    *("byte", "short", "integer", "long", "float", "double"),
+    *("boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
+)
 LARGEST_EXACT: Final = 2**53  # of the numbers that every reader of JSON reads exactly
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_OF_TIME: Final = 1_000  # microseconds: Delta's statistics of times are read to the millisecond
@@ -94,22 +97,25 @@ def metadata(table: MirroredTable, before: Mapping[str, Any] | None, created_at:
 
 
 def _plain_field(field: Mapping[str, Any], table: MirroredTable) -> Action:
-    """Return a column without what takes a feature of Delta's: defaults, and lengths inside of others."""
-    name, kind = field["name"], _plain_type(field["type"])
-    unknown = next((kind for kind in NOT_IN_DELTA if f'"{kind}' in json.dumps(field["type"])), "")
-    if unknown:
-        raise InvalidInputError(f"column {name} of {table.name} has a type that Delta does not have: {field['type']}")
-    metadata = {
-        key: value
-        for key, value in field.get("metadata", {}).items()
-        if key not in {CURRENT_DEFAULT, EXISTS_DEFAULT} and not key.startswith("delta.")
-    }
-    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+    """Return a column without what takes a feature of Delta's: defaults, collations, and lengths inside of others."""
+    try:
+        kind = _plain_type(field["type"])
+    except ValueError as error:
+        column = f"column {field['name']} of {table.name}"
+        raise InvalidInputError(f"{column} cannot be mirrored: Delta has no type {error}", table=table.name) from error
+    left_out = {CURRENT_DEFAULT, EXISTS_DEFAULT, COLLATIONS}
+    metadata = {name: said for name, said in field.get("metadata", {}).items() if name not in left_out}
+    return {"name": field["name"], "type": kind, "nullable": True, "metadata": metadata}
 
 
 def _plain_type(kind: Any) -> Any:
+    """Return a type as Delta has it; ``ValueError`` for one that it does not have."""
     if isinstance(kind, str):
-        return "string" if kind.startswith(("char(", "varchar(", "string collate ")) else kind
+        if kind.startswith(("char(", "varchar(", "string collate ")):
+            return "string"
+        if kind not in PLAIN_TYPES and not kind.startswith("decimal("):
+            raise ValueError(kind)
+        return kind
     if kind["type"] == "struct":
         fields = [
             {"name": field["name"], "type": _plain_type(field["type"]), "nullable": True, "metadata": {}}

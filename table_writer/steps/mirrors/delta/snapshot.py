@@ -57,6 +57,11 @@ class Snapshot:
         """Return the id of the log that it follows."""
         return str((self.metadata.get("configuration") or {}).get(LOG_ID, ""))
 
+    @property
+    def file_count(self) -> int:
+        """Return how many files its readers read."""
+        return sum(map(len, self.files.values()))
+
     @cached_property
     def keys(self) -> frozenset[str]:
         """Return the keys of the files that its readers read."""
@@ -121,7 +126,8 @@ class Snapshot:
         if self.metadata != wanted_metadata:
             actions.append({"metaData": wanted_metadata})
         actions += self._changed_files(change)
-        if not actions and not self.damage:
+        is_held = change.version <= self.version and change.in_doubt == self.in_doubt
+        if not actions and is_held and not self.damage:
             return ()
         return (commit_info(change), transaction(change), *actions)
 
