@@ -37,13 +37,13 @@ class TableMirror:
         self._key = (f"mirror {kind}", opened.layout.root.place)
         self.notes: tuple[str, ...] = ()
 
-    def bring_up(self, *, anew: bool = False) -> Held:
+    def bring_up(self, known: Held | None = None, *, anew: bool = False) -> Held:
         """Bring the mirror to the newest version, or make it; ``anew`` compares it with all that is there.
 
-        What other processes put there first counts: this one goes on from it.
+        What other processes put there first counts: this one goes on from it. ``known`` was just read.
         """
         for attempt in range(ATTEMPTS):
-            held = self.mirror.read() if anew or attempt else self._recalled()[0] or self.mirror.read()
+            held = (None if anew or attempt else known or self._recalled()[0]) or self.mirror.read()
             written = self._write_all(held, self._missing(held, anew=anew))
             if written is not None:
                 return written
@@ -52,11 +52,15 @@ class TableMirror:
     def take_up(self, files: WrittenFiles, entry: LogEntry) -> None:
         """Put a publish of this process on top of the version before, if the mirror is known to hold that."""
         held, seen = self._recalled()
+        if held is None:
+            held = self.mirror.read()
+            seen = held.version if held is not None and not held.damage and held.log_id == files.plan.log_id else 0
         if held is not None and seen == entry.version - 1 and not held.in_doubt:
             self.changes.seen = entry.version
             if self._write_all(held, [self.changes.of_publish(files, entry)]) is not None:
                 return
-        self.bring_up()
+            held = None
+        self.bring_up(held)
 
     def drop(self) -> int:
         """Delete the mirror, if it is ours."""
