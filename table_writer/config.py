@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
 from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
@@ -40,6 +40,8 @@ EmptyAction = Literal["error", "ignore", "replace"]
 MarkSuccess = bool | Literal["partitions"]
 Renames = Literal["note", "error"]
 REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | {"file"}
+MirrorKind = Literal["delta"]
+MIRROR_KINDS: Final[tuple[str, ...]] = get_args(MirrorKind)
 
 
 @checked
@@ -129,6 +131,9 @@ class TableWriterConfig:
         Whether the metastore gets column statistics of the Parquet files of a write, for the optimizers of Trino, Hive
         and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 1,000:
         a metastore needs a millisecond for each. Those of the rows that a write replaces are removed in any case.
+    mirrors
+        What else the table is at once, from the same files: ``["delta"]``. A commit to the mirror follows each publish.
+        The table property ``table_writer.mirrors`` (kinds with commas between them) wins.
     log_memory_bytes
         How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
         an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.
@@ -172,6 +177,7 @@ class TableWriterConfig:
     listeners: Sequence[EventListener] = field(default=(), repr=False)
     check_examples: int = MOST_EXAMPLES
     column_statistics: ColumnStatisticsChoice = "auto"
+    mirrors: Sequence[str] = ()
     log_memory_bytes: int = 2048 * MIB
 
     @property
@@ -224,6 +230,8 @@ class TableWriterConfig:
             "check_examples": (0 <= self.check_examples <= 1000, "0 to 1,000"),
         }
         _require(self, rules)
+        require_mirrors(self.mirrors, "mirrors")
+        object.__setattr__(self, "mirrors", tuple(self.mirrors))
         require_listeners(self.listeners)
         object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)
@@ -569,3 +577,10 @@ def _require(settings: object, rules: Mapping[str, tuple[bool, str]]) -> None:
     for name, (holds, expected) in rules.items():
         if not holds:
             raise InvalidInputError(f"{name}={getattr(settings, name)!r}: expected {expected}")
+
+
+def require_mirrors(kinds: Collection[str], where: str) -> None:
+    """Refuse kinds of mirrors that there are not; ``where`` names the setting."""
+    for kind in kinds:
+        if kind not in MIRROR_KINDS:
+            raise InvalidInputError(f"{where} names {kind!r}: expected {', '.join(MIRROR_KINDS)}")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         VersionReport,
     )
     from table_writer.reports.many_reports import ManyReport, TablesReport
+    from table_writer.reports.mirror_report import MirrorReport
     from table_writer.reports.page.table_page import TablePage
     from table_writer.reports.staged_report import StagedDetail, StagedReport
     from table_writer.reports.vacuum_reports import DiscardReport, UploadsReport, VacuumReport
@@ -309,6 +310,7 @@ class Maintenance:
         from table_writer.log.placements import Placement
         from table_writer.model.table import locations
         from table_writer.reports.history_reports import RecoverReport
+        from table_writer.steps.mirrors.follow import follow
         from table_writer.steps.publish.correction import Correction
         from table_writer.steps.vacuum.sweep import Vacuum, interrupted
 
@@ -333,6 +335,7 @@ class Maintenance:
             )
         resolution = Correction(opened).resolve_all(opened.table)
         finished_vacuums = Vacuum(opened).finish()
+        follow(opened, None)  # what fails is an event, and in the log of this process
         outcomes = {version: opened.log.slots.outcome(version) for version in in_doubt}
         recoveries = (*resolution.resolved, *resolution.corrected)
         moved_values = resolution.taken.union(*(recovery.superseded for recovery in recoveries))
@@ -522,6 +525,7 @@ class Maintenance:
         from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RollbackReport
         from table_writer.steps.announcing import announced
+        from table_writer.steps.mirrors.follow import follow
         from table_writer.steps.publish.rollback import roll_back
 
         require_one_name(version, as_of, write_id)
@@ -531,12 +535,13 @@ class Maintenance:
                 version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
             with announcement.watch.step("publish"):
                 republished = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
+                mirror_notes = () if republished.version is None else follow(opened, republished.version)
             report = RollbackReport(
                 table=str(opened.table.name),
                 to_version=version,
                 version=republished.version,
                 partitions=partition_facts(opened.table, opened.layout, republished.partitions),
-                notes=republished.notes,
+                notes=(*republished.notes, *mirror_notes),
                 dry_run=dry_run,
             )
             return announcement.finished(report, write_id=republished.write_id)
@@ -617,6 +622,53 @@ class Maintenance:
         from table_writer.steps.certificate import erasure_report
 
         return erasure_report(self._open(table), write_id)
+
+    def mirror(
+        self, table: str, *, as_: str, repair: bool = False, check: bool = False, drop: bool = False
+    ) -> MirrorReport:
+        """Bring the mirror of a table to its newest version, or make it: the same files as a Delta table.
+
+        Every version of which files are there becomes one of the mirror; where that cannot be, one stands for several.
+        Writers do the same after each publish where ``mirrors`` of their config, or the table property
+        ``table_writer.mirrors``, says so.
+
+        Parameters
+        ----------
+        as_
+            The kind: ``delta``.
+        repair
+            Compare it with all that is there, and mend what differs or is damaged.
+        check
+            Compare, and change nothing.
+        drop
+            Delete what belongs to the mirror alone. Writers make it again as long as they are to.
+
+        Raises
+        ------
+        InvalidInputError
+            What lies where the mirror would be is not this library's, or it cannot show the table: other formats than
+            Parquet, types that it does not have, partitions in other buckets.
+
+        Examples
+        --------
+        >>> keeper.mirror("mart.orders", as_="delta").state
+        'in step'
+        >>> keeper.mirror("mart.orders", as_="delta", drop=True).state
+        'dropped'
+        """
+        from table_writer.config import require_mirrors
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.mirroring import brought_up, compared, dropped
+
+        require_mirrors([as_], "as_")
+        if repair + check + drop > 1:
+            raise InvalidInputError("repair, check and drop exclude each other")
+        with announced(self._services, "mirror", table, as_, dry_run=check) as announcement:
+            opened = self._open(table, announcement)
+            if check:
+                return compared(opened, as_)
+            report = dropped(opened, as_) if drop else brought_up(opened, as_, anew=repair)
+            return announcement.finished(report)
 
     def uploads(
         self,
@@ -703,6 +755,7 @@ class Maintenance:
         from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
         from table_writer.reports.history_facts import partition_facts
         from table_writer.reports.history_reports import RestoreReport
+        from table_writer.steps.mirrors.follow import follow
         from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
@@ -719,6 +772,8 @@ class Maintenance:
                 adopt_root(opened.store, opened.layout, opened.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
+        if republished.version is not None:
+            notes = (*notes, *follow(opened, republished.version))
         report = RestoreReport(
             table=str(opened.table.name),
             version=republished.version,

@@ -124,8 +124,8 @@ def test_copies_come_to_where_readers_look_in_one_file() -> None:
 
 
 def test_published_files_are_deleted_by_the_sweep_alone() -> None:
-    """The others delete files of a write that is not published, objects of the log, turns, markers, what was tried."""
-    assert callers_of("delete_keys") == {"steps/vacuum/sweep.py", "steps/complete.py"}
+    """The others delete files of a write that is not published, objects of logs, turns, markers, what was tried."""
+    assert callers_of("delete_keys") == {"steps/vacuum/sweep.py", "steps/complete.py", "steps/mirrors/delta/log.py"}
     log = {"storage/table_files.py", "log/owner.py", "log/registration.py", "log/table_log.py", "log/marks.py"}
     others = {"steps/complete.py", "steps/upload/job.py", "steps/rows/turns.py", "doctor/servers.py"}
     others |= {"steps/publish/success.py"}

@@ -65,6 +65,8 @@ class Call:
             keywords = {**keywords, "type": version_number}
         sentences = self._sentences.get(name) or [IN_ALL_CALLS.get(name, "")]
         text = sentences[0][:1].lower() + sentences[0][1:]
+        if parameter.kind is Parameter.KEYWORD_ONLY and default is Parameter.empty:
+            return option_of(name), {**keywords, "dest": name, "metavar": "KIND", "required": True, "help": text}
         if default is Parameter.empty:
             return name, {**keywords, "metavar": name.removesuffix("_version").upper(), "help": text}
         default_text = next((words.removeprefix(DEFAULT) for words in sentences if words.startswith(DEFAULT)), "")
@@ -81,10 +83,10 @@ def option_of(parameter_name: str) -> str:
 
     Examples
     --------
-    >>> option_of("older_than"), option_of("partitions")
-    ('--older-than', '--partition')
+    >>> option_of("older_than"), option_of("partitions"), option_of("as_")
+    ('--older-than', '--partition', '--as')
     """
-    return f"--{parameter_name.replace('_', '-').replace('partitions', 'partition')}"
+    return f"--{parameter_name.rstrip('_').replace('_', '-').replace('partitions', 'partition')}"
 
 
 def _plain(text: str) -> str:

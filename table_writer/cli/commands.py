@@ -229,6 +229,7 @@ COMMANDS: Final = (
         name="vacuum", takes=Takes.SEVERAL, needs_attention=lambda report: bool(report.failures), asks=lambda _: True
     ),
     Command(name="erasure", needs_attention=lambda report: not report.is_complete),
+    Command(name="mirror", needs_attention=lambda report: not report.healthy, asks=lambda given: bool(given.drop)),
     Command(name="uploads", needs_attention=lambda report: bool(report.failures), asks=lambda given: bool(given.abort)),
     Command(
         name="staged",

@@ -123,6 +123,14 @@ MANUALS: Final[Mapping[str, Manual]] = {
         note="Reads only.",
         see_also=("vacuum", "history"),
     ),
+    "mirror": Manual(
+        examples={
+            "mirror mart.orders --as delta": "make it, or bring it to the newest version",
+            "mirror mart.orders --as delta --check": "compare it with the table",
+        },
+        note="Without --check it writes below the table's root; rows of the table stay as they are.",
+        see_also=("history", "vacuum"),
+    ),
     "uploads": Manual(
         examples={
             "uploads mart.orders": "list them",

@@ -17,7 +17,9 @@ FORMAT: Final = 1  # of to_dict(): keys may be added under one number
 KEYS_OF_PARTITIONS: Final = ("name", "action", "rows", "files", "bytes", "location")
 EventPartition = PartitionFacts
 """Its public name, in events."""
-EventOperation = Literal["write", "stage", "publish", "discard", "compact", "rollback", "restore", "recover", "vacuum"]
+EventOperation = Literal[
+    "write", "stage", "publish", "discard", "compact", "rollback", "restore", "recover", "vacuum", "mirror"
+]
 EventOutcome = Literal[
     "published", "nothing", "repeated", "staged", "discarded", "vacuumed", "abandoned", "failed", "unknown"
 ]
@@ -97,7 +99,8 @@ class TableEvent:
         ``"write"``: steps 1 to 5 in one call, also a batch of a stream. ``"stage"``, ``"publish"``, ``"discard"``: of a
         staged write. ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``. ``"recover"``: an entry that somebody
         had left in doubt was resolved, or done again where a call that came late had undone it, by a call of recover or
-        on the way of any other; each entry is an event.
+        on the way of any other; each entry is an event. ``"mirror"``: a mirror was brought up, or repaired, because
+        somebody asked; or could not take up a version that was just published.
     outcome
         ``"published"``: readers see it. ``"nothing"``: there was nothing to do. ``"repeated"``: it was published
         before, as ``version``. ``"staged"``, ``"discarded"``, ``"vacuumed"``. ``"abandoned"``, of a recovery: the write
@@ -108,7 +111,7 @@ class TableEvent:
         ``database.table``; as the caller spelled it if the call failed before the table was looked up.
     mode
         What is done to the table: the mode of a write, staged or recovered too; ``"merge"`` and other calls that change
-        rows; ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``.
+        rows; ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``; of a mirror its kind.
     started_at, ended_at
         In UTC. Of a recovery, the first is when the entry was made that was in doubt.
     version, write_id

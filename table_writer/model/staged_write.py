@@ -60,7 +60,9 @@ TABLE_NAMES: Final = ("kind", "created_at_seconds", "input_format", "serde")
 COLUMN_LISTS: Final = ("columns", "partition_columns")
 SPELLING_NAMES: Final = ("types", "time_zone")
 Columns = list[tuple[str, str, str]]  # as stored: name, type, comment
-PARTITION_NAMES: Final = tuple(item.name for item in dataclasses.fields(WrittenPartition) if item.name != "keys")
+PARTITION_NAMES: Final = tuple(
+    item.name for item in dataclasses.fields(WrittenPartition) if item.name not in {"keys", "packed_files"}
+)
 
 
 @dataclass(frozen=True)

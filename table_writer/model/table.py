@@ -21,6 +21,7 @@ WRITE_ID_PARAMETER: Final = "table_writer.write_id"
 RETENTION_PROPERTY: Final = "table_writer.retention"
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
 HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table properties that a user sets, in hours
+MIRRORS_PROPERTY: Final = "table_writer.mirrors"  # kinds of mirrors, with commas between them
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
@@ -34,7 +35,8 @@ IGNORE_PROJECTION: Final = "table_writer.ignore_projection"
 """Table property of a user who knows that no reader computes where partitions are: ``true``."""
 
 OWN_PARAMETERS: Final = (ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER, COLUMNS_PARAMETER)
-PROPERTIES: Final = (*HOURS_PROPERTIES, IGNORE_PROJECTION, *OWN_PARAMETERS)
+USER_PROPERTIES: Final = (*HOURS_PROPERTIES, MIRRORS_PROPERTY, IGNORE_PROJECTION)
+PROPERTIES: Final = (*USER_PROPERTIES, *OWN_PARAMETERS)
 """All table properties of this library, those that it sets itself too."""
 
 PartitionValues = tuple[str, ...]
@@ -70,11 +72,7 @@ def unknown_properties(names: Iterable[str]) -> dict[str, str]:
     {'table_writer.retentions': '; did you mean table_writer.retention?'}
     """
     of_ours = (name for name in names if name.lower().startswith(PREFIX))
-    return {
-        name: nearest(name, (*HOURS_PROPERTIES, IGNORE_PROJECTION))
-        for name in sorted(of_ours)
-        if name not in PROPERTIES
-    }
+    return {name: nearest(name, USER_PROPERTIES) for name in sorted(of_ours) if name not in PROPERTIES}
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, merged_figures
@@ -257,6 +259,23 @@ class FileKeys(Collection[str]):
         return any(key == item for item in self)
 
 
+Packed = bytes
+
+
+class WrittenFile(NamedTuple):
+    """One file of a write, with what its task has told of it."""
+
+    key: str
+    size_bytes: int
+    rows: int
+    figures: str
+
+
+def packed(files: Collection[WrittenFile]) -> bytes:
+    """Return facts of files compressed: those of 100,000 are kept until a write ends."""
+    return zlib.compress(msgspec.json.encode(files), level=1) if files else b""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenPartition:
     """The files of one partition: objects that no table points at."""
@@ -267,6 +286,13 @@ class WrittenPartition:
     bytes: int
     raw_bytes: int | None  # before compression, where the format tells
     figures: str = ""  # of its columns, for optimizers; empty where nobody has counted
+    packed_files: Packed = b""  # what is known of each file; empty where nobody needs it
+
+    def files(self) -> tuple[WrittenFile, ...]:
+        """Return its files with what is known of each; none where that was not kept."""
+        if not self.packed_files:
+            return ()
+        return msgspec.json.decode(zlib.decompress(self.packed_files), type=tuple[WrittenFile, ...])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,8 +307,13 @@ class WrittenFiles:
     marks: Mapping[RowMark, int] = field(default_factory=dict)  # how many rows had which; empty where none had one
 
     @classmethod
-    def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> WrittenFiles:
-        """Group the files that commit messages name by their partitions; the messages are read once."""
+    def from_messages(
+        cls, plan: WritePlan, messages: Iterable[CommitMessage], *, keeps_files: bool = False
+    ) -> WrittenFiles:
+        """Group the files that commit messages name by their partitions; the messages are read once.
+
+        ``keeps_files``: what is known of each file is kept.
+        """
         groups: dict[PartitionValues, _Group] = {}
         row_bytes, merged, marks = 0, MergedStatistics(), Counter[RowMark]()
         for message in messages:
@@ -296,6 +327,8 @@ class WrittenFiles:
                 group.bytes += upload.size_bytes
                 group.raw_bytes += upload.raw_size_bytes
                 group.count(upload.figures)
+                if keeps_files:
+                    group.files.append(WrittenFile(upload.key, upload.size_bytes, upload.row_count, upload.figures))
         partitions = tuple(
             WrittenPartition(
                 values=values,
@@ -304,6 +337,7 @@ class WrittenFiles:
                 bytes=partition.bytes,
                 raw_bytes=partition.raw_bytes,
                 figures=as_text(partition.figures or {}),
+                packed_files=packed(partition.files),
             )
             for values, partition in sorted(groups.items())
         )
@@ -331,6 +365,7 @@ class _Group:
     bytes: int = 0
     raw_bytes: int = 0
     figures: dict[str, ColumnFigures] | None = None  # None: no file was counted yet
+    files: list[WrittenFile] = field(default_factory=list)
 
     def count(self, figures: str) -> None:
         """Add the figures of another file; a column that one file lacks is not known of all."""

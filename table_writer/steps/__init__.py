@@ -8,6 +8,8 @@
 ``complete``          STEP 3; step 4 is :mod:`table_writer.check`
 ``publish``           STEP 5
 ``vacuum``            STEP 6
+``mirrors``           the same files as a table of another format, after a publish
+``mirroring``         calls on a mirror, and the reports on it
 ``running_write``     a write while it runs: its sign of life, its clean-up, and who owns its files
 ``staged_writes``     stored writes that any process may publish or discard
 ``staged_write``      a staged write in the hands of a user

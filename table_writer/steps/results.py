@@ -16,6 +16,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
 from table_writer.reports.layout import size
 from table_writer.reports.write_result import WriteResult
+from table_writer.steps.mirrors.follow import follow_publish
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.steps.publish.publisher import PublishResult
 from table_writer.steps.publish.success import mark_partitions, success_json
@@ -70,11 +71,12 @@ def repeated_result(
 def end_publish(
     opened: OpenTable, files: WrittenFiles, published: PublishResult, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
-    """End a publish: write the marker, let sessions read anew, return the result. Readers have switched already."""
+    """End a publish, readers having switched: write the marker, let sessions read anew, let mirrors take it up."""
     plan = files.plan
     with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as executor:
         marking = executor.submit(mark_success, opened, files, published, watch)
         refresh_notes = refresh(plan.write_id) if refresh else ()
+        mirror_notes = follow_publish(opened, files, published.entry)
     result = WriteResult(
         table=str(plan.table.name),
         mode=plan.mode.value,
@@ -87,6 +89,7 @@ def end_publish(
             *_switch_notes(opened, published),
             *marking.result(),
             *refresh_notes,
+            *mirror_notes,
             *_small_files_notes(files),
         ),
         checks=files.checks,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import Any
 
 from table_writer.checked import LONGEST_AGE
-from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig, require_mirrors
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
@@ -25,10 +25,12 @@ from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, as_hive_2
 from table_writer.model.entry import Key, LogEntry, Operation
-from table_writer.model.location import without_login
+from table_writer.model.location import Place, without_login
 from table_writer.model.table import (
     HOURS_PROPERTIES,
+    MIRRORS_PROPERTY,
     RETENTION_PROPERTY,
+    USER_PROPERTIES,
     PartitionValues,
     Table,
     name_in,
@@ -85,6 +87,8 @@ class OpenTable:
     session: SessionSettings  # the settings of the Spark session, or Hadoop's
     config: TableWriterConfig  # the user's own settings
     sleep: Callable[[float], None] = time.sleep  # waits between two looks; a double in tests
+    # of the process, by what is remembered: a mirror as it was written last
+    memory: dict[tuple[str, Place], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -260,16 +264,25 @@ class OpenTable:
         of_table = self.hours_property(RETENTION_PROPERTY)
         return self.config.retention if of_table is None else of_table
 
+    @cached_property
+    def mirrors(self) -> tuple[str, ...]:
+        """The kinds of mirrors that follow the table: its property wins over the config."""
+        of_table = self.table.parameters.get(MIRRORS_PROPERTY)
+        if of_table is None:
+            return tuple(self.config.mirrors)
+        return tuple(dict.fromkeys(kind for name in of_table.split(",") if (kind := name.strip().lower())))
+
     def require_properties(self) -> None:
         """Refuse a table with a property of this library's prefix that is unknown, or that is no number of hours."""
         for name, meant in unknown_properties(self.table.parameters).items():
             raise InvalidInputError(
                 f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
-                f" TABLE {self.table.name.sql} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                f" TABLE {self.table.name.sql} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(USER_PROPERTIES)}",
                 table=str(self.table.name),
             )
         for name in HOURS_PROPERTIES:
             self.hours_property(name)
+        require_mirrors(self.mirrors, f"table property {MIRRORS_PROPERTY} of {self.table.name}")
 
     def hours_property(self, name: str) -> timedelta | None:
         """Return a table property that is a number of hours, ``None`` if the table does not have it."""

@@ -12,6 +12,8 @@ from table_writer.model.table import Table
 from table_writer.storage.object_store import ObjectStore
 
 SINK: Final = "_spark_metadata"
+DELTA_LOG: Final = "_delta_log"
+OF_OWN_COMMIT: Final = b'"appId":"table_writer"'
 MARKERS: Final = {
     SINK: (
         "a list of files that a stream of Spark keeps there (writeStream.start or toTable): Spark takes the files of"
@@ -19,7 +21,7 @@ MARKERS: Final = {
         " foreachBatch(TableWriter(spark).for_each_batch(...)) into a table of its own place, or, once no stream writes"
         f" there, delete {SINK}/; files of batches that failed are rows then"
     ),
-    "_delta_log": "the log of a Delta table: write it with Delta, or make the table over another place",
+    DELTA_LOG: "the log of a Delta table: write it with Delta, or make the table over another place",
     ".hoodie": "the timeline of a Hudi table: write it with Hudi, or make the table over another place",
     "_symlink_format_manifest": (
         "lists of files that readers of a Delta table go by: they would not see these rows. Delete them if nobody does"
@@ -32,7 +34,8 @@ ACID: Final = re.compile(r"base_\d+(_v\d+)?|(delete_)?delta_\d+_\d+(_\d+)?(_v\d+
 def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:
     """Yield what is in a root that makes some readers look elsewhere, each with what to do: one listing, or two."""
     names = store.list_directories(root.key)
-    yield from (f"{root}{name}/ is {MARKERS[name]}" for name in names if name in MARKERS)
+    own = {DELTA_LOG} if DELTA_LOG in names and is_own_delta_log(store, root) else set()
+    yield from (f"{root}{name}/ is {MARKERS[name]}" for name in names if name in MARKERS and name not in own)
     if acid := next(filter(ACID.fullmatch, names), ""):
         yield f"{root}{acid}/ is of a Hive ACID table: only Hive can write it; make the table over another place"
     if ICEBERG in names:
@@ -40,6 +43,13 @@ def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:
         if any(key.endswith(".metadata.json") for key in files):
             advice = "write it with Iceberg, or make the table over another place"
             yield f"{root}{ICEBERG}/ is the metadata of an Iceberg table: {advice}"
+
+
+def is_own_delta_log(store: ObjectStore, root: Location) -> bool:
+    """Return whether the Delta log in a root is a mirror of this library: one of its commits says so."""
+    commits = [key for key in store.list_files(f"{root.key}{DELTA_LOG}/") if key.endswith(".json")]
+    bodies = (store.get(key) for key in reversed(commits))
+    return any(found is not None and OF_OWN_COMMIT in found.body for found in bodies)
 
 
 def refuse_sink(store: ObjectStore, root: Location, table: Table) -> None:

@@ -9,14 +9,14 @@ from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from table_writer.checked import nearest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.metastore.protocol import Metastore, require_named
 from table_writer.metastore.settings import Credentials, GlueSettings, MetastoreSettings
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
 from table_writer.storage import open_store
@@ -110,6 +110,7 @@ class Services:
         self._open_metastore = partial(open_metastore, settings)
         self.metastore = self._open_metastore()
         self._sleep = sleep
+        self._memory: dict[tuple[str, Place], Any] = {}
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     @classmethod
@@ -151,4 +152,5 @@ class Services:
             session=self.session,
             config=self.config,
             sleep=self._sleep,
+            memory=self._memory,
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -22,7 +21,13 @@ from table_writer.model.table import COLUMNS_PARAMETER, PartitionsNow, Partition
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
-from table_writer.storage.table_files import files_at, files_read_at, is_named_by_us, without_marker
+from table_writer.storage.table_files import (
+    files_at,
+    files_read_at,
+    is_named_by_us,
+    objects_by_location,
+    without_marker,
+)
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -160,7 +165,7 @@ def replaced_locations(
         else:
             foreign.append(str(location))
     found = (
-        _objects_by_location(store, layout, theirs)
+        objects_by_location(store, layout, theirs)
         if partitioned
         else {place: list(files_at(store, layout, place)) for place in theirs}
     )
@@ -173,47 +178,6 @@ def replaced_locations(
         for location in foreign
     )
     return ScheduledDeletions(tuple(scheduled), notes)
-
-
-def _objects_by_location(
-    store: ObjectStore, layout: TableLayout, wanted: Sequence[Location]
-) -> dict[Location, list[ObjectInfo]]:
-    """List several directories of one root in as few requests as their order in the listing allows."""
-    ordered = sorted(wanted, key=lambda location: location.key)
-    starts = [location.key for location in ordered]
-    groups: dict[Location, list[ObjectInfo]] = {location: [] for location in ordered}
-    for found in _skip_scan(store, layout, ordered):
-        before = bisect_right(starts, found.key)
-        location = ordered[before - 1]
-        if before and found.key.startswith(location.key) and not layout.is_of_inner_root(found.key, location):
-            groups[location].append(found)
-    return groups
-
-
-def _skip_scan(store: ObjectStore, layout: TableLayout, ordered: Sequence[Location]) -> Iterator[ObjectInfo]:
-    """Walk the root's listing, jumping over what lies between the wanted directories.
-
-    One page holds 1,000 keys, often several whole partitions: reading on is cheaper than a request per directory.
-    """
-    last_key = ""
-    for location in ordered:
-        if last_key.encode() >= _end_of(location).encode():
-            continue  # already passed within an earlier page
-        start = last_key if last_key.startswith(location.key) else location.key
-        more = True
-        while more and start.encode() < _end_of(location).encode():
-            page, more = store.list_page(layout.root.key, start_after=start)
-            yield from page
-            if not page:
-                return
-            start = last_key = page[-1].key
-        if not more:
-            return
-
-
-def _end_of(location: Location) -> str:
-    """Return a key after every key of the directory: ``0`` follows ``/``."""
-    return f"{location.key[:-1]}0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,7 @@ from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, L
 from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.steps.mirrors.follow import tidy, why_behind
 from table_writer.steps.vacuum.due import (
     Ages,
     DeadWrite,
@@ -119,15 +120,16 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
+            plan = self._kept_for_mirrors(plan)
             if not plan.locations and not plan.dead_writes:
-                return self._tidy(plan, history, oldest)
+                return self._tidy(plan, history, oldest, ages)
             deletes = self._deletes(plan)
             died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             deadline = Deadline(CLAIM_SECONDS, self._clock) if unfinished else self._deadline(entry)
             if unfinished or self._log.slots.claim(entry):
-                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest)
+                return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest, ages)
 
     def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
         """Read the log, then the partitions; also return whether no call can come late any more."""
@@ -252,10 +254,23 @@ class Vacuum:
                 locations=tuple(map(FoundLocation, history.state.outstanding_locations(entry))),
                 dead_writes=tuple(DeadWrite(write_id=dead_id, reason="", objects=(), uploads=()) for dead_id in dead),
             )
+            if self._kept_for_mirrors(plan) is not plan:
+                continue
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
             if self._log.slots.outcome(entry.version) is not None:
                 finished.append(entry.version)
         return tuple(finished)
+
+    def _kept_for_mirrors(self, plan: VacuumResult) -> VacuumResult:
+        """Return the plan if no mirror names any more what readers have left, else one without anything to delete.
+
+        Mirrors follow first: files that are not there any more would fail their readers.
+        """
+        reason = why_behind(self._opened) if plan.locations else ""
+        if not reason:
+            return plan
+        kept = (KeptLocation(found.left.location, reason) for found in plan.locations)
+        return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
@@ -400,7 +415,7 @@ class Vacuum:
                 )
         self._log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries) -> VacuumResult:
+    def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries, ages: Ages) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
@@ -408,6 +423,7 @@ class Vacuum:
             self._log.trim(plan.trimmed)
         except TableWriterError as error:
             failures.append(str(error))
+        failures += tidy(self._opened, ages.history_seconds)
         folded = self._log.save_fold(history, oldest, plan.trimmed)
         return replace(plan, folded=folded, failures=tuple(failures))
 

@@ -1,0 +1,67 @@
+"""Calls on the mirror of a table: bring it up, repair it, compare it, drop it."""
+
+from __future__ import annotations
+
+from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
+from table_writer.steps.mirrors.changes import MustBeWholeError
+from table_writer.steps.mirrors.follow import TableMirror
+from table_writer.steps.mirrors.mirror import Held
+from table_writer.table.open_table import OpenTable
+
+
+def brought_up(opened: OpenTable, kind: str, *, anew: bool) -> MirrorReport:
+    """Bring a mirror to the newest version, or make it; ``anew`` mends it where it differs, too."""
+    mirror = TableMirror(opened, kind)
+    held = mirror.bring_up(anew=anew)
+    return _report(opened, kind, "in step", held, notes=mirror.notes)
+
+
+def compared(opened: OpenTable, kind: str) -> MirrorReport:
+    """Compare a mirror with the table, and change nothing."""
+    mirror = TableMirror(opened, kind)
+    held = mirror.mirror.read()
+    if held is None:
+        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent")
+    whole = mirror.changes.whole()
+    wanted = {file.key for files in whole.partitions.values() for file in files}
+    differences = (
+        *(MirrorDifference(key=key, state="missing") for key in sorted(wanted - held.keys)),
+        *(MirrorDifference(key=key, state="surplus") for key in sorted(held.keys - wanted)),
+    )
+    state = "damaged" if held.damage else "behind" if _is_behind(mirror, held) else "differs" if differences else ""
+    return _report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)
+
+
+def dropped(opened: OpenTable, kind: str) -> MirrorReport:
+    """Delete what is the mirror's alone."""
+    count = TableMirror(opened, kind).drop()
+    return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
+
+
+def _is_behind(mirror: TableMirror, held: Held) -> bool:
+    try:
+        return next(iter(mirror.changes.since(held)), None) is not None
+    except MustBeWholeError:
+        return True
+
+
+def _report(
+    opened: OpenTable,
+    kind: str,
+    state: str,
+    held: Held,
+    *,
+    differences: tuple[MirrorDifference, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> MirrorReport:
+    return MirrorReport(
+        table=str(opened.table.name),
+        kind=kind,
+        state=state,
+        version=held.version,
+        mirror_version=held.own_version,
+        files=held.file_count,
+        damage=held.damage,
+        differences=differences,
+        notes=notes,
+    )

@@ -1,0 +1,199 @@
+"""The Delta log in a table's root, as it lies in the store."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from table_writer.errors import StorageError
+from table_writer.steps.mirrors.delta.actions import Action, commit_lines
+from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
+from table_writer.storage.object_store import ObjectInfo, many
+from table_writer.storage.table_files import delete_keys
+from table_writer.table.open_table import OpenTable
+from table_writer.table.root_markers import DELTA_LOG, is_own_delta_log
+
+logger = logging.getLogger(__name__)
+CHECKPOINT_EVERY: Final = 10  # commits, as Delta itself does: readers read all that came after a checkpoint
+COMMIT: Final = re.compile(r"([0-9]{20})\.json")
+CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
+POINTER: Final = "_last_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The commits and checkpoints of a Delta log, by their numbers."""
+
+    commits: dict[int, ObjectInfo]
+    checkpoints: dict[int, ObjectInfo]
+
+
+class DeltaMirror:
+    """The mirror of a table in Delta's format."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._root = opened.layout.root
+        self._prefix = f"{self._root.key}{DELTA_LOG}/"
+
+    def read(self) -> Snapshot | None:
+        """Read the newest snapshot: the pointer, a listing, a checkpoint, and the commits after it."""
+        pointer, damage = self._pointer()
+        listed = self._list(after=pointer)
+        if pointer != NOTHING and pointer not in listed.checkpoints:
+            damage, listed = f"checkpoint {pointer} is missing", self._list(after=NOTHING)
+        if not listed.commits and not listed.checkpoints:
+            return None
+        snapshot, damage = self._base(listed, damage)
+        newest = max(*listed.commits, *listed.checkpoints, NOTHING)
+        # the commit of a checkpoint says what was in doubt, and who made it, which the checkpoint does not
+        wanted = range(max(snapshot.own_version, 0), newest + 1)
+        present = [number for number in wanted if number in listed.commits]
+        if missing := sorted(set(wanted) - set(present)):
+            damage = damage or f"commit {missing[0]} is missing"
+        for number, actions in zip(present, many(self._actions, present), strict=True):
+            if actions is None:
+                damage = damage or f"commit {number} cannot be read"
+            else:
+                snapshot = snapshot.after(number, actions)
+        if snapshot.foreign:
+            damage = damage or f"another tool has made commit {', '.join(map(str, snapshot.foreign))}"
+        if not snapshot.is_ours and not is_own_delta_log(self._store, self._root):
+            raise NotOursError(
+                f"{self._root}{DELTA_LOG}/ is a Delta log that this library did not begin: it is left alone. Move it"
+                " away if nobody needs it",
+                table=str(self._opened.table.name),
+            )
+        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer)
+
+    def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
+        """Commit a change under the next number, if nobody has taken it."""
+        before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        actions = before.changed(change)
+        if not actions:
+            return before
+        number = before.own_version + 1
+        if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
+            return None
+        after = replace(before.after(number, actions), damage="", foreign=())
+        return self._with_checkpoint(after, is_due=bool(before.damage))
+
+    def tidy(self, older_than_seconds: float) -> None:
+        """Delete commits and checkpoints before a checkpoint that is old enough itself."""
+        owner = self._store.get(self._opened.layout.owner_key)
+        if owner is None:
+            return
+        now = owner.info.modified_at.timestamp() + owner.age_seconds
+        listed = self._list(after=NOTHING)
+        old = {
+            number
+            for number, found in listed.checkpoints.items()
+            if now - found.modified_at.timestamp() > older_than_seconds
+        }
+        kept_from = max(old, default=0)
+        objects = [*listed.commits.items(), *listed.checkpoints.items()]
+        delete_keys(self._store, [found for number, found in objects if number < kept_from])
+
+    def drop(self) -> int:
+        """Delete the log, the newest commit last."""
+        self.read()  # refuses one that is not ours
+        keys = [found.key for found in self._store.list(self._prefix)]
+        last = [key for key in keys if COMMIT.fullmatch(key.removeprefix(self._prefix))][-1:]  # by which it is known
+        for batch in ([key for key in keys if key not in last], last):
+            if failures := delete_keys(self._store, batch).failures:
+                raise StorageError(f"not all of {self._root}{DELTA_LOG}/ is deleted: {failures[0]}")
+        return len(keys)
+
+    def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
+        """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""
+        try:
+            if is_due or after.own_version - max(after.checkpoint, 0) >= CHECKPOINT_EVERY:
+                size = self._put_checkpoint(after)
+                after = replace(after, checkpoint=after.own_version, checkpoint_size=size)
+                if not is_due:
+                    return after
+            if after.pointer != after.checkpoint:
+                pointer = {"version": after.checkpoint, "size": after.checkpoint_size}
+                self._store.put(f"{self._prefix}{POINTER}", json.dumps(pointer).encode())
+                after = replace(after, pointer=after.checkpoint)
+        except StorageError as error:
+            if is_due:
+                raise
+            logger.warning("readers of %s go on from an earlier checkpoint: %s", self._prefix, error)
+        return after
+
+    def _put_checkpoint(self, snapshot: Snapshot) -> int:
+        from table_writer.steps.mirrors.delta.checkpoint import checkpoint_bytes  # noqa: PLC0415 - pyarrow, seldom used
+
+        actions = list(snapshot.actions())
+        self._store.put(f"{self._prefix}{snapshot.own_version:020d}.checkpoint.parquet", checkpoint_bytes(actions))
+        return len(actions)
+
+    def _base(self, listed: _Listed, damage: str) -> tuple[Snapshot, str]:
+        """Return the newest checkpoint that can be read, and what is wrong."""
+        for number in sorted(listed.checkpoints, reverse=True):
+            actions = self._checkpoint(number)
+            if actions is None:
+                damage = damage or f"checkpoint {number} cannot be read"
+                continue
+            snapshot = Snapshot(root=self._root).after(number, actions)
+            is_ours = snapshot.version > 0
+            return replace(
+                snapshot, foreign=(), checkpoint=number, checkpoint_size=len(actions), is_ours=is_ours
+            ), damage
+        return Snapshot(root=self._root), damage
+
+    def _checkpoint(self, number: int) -> list[Action] | None:
+        from table_writer.steps.mirrors.delta.checkpoint import actions_in  # noqa: PLC0415 - as above
+
+        found = self._store.get(f"{self._prefix}{number:020d}.checkpoint.parquet")
+        try:
+            return None if found is None else actions_in(found.body)
+        except (ValueError, KeyError, TypeError, OSError) as error:  # pyarrow's own errors are of these
+            logger.warning("checkpoint %d below %s cannot be read: %s", number, self._prefix, error)
+            return None
+
+    def _actions(self, number: int) -> list[Action] | None:
+        """Read a commit, ``None`` if it is gone or no list of actions."""
+        found = self._store.get(self._commit_key(number))
+        try:
+            lines = [] if found is None else [line for line in found.body.splitlines() if line.strip()]
+            actions = [json.loads(line) for line in lines]
+        except (ValueError, RecursionError) as error:
+            logger.warning("commit %d below %s cannot be read: %s", number, self._prefix, error)
+            return None
+        return actions if actions and all(isinstance(action, dict) for action in actions) else None
+
+    def _pointer(self) -> tuple[int, str]:
+        """Return the checkpoint that readers are sent to, and what is wrong with that."""
+        found = self._store.get(f"{self._prefix}{POINTER}")
+        try:
+            return (NOTHING, "") if found is None else (max(NOTHING, int(json.loads(found.body)["version"])), "")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return NOTHING, f"{POINTER} cannot be read"
+
+    def _list(self, *, after: int) -> _Listed:
+        """List from a number on."""
+        first = f"{self._prefix}{after:020d}" if after > NOTHING else ""
+        return _listed(list(self._store.list(self._prefix, start_after=first)), self._prefix)
+
+    def _commit_key(self, number: int) -> str:
+        return f"{self._prefix}{number:020d}.json"
+
+
+def _listed(found: Sequence[ObjectInfo], prefix: str) -> _Listed:
+    commits: dict[int, ObjectInfo] = {}
+    checkpoints: dict[int, ObjectInfo] = {}
+    for info in found:
+        name = info.key.removeprefix(prefix)
+        if commit := COMMIT.fullmatch(name):
+            commits[int(commit[1])] = info
+        elif checkpoint := CHECKPOINT.fullmatch(name):
+            checkpoints[int(checkpoint[1])] = info
+    return _Listed(commits, checkpoints)

@@ -1,0 +1,165 @@
+"""What the commits of a Delta log come to: the files that its readers read, and which version of ours that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import unquote
+
+from table_writer.model.location import Location
+from table_writer.steps.mirrors.delta.actions import (
+    APP_ID,
+    ENGINE,
+    LOG_ID,
+    OWN,
+    Action,
+    DeltaValues,
+    add,
+    commit_info,
+    delta_values,
+    metadata,
+    protocol,
+    remove,
+    transaction,
+)
+from table_writer.steps.mirrors.mirror import MirrorChange
+
+FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
+OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
+NOTHING: Final = -1
+ONE_OF_A_KIND: Final = frozenset({"commitInfo", "protocol", "metaData"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A Delta table after one of its commits."""
+
+    root: Location
+    own_version: int = NOTHING
+    version: int = 0
+    in_doubt: frozenset[int] = frozenset()
+    files: Mapping[DeltaValues, Mapping[FileKey, Action]] = field(default_factory=dict, repr=False)
+    protocol: Action = field(default_factory=dict)
+    metadata: Action = field(default_factory=dict)
+    others: Mapping[str, Action] = field(default_factory=dict)  # transactions of other writers
+    is_ours: bool = False
+    foreign: tuple[int, ...] = ()  # commits of other writers since our last one
+    damage: str = ""
+    checkpoint: int = NOTHING  # the newest
+    checkpoint_size: int = 0  # in actions
+    pointer: int = NOTHING  # the checkpoint that readers are sent to
+
+    @property
+    def log_id(self) -> str:
+        """Return the id of the log that it follows."""
+        return str((self.metadata.get("configuration") or {}).get(LOG_ID, ""))
+
+    @property
+    def file_count(self) -> int:
+        """Return how many files its readers read."""
+        return sum(map(len, self.files.values()))
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of the files that its readers read."""
+        return frozenset(self._key_of(path) for files in self.files.values() for path, _ in files)
+
+    def _key_of(self, path: str) -> str:
+        decoded = unquote(path)
+        return decoded if "://" in path else f"{self.root.key}{decoded}"
+
+    def after(self, number: int, actions: Iterable[Action]) -> Snapshot:
+        """Return what readers find after one more commit."""
+        found = list(actions)
+        newest = {kind: fact for action in found for kind, fact in action.items() if kind in ONE_OF_A_KIND}
+        metadata = newest.get("metaData", self.metadata)
+        transactions = {str(action["txn"].get("appId")): action["txn"] for action in found if action.get("txn")}
+        own = transactions.pop(APP_ID, None)
+        info = newest.get("commitInfo", {})
+        facts = info.get(OWN) if str(info.get("engineInfo", "")).startswith(OWN_ENGINE) else None
+        is_own = isinstance(facts, Mapping)
+        files = self._files_after(found, metadata)
+        return replace(
+            self,
+            own_version=number,
+            version=self.version if own is None else int(own["version"]),
+            in_doubt=frozenset(map(int, facts.get("inDoubt", ()))) if isinstance(facts, Mapping) else self.in_doubt,
+            files={values: kept for values, kept in files.items() if kept},
+            protocol=newest.get("protocol", self.protocol),
+            metadata=metadata,
+            others={**self.others, **transactions},
+            is_ours=is_own or self.is_ours,
+            foreign=() if is_own else (*self.foreign, number),
+        )
+
+    def _files_after(self, actions: Iterable[Action], metadata: Action) -> dict[DeltaValues, Mapping[FileKey, Action]]:
+        """Return the files that readers read."""
+        files, names = dict(self.files), metadata.get("partitionColumns", ())
+        taken: dict[DeltaValues, set[FileKey]] = {}
+        for found in (action["remove"] for action in actions if action.get("remove")):
+            taken.setdefault(_values_of(found, names), set()).add(_file_key(found))
+        is_told = taken.keys() <= files.keys()  # another writer's action may not say of which partition a file is
+        for values in taken if is_told else files:
+            gone = taken[values] if is_told else set().union(*taken.values())
+            files[values] = {key: found for key, found in files[values].items() if key not in gone}
+        shown: dict[DeltaValues, dict[FileKey, Action]] = {}
+        for found in (action["add"] for action in actions if action.get("add")):
+            shown.setdefault(_values_of(found, names), {})[_file_key(found)] = found
+        return {**files, **{values: {**files.get(values, {}), **adds} for values, adds in shown.items()}}
+
+    def changed(self, change: MirrorChange) -> tuple[Action, ...]:
+        """Return the actions that make a change of this; none if there is nothing to change."""
+        table = change.table
+        actions: list[Action] = []
+        wanted_protocol = protocol(table)
+        wanted_metadata = metadata(table, self.metadata, change.created_at)
+        if self.protocol != wanted_protocol:
+            actions.append({"protocol": wanted_protocol})
+        if self.metadata != wanted_metadata:
+            actions.append({"metaData": wanted_metadata})
+        actions += self._changed_files(change)
+        is_held = change.version <= self.version and change.in_doubt == self.in_doubt
+        if not actions and is_held and not self.damage:
+            return ()
+        return (commit_info(change), transaction(change), *actions)
+
+    def _changed_files(self, change: MirrorChange) -> Iterator[Action]:
+        wanted: dict[DeltaValues, dict[FileKey, Action]] = {}
+        for hive_values, files in change.partitions.items():
+            values = delta_values(hive_values, change.table)
+            adds = (add(file, values, change, self.root) for file in files)
+            wanted.setdefault(values, {}).update({_file_key(found): found for found in adds})
+        replaced = self.files.keys() | wanted.keys() if change.is_whole else wanted.keys()
+        for values in replaced:
+            before, after = self.files.get(values, {}), wanted.get(values, {})
+            yield from ({"remove": remove(found, change)} for key, found in before.items() if key not in after)
+            yield from ({"add": found} for key, found in after.items() if not _is_same(before.get(key), found))
+        for hive_values, files in change.added.items():
+            grown = delta_values(hive_values, change.table)
+            present = {**self.files.get(grown, {}), **wanted.get(grown, {})}
+            found = (add(file, grown, change, self.root) for file in files)
+            yield from ({"add": added} for added in found if not _is_same(present.get(_file_key(added)), added))
+
+    def actions(self) -> Iterator[Action]:
+        """Yield what a checkpoint holds; removed files would be there for Delta's VACUUM, which is kept out."""
+        yield {"protocol": self.protocol}
+        yield {"metaData": self.metadata}
+        yield {"txn": {"appId": APP_ID, "version": self.version}}
+        yield from ({"txn": found} for found in self.others.values())
+        yield from ({"add": found} for files in self.files.values() for found in files.values())
+
+
+def _file_key(action: Mapping[str, Any]) -> FileKey:
+    vector = action.get("deletionVector") or {}
+    return action["path"], f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}" if vector else ""
+
+
+def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
+    values = action.get("partitionValues") or {}
+    return tuple(values.get(name) or None for name in names)
+
+
+def _is_same(before: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
+    return before is not None and before.get("size") == wanted["size"]

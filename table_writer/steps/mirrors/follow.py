@@ -1,0 +1,179 @@
+"""Mirrors are brought to the newest version: after a publish, when somebody asks, and before a vacuum deletes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from table_writer.config import MIRROR_KINDS
+from table_writer.errors import StorageError, TableWriterError
+from table_writer.events.event import EventError, TableEvent
+from table_writer.events.listeners import note_resolution
+from table_writer.model.check_result import stored_line
+from table_writer.model.entry import LogEntry
+from table_writer.model.write import WrittenFiles
+from table_writer.steps.mirrors.changes import MustBeWholeError, TableChanges
+from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
+from table_writer.table.open_table import OpenTable
+
+logger = logging.getLogger(__name__)
+MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
+ATTEMPTS: Final = 10  # while other processes write to the same mirror
+KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror}
+
+
+class TableMirror:
+    """One mirror of one table, and what this process remembers of it."""
+
+    def __init__(self, opened: OpenTable, kind: str) -> None:
+        self._opened = opened
+        self.kind = kind
+        self.mirror = KINDS[kind](opened)
+        self.changes = TableChanges(opened)
+        self._key = (f"mirror {kind}", opened.layout.root.place)
+        self.notes: tuple[str, ...] = ()
+
+    def bring_up(self, known: Held | None = None, *, anew: bool = False) -> Held:
+        """Bring the mirror to the newest version, or make it; ``anew`` compares it with all that is there.
+
+        What other processes put there first counts: this one goes on from it. ``known`` was just read.
+        """
+        for attempt in range(ATTEMPTS):
+            held = (None if anew or attempt else known or self._recalled()[0]) or self.mirror.read()
+            written = self._write_all(held, self._missing(held, anew=anew))
+            if written is not None:
+                return written
+        raise StorageError(f"other processes have written to the mirror {ATTEMPTS} times meanwhile")
+
+    def take_up(self, files: WrittenFiles, entry: LogEntry) -> None:
+        """Put a publish of this process on top of the version before, if the mirror is known to hold that."""
+        held, seen = self._recalled()
+        if held is None:
+            held = self.mirror.read()
+            seen = held.version if held is not None and not held.damage and held.log_id == files.plan.log_id else 0
+        if held is not None and seen == entry.version - 1 and not held.in_doubt:
+            self.changes.seen = entry.version
+            if self._write_all(held, [self.changes.of_publish(files, entry)]) is not None:
+                return
+            held = None
+        self.bring_up(held)
+
+    def drop(self) -> int:
+        """Delete the mirror, if it is ours."""
+        self._forget()
+        return self.mirror.drop()
+
+    def _missing(self, held: Held | None, *, anew: bool) -> Iterable[MirrorChange]:
+        """Yield what the mirror does not hold: version by version where that can be told, the rest as a whole."""
+        is_followed = held is not None and not held.damage and not anew
+        try:
+            if held is None:
+                yield from self.changes.from_the_oldest()
+            elif is_followed:
+                yield from self.changes.since(held)
+                return
+        except MustBeWholeError as why:
+            logger.info("the %s mirror of %s is written as a whole: %s", self.kind, self._opened.table.name, why)
+        yield self.changes.whole()
+
+    def _write_all(self, held: Held | None, changes: Iterable[MirrorChange]) -> Held | None:
+        """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
+        self._forget()
+        for change in changes:
+            held = self.mirror.write(held, change)
+            if held is None:
+                return None
+            self.notes += change.notes
+        if held is not None and held.file_count <= MOST_REMEMBERED:
+            self._opened.memory[self._key] = (held, self.changes.seen)
+        return held
+
+    def _recalled(self) -> tuple[Held | None, int]:
+        """Return what this process has seen in the mirror last, and up to which version of the log it has looked."""
+        recalled: tuple[Held | None, int] = self._opened.memory.get(self._key, (None, 0))
+        return recalled
+
+    def _forget(self) -> None:
+        self._opened.memory.pop(self._key, None)
+
+
+def follow_publish(opened: OpenTable, files: WrittenFiles, entry: LogEntry) -> tuple[str, ...]:
+    """Let all mirrors of a table take up a publish; returns notes on what failed. Readers have switched already."""
+    return _follow(opened, entry.version, lambda mirror: mirror.take_up(files, entry))
+
+
+def follow(opened: OpenTable, version: int | None) -> tuple[str, ...]:
+    """Bring all mirrors of a table to the newest version after a call that changed it; returns notes on failures."""
+    return _follow(opened, version, lambda mirror: mirror.bring_up())
+
+
+def tidy(opened: OpenTable, older_than_seconds: float) -> tuple[str, ...]:
+    """Let the mirrors of a table delete what no reader needs any more; returns what failed."""
+    failures = []
+    for kind in opened.mirrors:
+        try:
+            KINDS[kind](opened).tidy(older_than_seconds)
+        except TableWriterError as error:
+            failures.append(f"the {kind} mirror was not tidied: {error.message}")
+    return tuple(failures)
+
+
+def why_behind(opened: OpenTable) -> str:
+    """Bring every mirror that there is to the newest version, and say why one is not there; empty if all are.
+
+    Files that readers of a table have left may be those that a mirror names, until it is.
+    """
+    for kind in MIRROR_KINDS:
+        mirror = TableMirror(opened, kind)
+        try:
+            held = mirror.mirror.read()
+            if held is not None:
+                mirror.bring_up(held)
+        except NotOursError as foreign:
+            logger.info("not looked after by a vacuum: %s", foreign)
+        except TableWriterError as error:
+            return f"the {kind} mirror may name files there, and was not brought to the newest version: {error.message}"
+    return ""
+
+
+def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMirror], object]) -> tuple[str, ...]:
+    notes: list[str] = []
+    for kind in opened.mirrors:
+        started_at = datetime.now(UTC)
+        try:
+            mirror = TableMirror(opened, kind)
+            bring_up(mirror)
+            notes += mirror.notes
+        except Exception as error:  # readers have switched: whatever is wrong with a mirror fails no publish
+            logger.warning("the %s mirror of %s was not brought up", kind, opened.table.name, exc_info=True)
+            message = error.message if isinstance(error, TableWriterError) else f"{type(error).__name__}: {error}"
+            notes.append(
+                f"the {kind} mirror does not have version {version or 'of this call'} yet: {message.rstrip('.')}. The"
+                f" next write brings it up, or `table-writer mirror {opened.table.name} --as {kind}`"
+            )
+            note_resolution(partial(_event, opened, kind, version, error, started_at))
+    return tuple(notes)
+
+
+def _event(opened: OpenTable, kind: str, version: int | None, error: Exception, started_at: datetime) -> TableEvent:
+    """Return the event of a mirror that has not taken up a version."""
+    own_error = error if isinstance(error, TableWriterError) else None
+    facts: dict[str, Any] = opened.event_facts
+    return TableEvent(
+        operation="mirror",
+        outcome="failed",
+        mode=kind,
+        started_at=started_at,
+        ended_at=datetime.now(UTC),
+        version=version,
+        error=EventError(
+            code=own_error.code if own_error else "other",
+            type=type(error).__name__,
+            message=stored_line(own_error.message) if own_error else "",
+        ),
+        **facts,
+    )

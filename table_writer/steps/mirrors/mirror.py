@@ -1,0 +1,105 @@
+"""What every kind of mirror is given, and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.table import PartitionValues
+
+
+class NotOursError(InvalidInputError):
+    """What lies where the mirror would be is another tool's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MirroredFile:
+    """A file of which readers see the rows; rows and figures only where they are known to be exactly those."""
+
+    key: str
+    size_bytes: int
+    rows: int | None = None
+    figures: str = ""  # of its columns, as tasks tell them
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MirroredTable:
+    """The facts of a table that its mirror shows."""
+
+    name: str
+    fields: tuple[dict[str, Any], ...]  # all columns in Spark's JSON, those of partitions last
+    partition_columns: tuple[str, ...]
+    log_id: str
+    columns_by: str  # the write that gave it these columns in place of others
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MirrorChange:
+    """What a version of the log changes, or several of them in one.
+
+    ``partitions`` have exactly these files afterwards, and are gone without any; those in ``added`` get more. If it
+    ``is_whole``, there are no others.
+    """
+
+    table: MirroredTable
+    version: int  # that the mirror holds afterwards
+    in_doubt: frozenset[int] = frozenset()  # earlier versions that may still be published
+    write_id: str = ""
+    mode: str
+    created_at: datetime
+    partitions: Mapping[PartitionValues, Collection[MirroredFile]]
+    added: Mapping[PartitionValues, Collection[MirroredFile]] = field(default_factory=dict)
+    is_whole: bool = False
+    changes_rows: bool = True  # not so a compaction
+    notes: tuple[str, ...] = ()  # what readers of the mirror find otherwise than readers of the table
+
+
+class Held(Protocol):
+    """What a mirror holds, as it was read or written last. It never changes."""
+
+    @property
+    def version(self) -> int:
+        """Return the version of the log that it holds."""
+
+    @property
+    def in_doubt(self) -> frozenset[int]:
+        """Return the earlier versions that were in doubt, and that it does not hold."""
+
+    @property
+    def log_id(self) -> str:
+        """Return the id of the log that it follows; empty if that cannot be read."""
+
+    @property
+    def damage(self) -> str:
+        """Say why it has to be written anew as a whole; empty if it has not."""
+
+    @property
+    def own_version(self) -> int:
+        """Return the number of its newest version, as its readers count."""
+
+    @property
+    def file_count(self) -> int:
+        """Return how many files its readers read."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of the files that its readers read; of a file elsewhere its full path."""
+
+
+class Mirror(Protocol):
+    """One mirror of one table. Every call raises ``TableWriterError`` alone."""
+
+    def read(self) -> Held | None:
+        """Read what it holds, ``None`` if there is none; ``InvalidInputError`` if there is one that is not ours."""
+
+    def write(self, held: Held | None, change: MirrorChange) -> Held | None:
+        """Put a change on top of what it holds; ``None`` if another process has put something there before."""
+
+    def tidy(self, older_than_seconds: float) -> None:
+        """Delete what readers of no version that is kept need any more."""
+
+    def drop(self) -> int:
+        """Delete all that belongs to the mirror alone; returns how many objects those were."""

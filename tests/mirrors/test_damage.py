@@ -1,0 +1,205 @@
+"""A mirror that was damaged, deleted, or written by another tool is recognised, and mended by what follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from table_writer.steps.mirrors.delta import DeltaMirror
+from tests.maintenance.operations import ADDED, OLD
+from tests.publish.world import ROOT, body_of
+
+from .world import PREFIX, MirroredWorld
+
+TABLE: Final = "mart.orders"
+ROOT_KEY: Final = ROOT.removeprefix("s3a://lake/")
+POINTER: Final = f"{PREFIX}_last_checkpoint"
+FOREIGN_INFO: Final = {"commitInfo": {"timestamp": 1, "operation": "WRITE", "engineInfo": "delta-rs:1.0"}}
+
+
+def commit(number: int) -> str:
+    return f"{PREFIX}{number:020d}.json"
+
+
+def checkpoint(number: int) -> str:
+    return f"{PREFIX}{number:020d}.checkpoint.parquet"
+
+
+def mirrored(writes: int = 25) -> MirroredWorld:
+    """Return a world whose mirror has two checkpoints, and commits after the newest."""
+    world = MirroredWorld()
+    world.write(OLD)
+    for number in range(1, writes):
+        world.write({"d1": frozenset({number})})
+    world.memory.clear()
+    return world
+
+
+def foreign(*actions: dict[str, Any]) -> Callable[[MirroredWorld], None]:
+    """Return another tool's commit."""
+
+    def write(world: MirroredWorld) -> None:
+        body = "\n".join(json.dumps(action) for action in (FOREIGN_INFO, *actions))
+        world.store.put(commit(len(world.commits())), body.encode())
+
+    return write
+
+
+def foreign_delete(world: MirroredWorld) -> None:
+    held = DeltaMirror(world.services()).read()
+    assert held is not None
+    path = next(iter(held.files[("d1",)].values()))["path"]
+    foreign({"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}})(world)
+
+
+def foreign_vector(world: MirroredWorld) -> None:
+    """Another tool deletes rows of a file by a vector."""
+    held = DeltaMirror(world.services()).read()
+    assert held is not None
+    added = next(iter(held.files[("d1",)].values()))
+    vector = {"storageType": "u", "pathOrInlineDv": "abc", "offset": 1, "sizeInBytes": 1, "cardinality": 1}
+    foreign(
+        {"remove": {"path": added["path"], "deletionTimestamp": 1, "dataChange": True}},
+        {"add": {**added, "deletionVector": vector}},
+    )(world)
+
+
+def cut(key: str, size: int) -> Callable[[MirroredWorld], None]:
+    return lambda world: world.store.put(key, body_of(world.store, key)[:size])
+
+
+def delete(*keys: str) -> Callable[[MirroredWorld], None]:
+    return lambda world: world.store.delete(list(keys))
+
+
+NEW_FILE: Final = {"path": "dt=d1/theirs.json", "partitionValues": {"dt": "d1"}, "size": 3, "modificationTime": 1}
+DAMAGES: Final[dict[str, Callable[[MirroredWorld], None]]] = {
+    "newest commit is gone": delete(commit(24)),
+    "commit after the checkpoint is gone": delete(commit(22)),
+    "commit of the checkpoint is gone": delete(commit(20)),
+    "newest commit is cut off": cut(commit(24), 300),
+    "commit in the middle is cut off": cut(commit(22), 300),
+    "commit is empty": cut(commit(23), 0),
+    "commit is no object": lambda world: world.store.put(commit(23), b"[1]\n2\n"),
+    "pointer is cut off": cut(POINTER, 5),
+    "pointer is gone": delete(POINTER),
+    "pointer leads nowhere": lambda world: world.store.put(POINTER, b'{"version": 99, "size": 1}'),
+    "checkpoint is gone": delete(checkpoint(20)),
+    "checkpoint is cut off": cut(checkpoint(20), 200),
+    "checkpoints are gone": delete(checkpoint(10), checkpoint(20)),
+    "checkpoints are cut off": lambda world: (cut(checkpoint(10), 90)(world), cut(checkpoint(20), 90)(world), None)[2],
+    "all is gone": lambda world: world.store.delete(world.store.list_files(PREFIX)),
+    "all but the pointer is gone": lambda world: world.store.delete(world.store.list_files(PREFIX)[:-1]),
+    "another tool adds": foreign({"add": {**NEW_FILE, "dataChange": True}}),
+    "another tool deletes": foreign_delete,
+    "another tool deletes rows": foreign_vector,
+    "another tool upgrades": foreign(
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}
+    ),
+    "another tool has made two": lambda world: (foreign_delete(world), foreign()(world), None)[2],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("by", ["repair", "write"])
+def test_what_is_wrong_is_said_and_mended(damage: str, by: str) -> None:
+    world = mirrored()
+    DAMAGES[damage](world)
+    report = world.keeper.mirror(TABLE, as_="delta", check=True)
+    expected = {"newest commit is gone": "behind", "pointer is gone": "in step"}
+    is_absent = damage.startswith("all")
+    assert report.state == expected.get(damage, "absent" if is_absent else "damaged"), report
+    if by == "repair":
+        assert world.keeper.mirror(TABLE, as_="delta", repair=True).state == "in step"
+    else:
+        world.write(ADDED)
+    assert world.mirrored_rows() == world.rows()
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+    world.memory.clear()
+    world.write({"d1": frozenset({1000})})
+    assert world.mirrored_rows() == world.rows()
+    assert readable_from_pointer(world)
+
+
+def readable_from_pointer(world: MirroredWorld) -> bool:
+    """Whether a reader that knows only the protocol gets from the pointer to the newest commit without a gap."""
+    names = [key.removeprefix(PREFIX) for key in world.store.list_files(PREFIX)]
+    commits = {int(name[:20]) for name in names if name.endswith(".json")}
+    pointer = world.store.get(POINTER)
+    first = -1 if pointer is None else json.loads(pointer.body)["version"]
+    if pointer is not None and f"{first:020d}.checkpoint.parquet" not in names:
+        return False
+    return set(range(first + 1, max(commits) + 1)) <= commits
+
+
+def test_a_commit_of_ours_over_one_of_another_tool_takes_away_what_that_has_done() -> None:
+    world = mirrored(3)
+    foreign_vector(world)
+    world.write(ADDED)
+    newest = [json.loads(line) for line in body_of(world.store, world.commits()[-1]).splitlines()]
+    [removed] = [action["remove"] for action in newest if "remove" in action]
+    assert removed["deletionVector"]["pathOrInlineDv"] == "abc"
+    assert removed["path"] in {action["add"]["path"] for action in newest if "add" in action}
+
+
+@pytest.mark.parametrize("body", [b'{"commitInfo":{}}\n{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}', b""])
+def test_a_log_that_this_library_did_not_begin_is_refused_and_stays(body: bytes) -> None:
+    world = MirroredWorld()
+    with suppress(InvalidInputError):
+        world.plan()
+    world.store.put(commit(0), body)
+    world.write(OLD)
+    [note] = world.notes()
+    assert "is a Delta log that this library did not begin" in note
+    for named in ({}, {"repair": True}, {"check": True}, {"drop": True}):
+        with pytest.raises(InvalidInputError, match="did not begin"):
+            world.keeper.mirror(TABLE, as_="delta", **named)
+    assert world.commits() == [commit(0)]
+    assert body_of(world.store, commit(0)) == body
+    world.write({"d1": frozenset({5})})
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+
+
+def test_a_mirror_that_another_tool_has_put_a_checkpoint_into_is_in_step() -> None:
+    world = mirrored(15)
+    key = checkpoint(14)
+    world.write({"d1": frozenset({50})})
+    world.store.put(key, body_of(world.store, checkpoint(10)))
+    world.memory.clear()
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state in {"in step", "differs"}
+    world.keeper.mirror(TABLE, as_="delta", repair=True)
+    assert world.mirrored_rows() == world.rows()
+
+
+def test_drop_deletes_all_of_the_mirror_and_nothing_else() -> None:
+    world = mirrored(12)
+    before = {info.key for info in world.store.list(ROOT_KEY)}
+    report = world.keeper.mirror(TABLE, as_="delta", drop=True)
+    assert report.state == "dropped"
+    assert before - {info.key for info in world.store.list(ROOT_KEY)} == {
+        key for key in before if key.startswith(PREFIX)
+    }
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "absent"
+    assert world.keeper.mirror(TABLE, as_="delta", drop=True).files == 0
+    world.write(ADDED)
+    assert world.mirrored_rows() == world.rows()
+
+
+@pytest.mark.parametrize("given", [{"repair": True, "check": True}, {"check": True, "drop": True}])
+def test_what_excludes_each_other_is_refused(given: dict[str, bool]) -> None:
+    with pytest.raises(InvalidInputError, match="exclude each other"):
+        mirrored(1).keeper.mirror(TABLE, as_="delta", **given)
+
+
+def test_a_mirror_of_a_log_that_was_deleted_follows_the_new_one() -> None:
+    world = mirrored(3)
+    own = list(world.store.list(world.layout.log_prefix))
+    world.store.delete([world.layout.owner_key, world.layout.checkpoint_key, *(info.key for info in own)])
+    world.write({"d2": frozenset({77})})
+    assert world.mirrored_rows() == world.rows()

@@ -1,0 +1,104 @@
+"""Delta's own library reads a mirror as Spark reads the table, and refuses to write to it.
+
+Run: ``make test-delta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.contenders import CONTENDERS
+from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.model.table import TableName
+from table_writer.testing import lakehouse as start_lakehouse
+from tests.readers.tables import Tables, spelled
+
+pytestmark = pytest.mark.needs("delta")
+
+REFUSED: Final = (
+    "VACUUM {t} RETAIN 0 HOURS",
+    "VACUUM {t}",
+    "VACUUM {t} LITE",
+    "INSERT INTO {t} VALUES (9, 'z', 'x')",
+    "INSERT OVERWRITE {t} VALUES (9, 'z', 'x')",
+    "DELETE FROM {t} WHERE id = 3",
+    "UPDATE {t} SET id = 1",
+    "MERGE INTO {t} AS t USING (SELECT 3 AS id) AS u ON t.id = u.id WHEN MATCHED THEN DELETE",
+    "OPTIMIZE {t}",
+    "ALTER TABLE {t} ADD COLUMN q INT",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')",
+    "ALTER TABLE {t} DROP FEATURE table_writer",
+    "RESTORE TABLE {t} TO VERSION AS OF 0",
+)
+
+
+@pytest.fixture(scope="module")
+def delta_spark() -> Iterator[SparkSession]:
+    delta = CONTENDERS["delta"]
+    chosen = {
+        "spark.jars": ",".join(map(str, delta.jars())),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "2g",
+        **delta.settings,
+    }
+    with start_lakehouse(storage="file", spark_conf=chosen) as lake:
+        lake.spark.sql(f"CREATE DATABASE mirrored LOCATION '{lake.warehouse}/mirrored.db'")
+        yield lake.spark
+
+
+def location(writer: TableWriter, table: str) -> str:
+    return str(writer._services.open_table(TableName.parse(table)).layout.root).rstrip("/")
+
+
+def test_delta_reads_every_table_as_spark_does(delta_spark: SparkSession) -> None:
+    tables = Tables(delta_spark, "mirrored")
+    tables.make_all()
+    keeper, found = Maintenance(services=tables._writer._services), {}
+    read = {name: table for name, table in tables.made.items() if "orc" not in name and name != "elsewhere"}
+    for name, table in read.items():
+        keeper.mirror(table, as_="delta")
+        sparks = delta_spark.table(table)
+        mirrored = delta_spark.read.format("delta").load(location(tables._writer, table))
+        names = [f"`{column}`" for column in sparks.columns]
+        theirs = spelled(mirrored.select(*names).collect(), sparks.schema)
+        if (theirs, mirrored.dtypes) != (spelled(sparks.collect(), sparks.schema), sparks.dtypes):
+            found[name] = theirs
+        assert mirrored.count() == sparks.count()
+    assert len(read) > 15
+    assert found == {}
+
+
+def test_delta_has_each_version_and_writes_none(delta_spark: SparkSession, tmp_path: Path) -> None:
+    writer = TableWriter(delta_spark, config=TableWriterConfig(mirrors=["delta"]))
+    delta_spark.sql("CREATE TABLE mirrored.w (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+    def rows(number: int) -> Any:
+        values = [(number, "a", "x"), (number, "b", "y"), (number, "c", None)]
+        return delta_spark.createDataFrame(values, "id BIGINT, note STRING, dt STRING").repartition(2)
+
+    for number in range(12):
+        writer.overwrite_partitions(rows(number), "mirrored.w")
+    writer.append(rows(100), "mirrored.w", carry="in_place")
+    mirror = f"delta.`{location(writer, 'mirrored.w')}`"
+    assert [row.version for row in delta_spark.sql(f"DESCRIBE HISTORY {mirror}").collect()] == list(range(12, -1, -1))
+    assert {row.id for row in delta_spark.sql(f"SELECT id FROM {mirror} VERSION AS OF 4").collect()} == {4}
+    counted = delta_spark.sql(f"SELECT count(*), min(id), max(id) FROM {mirror}").first()
+    assert tuple(counted or ()) == (6, 11, 100)
+    for statement in REFUSED:
+        with pytest.raises(Exception, match=r"table_writer|feature|protocol"):  # however py4j passes it on
+            delta_spark.sql(statement.format(t=mirror)).collect()
+    keeper = Maintenance(services=writer._services)
+    assert keeper.mirror("mirrored.w", as_="delta", check=True).state == "in step"
+    assert {row.id for row in delta_spark.table("mirrored.w").collect()} == {11, 100}
+    stream = delta_spark.readStream.format("delta").load(location(writer, "mirrored.w"))
+    query = stream.writeStream.format("memory").queryName("seen").option("checkpointLocation", str(tmp_path))
+    query.trigger(availableNow=True).start().awaitTermination()
+    assert delta_spark.table("seen").count() == 6

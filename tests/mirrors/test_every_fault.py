@@ -1,0 +1,113 @@
+"""Every call that a mirror makes fails, in every way: the table has its rows, and the next write mends the mirror."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from table_writer.errors import TableWriterError
+from table_writer.steps.mirrors import follow
+from tests.maintenance.operations import OPERATIONS, Operation
+from tests.maintenance.test_every_fault import KINDS
+from tests.publish.world import CHANGING, DeathError, Fault, Rows
+
+from .test_vacuum import named_files_are_there
+from .world import MirroredWorld
+
+pytestmark = pytest.mark.usefixtures("in_one_thread")
+
+CALLS_OF_MIRRORS = ("_follow", "why_behind", "tidy")
+
+
+def started(operation: Operation) -> MirroredWorld:
+    world = MirroredWorld()
+    operation.prepare(world)
+    return world
+
+
+@contextmanager
+def telling_the_mirrors(calls: list[tuple[str, str]]) -> Iterator[set[int]]:
+    """Tell which of the calls that are recorded are made for mirrors, by their places."""
+    places: set[int] = set()
+
+    def told(name: str) -> Any:
+        really = getattr(follow, name)
+
+        def call(*given: Any) -> Any:
+            before = len(calls)
+            try:
+                return really(*given)
+            finally:
+                places.update(range(before, len(calls)))
+
+        return call
+
+    names = {name: told(name) for name in CALLS_OF_MIRRORS}
+    with (
+        mock.patch.multiple(follow, **names),
+        mock.patch.multiple("table_writer.steps.vacuum.sweep", why_behind=names["why_behind"], tidy=names["tidy"]),
+    ):
+        yield places
+
+
+@cache
+def faults_of(operation: Operation) -> tuple[dict[Fault, bool], Rows]:
+    """Return every fault of the calls for mirrors, whether its cell differs from others, and the rows afterwards."""
+    world = started(operation)
+    seen: Counter[tuple[str, str]] = Counter()
+    found: dict[Fault, bool] = {}
+    with world.recording() as calls, telling_the_mirrors(calls) as places:
+        operation.run(world)
+    met: set[tuple[str, str]] = set()
+    for place, call in enumerate(calls):
+        seen[call] += 1
+        for phase in ("before", "after") if place in places else ():
+            for kind in KINDS:
+                is_change = call in CHANGING
+                refused = phase == "before" and kind is Exception and (is_change or call not in met)
+                found[Fault(*call, seen[call], phase, kind)] = (is_change and kind is DeathError) or refused
+        if place in places:
+            met.add(call)
+    return found, world.rows()
+
+
+def cells() -> Iterator[object]:
+    for operation in OPERATIONS:
+        for fault, differs in faults_of(operation)[0].items():
+            yield pytest.param(operation, fault, marks=[] if differs else [pytest.mark.slow], id=f"{operation}-{fault}")
+
+
+@pytest.mark.parametrize(("operation", "fault"), list(cells()))
+def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(operation: Operation, fault: Fault) -> None:
+    world = started(operation)
+    after = faults_of(operation)[1]
+    raised: BaseException | None = None
+    with world.inject(fault):
+        try:
+            operation.run(world)
+        except (TableWriterError, KeyboardInterrupt, DeathError) as error:
+            raised = error
+    assert world.rows() == after
+    assert not isinstance(raised, TableWriterError), "a mirror fails no call"
+    if fault.kind is DeathError:
+        world.memory.clear()
+    world.wait_out_claims()
+    if not operation.adopts or raised is None:
+        world.keeper.recover(str(world.name))
+        world.write({"next": frozenset({5_000})} if world.table.partition_columns else {"": frozenset({5_000})})
+        assert world.mirrored_rows() == world.rows()
+        assert world.vacuum().failures == ()
+        assert world.leftovers() == []
+        assert named_files_are_there(world)
+        assert world.mirrored_rows() == world.rows()
+
+
+def test_the_matrix_holds_every_change_that_a_mirror_makes() -> None:
+    injected = {(fault.service, fault.call) for one in OPERATIONS for fault in faults_of(one)[0]}
+    assert injected >= {("store", "put_if_absent"), ("store", "get"), ("store", "list_page")}

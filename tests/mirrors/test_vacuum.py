@@ -1,0 +1,168 @@
+"""A vacuum lets mirrors follow before it deletes: what a mirror names is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+from unittest import mock
+
+import pytest
+
+from table_writer.config import TableWriterConfig
+from table_writer.errors import StorageError
+from table_writer.model.write_mode import WriteMode
+from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.vacuum import sweep
+from table_writer.steps.vacuum.sweep import Vacuum
+from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
+from tests.publish.world import DeathError, Fault
+
+from .world import PREFIX, MirroredWorld
+
+TABLE: Final = "mart.orders"
+
+
+def behind() -> MirroredWorld:
+    """Return a world whose mirror names files that readers of the table have left."""
+    world = MirroredWorld()
+    world.write(OLD)
+    world.config = TableWriterConfig()  # as of a job that does not know of the mirror
+    world.write(REPLACED)
+    return world
+
+
+def named_files_are_there(world: MirroredWorld) -> bool:
+    held = DeltaMirror(world.services()).read()
+    assert held is not None
+    return all(world.store.head(key) is not None for key in held.keys)
+
+
+VACUUMS: Final[dict[str, Callable[[MirroredWorld], object]]] = {
+    "vacuum": lambda world: world.vacuum(),
+    "vacuum of many": lambda world: world.keeper.vacuum_many([TABLE], older_than=timedelta(0), force=True),
+    "erasure": lambda world: (erase(world), world.keeper.vacuum(TABLE)),
+}
+
+
+@pytest.mark.parametrize("name", VACUUMS)
+def test_the_mirror_is_brought_up_before_files_go_also_where_no_setting_names_it(name: str) -> None:
+    world = behind()
+    seen: list[bool] = []
+    world.store.on_call = watched(world, seen)
+    VACUUMS[name](world)
+    world.store.on_call = None
+    assert seen
+    assert all(seen)
+    assert world.mirrored_rows() == world.rows() == REPLACED
+    assert world.leftovers() == []
+
+
+def watched(world: MirroredWorld, seen: list[bool]) -> Callable[[str, str, str], object]:
+    """Look, just after a data file has gone, whether the mirror names one that is not there."""
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "after") and key.startswith(world.layout.all_data.key):
+            hook, world.store.on_call = world.store.on_call, None
+            seen.append(named_files_are_there(world))
+            world.store.on_call = hook
+
+    return called
+
+
+def test_a_vacuum_that_does_not_let_the_mirror_follow_is_noticed() -> None:
+    world = behind()
+    seen: list[bool] = []
+    world.store.on_call = watched(world, seen)
+    with mock.patch.object(sweep, "why_behind", return_value=""):  # the mutation
+        world.vacuum()
+    assert not all(seen)
+
+
+def test_while_the_mirror_cannot_be_brought_up_nothing_is_deleted_and_the_report_says_why() -> None:
+    world = behind()
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before") and PREFIX in key:
+            raise StorageError("no room")
+
+    world.store.on_call = called
+    report = world.vacuum()
+    world.store.on_call = None
+    assert report.deleted == ()
+    assert report.version is None
+    [reason] = {kept.reason for kept in report.kept}
+    assert reason.startswith("the delta mirror may name files there")
+    assert "no room" in reason
+    assert named_files_are_there(world)
+    assert len(world.vacuum().deleted) == 2
+    assert world.leftovers() == []
+
+
+def test_a_vacuum_that_died_is_finished_only_once_the_mirror_has_followed() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    world.write(REPLACED)
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        Vacuum(world.services()).run(sweep_ages(), dry_run=False)
+    world.keeper.mirror(TABLE, as_="delta", drop=True)
+    world.write(MIXED)
+    world.wait_out_claims()
+    world.memory.clear()
+
+    def called(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("get", "before") and PREFIX in key:
+            raise StorageError("not now")
+
+    world.store.on_call = called
+    assert Vacuum(world.services()).finish() == ()
+    world.store.on_call = None
+    assert named_files_are_there(world)
+    assert len(Vacuum(world.services()).finish()) == 1
+    assert world.mirrored_rows() == world.rows()
+
+
+def sweep_ages() -> sweep.Ages:
+    return sweep.Ages(replaced_seconds=0.0, usual_seconds=0.0, dead_write_seconds=0.0)
+
+
+def test_commits_before_an_old_checkpoint_go_and_readers_go_on() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    for number in range(24):
+        world.write({"d1": frozenset({number})})
+    world.vacuum()
+    assert len(world.commits()) == 25, "a month of them stays"
+    world.skipped_seconds += 31 * 86_400
+    world.write(ADDED)
+    world.vacuum()
+    names = [key.removeprefix(PREFIX)[:20].lstrip("0") for key in world.commits()]
+    assert names == ["20", "21", "22", "23", "24", "25"]
+    assert world.mirrored_rows() == world.rows()
+    world.memory.clear()
+    world.write({"d1": frozenset({500})})
+    assert world.mirrored_rows() == world.rows()
+
+
+def test_a_table_without_a_mirror_costs_a_vacuum_two_requests_if_it_deletes() -> None:
+    world = MirroredWorld(config=TableWriterConfig())
+    world.write(OLD)
+    asked: list[str] = []
+    world.store.on_call = lambda call, phase, key: asked.append(call) if phase == "before" and "_delta" in key else None
+    world.vacuum()
+    assert asked == []
+    world.write(REPLACED)
+    world.vacuum()
+    assert sorted(asked) == ["get", "list_page"]
+
+
+def test_a_rollback_after_a_vacuum_and_an_append_are_followed() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    world.write(MIXED)
+    world.write(REPLACED, plan=world.plan(WriteMode.APPEND))
+    world.keeper.rollback(TABLE, version=2)
+    assert world.mirrored_rows() == world.rows() == {**OLD, **MIXED}
+    world.vacuum()
+    assert named_files_are_there(world)
+    assert world.mirrored_rows() == world.rows()

@@ -1,0 +1,102 @@
+"""Worlds whose tables have a mirror, and readers of mirrors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from table_writer.config import TableWriterConfig
+from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.progress import Stopwatch
+from table_writer.reports.write_result import WriteResult
+from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.delta.snapshot import Snapshot
+from table_writer.steps.publish.publisher import PublishResult
+from table_writer.steps.results import end_publish
+from table_writer.steps.running_write import RunningWrite
+from table_writer.table.services import Services
+from tests.publish.world import ROOT, Rows, World, body_of, publisher_of
+
+PREFIX = f"{ROOT.removeprefix('s3a://lake/')}_delta_log/"
+PARQUET = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+
+
+@dataclass
+class MirroredWorld(World):
+    """A world whose writes are followed by a Delta mirror."""
+
+    config: TableWriterConfig = field(default_factory=lambda: TableWriterConfig(mirrors=["delta"]))
+    counts_figures: bool = True
+    results: list[WriteResult] = field(default_factory=list)
+    memory: dict[Any, Any] = field(default_factory=dict)  # of the process
+    remembers: bool = True  # else each call is one of a process of its own
+    costs: list[dict[str, int]] = field(default_factory=list)  # of each write, by kind
+
+    def __post_init__(self) -> None:
+        if self.metastore.get_table(self.name) is None:
+            super().__post_init__()
+            self.metastore.create_table(replace(self.table, serde=PARQUET))
+
+    def all_services(self, config: TableWriterConfig | None = None) -> Services:
+        services = super().all_services(config)
+        services._memory = self.memory if self.remembers else {}
+        return services
+
+    def write(
+        self,
+        rows: Rows,
+        *,
+        plan: WritePlan | None = None,
+        before_publish: Callable[[], object] = int,
+        config: TableWriterConfig | None = None,
+    ) -> PublishResult:
+        """Do what ``TableWriter`` does after the plan, to the end."""
+        services, before = self.services(config), Counter(self.store.request_counts())
+        plan = plan or self.plan()
+        services.log.expect(plan.log_id)
+        self.columns |= dict.fromkeys(frozenset().union(*rows.values()), plan.columns)
+        with RunningWrite(services, plan) as write:
+            messages = (self._upload(plan, rows),)
+            write.complete(messages)
+            before_publish()
+            files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(services.mirrors))
+            published = publisher_of(services).publish(files, write.claiming)
+        self.results.append(end_publish(services, files, published, Stopwatch(self.metastore)))
+        self.costs.append(dict(Counter(self.store.request_counts()) - before))
+        return published
+
+    def commits(self) -> list[str]:
+        return [key for key in self.store.list_files(PREFIX) if key.endswith(".json")]
+
+    def mirrored_rows(self, number: int | None = None) -> dict[str, frozenset[int]]:
+        """What readers of the mirror see, by partitions, now or in one of its versions; every file is there."""
+        snapshot = DeltaMirror(self.services()).read()
+        assert snapshot is not None
+        assert not snapshot.damage
+        if number is not None:
+            snapshot = Snapshot(root=self.layout.root)
+            for one, key in enumerate(self.commits()[: number + 1]):
+                snapshot = snapshot.after(one, map(json.loads, body_of(self.store, key).splitlines()))
+        found: dict[str, frozenset[int]] = {}
+        for values, files in snapshot.files.items():
+            ids: list[int] = []
+            for path, _ in files:
+                stored = self.store.get(snapshot._key_of(path))
+                assert stored is not None, f"the mirror names {path}, which is not there"
+                ids += json.loads(stored.body)
+            assert len(set(ids)) == len(ids)
+            found["".join(value or "" for value in values)] = frozenset(ids)
+        return found
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what results say of mirrors."""
+        return tuple(note for result in self.results for note in result.notes if "mirror" in note)
+
+
+def actions_of(world: MirroredWorld, kind: str) -> list[dict[str, Any]]:
+    """Return the actions of a kind in all commits, in their order."""
+    lines = (line for key in world.commits() for line in body_of(world.store, key).splitlines())
+    return [action[kind] for line in lines if kind in (action := json.loads(line))]
