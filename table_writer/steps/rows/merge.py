@@ -80,7 +80,7 @@ class Merge:
         if sides.are_rewritten(partitions):
             return ChangedRows(
                 rows=sides.rewritten_rows(partitions),
-                replaced=snapshot.files_of(partitions),
+                replaced={values: files for values, files in snapshot.files_of(partitions).items() if files},
                 mark=MARK,
                 inside=snapshot.scope,
                 is_by_key=True,
