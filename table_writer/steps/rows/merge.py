@@ -148,7 +148,16 @@ class _Sides:
         """Return whether partitions are so small that all of their rows are written anew, found or not."""
         merge, snapshot = self._merge, self._snapshot
         may_be = snapshot.counts_marks and self.keys.tell_partition and merge.matched != "ignore"
-        return may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
+        is_small = may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
+        return is_small and not self._asks_others_of_new_rows
+
+    @property
+    def _asks_others_of_new_rows(self) -> bool:
+        """Whether functions of the user's own would get rows to insert, too, which have nothing of the table."""
+        if self._merge.set is None or self._merge.missing == "ignore":
+            return False
+        gateway, frame = open_gateway(self._snapshot.spark), self._blank_sides
+        return any(gateway.analysis(frame, value).has_foreign_code for value in self._set_values().values())
 
     def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
         """Return what partitions are to hold, and the rows that go, each with its mark."""
@@ -236,9 +245,13 @@ class _Sides:
         """Return the new values of a row that has a key of the updates, by the table's columns."""
         if self._merge.set is None:
             return {name: _column(self._merge.updates_names, name) for name in self._columns.names}
+        return values_of(self._blank_sides, self._merge.set, self._snapshot.table)
+
+    @property
+    def _blank_sides(self) -> DataFrame:
         spark = self._snapshot.spark
         target, updates = self._both(blank(spark, self._columns), blank(spark, self._updates.schema))
-        return values_of(target.crossJoin(updates), self._merge.set, self._snapshot.table)
+        return target.crossJoin(updates)
 
     @cached_property
     def _keyed_updates(self) -> DataFrame:
