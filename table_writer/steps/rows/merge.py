@@ -276,9 +276,11 @@ class _Sides:
         new = _renamed({name: f"{NEW}{name}" for name in self._columns.names})
         if self._takes_all:
             return updates.select("*", *new)
-        given = {name: f"{GIVEN}{position}" for position, name in enumerate(updates.columns)}
-        fitted = self._fitted(self._columns, updates.select("*", *_renamed(given)), beside=list(given.values()))
-        return fitted.select(*new, *_renamed({alias: name for name, alias in given.items()}))
+        given = {f"{GIVEN}{position}": name for position, name in enumerate(updates.columns)}  # two may have one name
+        known = {name.lower() for name in self._columns.names}
+        own = {alias: name for alias, name in given.items() if name.lower() in known}
+        fitted = self._fitted(self._columns, updates.toDF(*given).select("*", *_renamed(own)), beside=list(given))
+        return fitted.select(*new, *_renamed(given))
 
     @cached_property
     def _new_values(self) -> DataFrame:
