@@ -18,6 +18,7 @@ from table_writer.storage.object_store import THREADS, ObjectInfo, SourceChanged
 from table_writer.storage.worker import worker_store
 
 AHEAD: Final = 2 * THREADS  # files that are asked for before their turn
+BATCH_ROWS: Final = 4096  # as Spark's reader: the rows of a small file may be wide, if they are alike
 FilesOfTask = Sequence[tuple[ObjectInfo, PartitionValues]]
 
 
@@ -28,7 +29,7 @@ def row_reader(
 
     Behind the columns of ``schema`` come partition values, as text. A file that is not what was listed is an error.
     """
-    names = [*schema.names, *(f"partition_{number}" for number in range(partition_count))]
+    names = [str(number) for number in range(len(schema) + partition_count)]  # Spark counts, and no two may be alike
 
     def read(batches: Iterable[Any]) -> Iterator[Any]:
         pa.set_cpu_count(1)  # Spark runs a task per core
@@ -38,7 +39,7 @@ def row_reader(
         with ThreadPoolExecutor(THREADS, thread_name_prefix="table_writer-read") as pool:
             for (_, values), body in _fetched(pool, store.read_range, files):
                 reader = pq.ParquetFile(pa.BufferReader(body), coerce_int96_timestamp_unit="us")
-                for rows in reader.iter_batches(columns=schema.names, use_threads=False):
+                for rows in reader.iter_batches(BATCH_ROWS, columns=schema.names, use_threads=False):
                     texts = [pa.repeat(_text(value), rows.num_rows) for value in values]
                     columns = [rows.column(field.name).cast(field.type) for field in schema]
                     yield pa.RecordBatch.from_arrays([*columns, *texts], names=names)

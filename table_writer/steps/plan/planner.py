@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType, TimestampType
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
@@ -492,7 +492,8 @@ def typed_partition_value(spark: SparkSession, field: StructField) -> Column:
         return str(spark.conf.get(f"spark.sql.{setting}")).lower() == "true"
 
     cast = "try_cast" if is_on("ansi.enabled") else "cast"  # which takes 1.0 for an INT, and fails on nothing
-    value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
+    kind_name = "timestamp_ltz" if field.dataType == TimestampType() else field.dataType.simpleString()
+    value = F.expr(f"{cast}({quoted(field.name)} AS {kind_name})")  # a session says what a mere timestamp is
     kind = exact_type(field)
     as_char = not is_on("legacy.charVarcharAsString")
     if isinstance(kind, CharType) and as_char and is_on("readSideCharPadding"):

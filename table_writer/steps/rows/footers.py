@@ -14,6 +14,8 @@ MOST_FOOTERS: Final = 2000  # more are read sooner by executors
 PARQUET: Final = b"PAR1"  # ends a file whose footer is plain
 TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
 OUR_ENCODER, WRITTEN_FOR = "parquet-cpp-arrow", b"org.apache.spark.version"  # which both are in what we write
+OLD_CALENDAR: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
+NEW_CALENDAR_SINCE: Final = b"3.1.0"  # of Spark, which compares as text: older ones say nothing of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,13 @@ def read_footer(store: ObjectStore, file: ObjectInfo) -> Footer | None:
         tail = store.read_range(file, file.size_bytes - footer_size, footer_size)
     try:
         found = pq.read_metadata(pa.BufferReader(tail))
-        is_ours = found.created_by.startswith(OUR_ENCODER) and WRITTEN_FOR in (found.metadata or {})
-        return Footer(int(found.num_rows), found.schema.to_arrow_schema(), is_ours)
+        return Footer(int(found.num_rows), found.schema.to_arrow_schema(), _is_ours(found))
     except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
         return None
+
+
+def _is_ours(found: Any) -> bool:
+    """Return whether this library may have written a file; a copy by PyArrow of a file of Spark's says so, too."""
+    notes = found.metadata or {}
+    is_of_today = notes.get(WRITTEN_FOR, b"") >= NEW_CALENDAR_SINCE and OLD_CALENDAR.isdisjoint(notes)
+    return bool(found.created_by.startswith(OUR_ENCODER) and is_of_today)

@@ -80,7 +80,7 @@ class Merge:
         if sides.are_rewritten(partitions):
             return ChangedRows(
                 rows=sides.rewritten_rows(partitions),
-                replaced=snapshot.files_of(partitions),
+                replaced={values: files for values, files in snapshot.files_of(partitions).items() if files},
                 mark=MARK,
                 inside=snapshot.scope,
                 is_by_key=True,
@@ -148,7 +148,16 @@ class _Sides:
         """Return whether partitions are so small that all of their rows are written anew, found or not."""
         merge, snapshot = self._merge, self._snapshot
         may_be = snapshot.counts_marks and self.keys.tell_partition and merge.matched != "ignore"
-        return may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
+        is_small = may_be and snapshot.is_smaller(partitions, merge.search_above_bytes)
+        return is_small and not self._asks_others_of_new_rows
+
+    @property
+    def _asks_others_of_new_rows(self) -> bool:
+        """Whether functions of the user's own would get rows to insert, too, which have nothing of the table."""
+        if self._merge.set is None or self._merge.missing == "ignore":
+            return False
+        gateway, frame = open_gateway(self._snapshot.spark), self._blank_sides
+        return any(gateway.analysis(frame, value).has_foreign_code for value in self._set_values().values())
 
     def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
         """Return what partitions are to hold, and the rows that go, each with its mark."""
@@ -236,9 +245,13 @@ class _Sides:
         """Return the new values of a row that has a key of the updates, by the table's columns."""
         if self._merge.set is None:
             return {name: _column(self._merge.updates_names, name) for name in self._columns.names}
+        return values_of(self._blank_sides, self._merge.set, self._snapshot.table)
+
+    @property
+    def _blank_sides(self) -> DataFrame:
         spark = self._snapshot.spark
         target, updates = self._both(blank(spark, self._columns), blank(spark, self._updates.schema))
-        return values_of(target.crossJoin(updates), self._merge.set, self._snapshot.table)
+        return target.crossJoin(updates)
 
     @cached_property
     def _keyed_updates(self) -> DataFrame:
@@ -263,9 +276,11 @@ class _Sides:
         new = _renamed({name: f"{NEW}{name}" for name in self._columns.names})
         if self._takes_all:
             return updates.select("*", *new)
-        given = {name: f"{GIVEN}{position}" for position, name in enumerate(updates.columns)}
-        fitted = self._fitted(self._columns, updates.select("*", *_renamed(given)), beside=list(given.values()))
-        return fitted.select(*new, *_renamed({alias: name for name, alias in given.items()}))
+        given = {f"{GIVEN}{position}": name for position, name in enumerate(updates.columns)}  # two may have one name
+        known = {name.lower() for name in self._columns.names}
+        own = {alias: name for alias, name in given.items() if name.lower() in known}
+        fitted = self._fitted(self._columns, updates.toDF(*given).select("*", *_renamed(own)), beside=list(given))
+        return fitted.select(*new, *_renamed(given))
 
     @cached_property
     def _new_values(self) -> DataFrame:

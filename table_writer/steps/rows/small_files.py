@@ -8,6 +8,7 @@ today. For all else there is Spark's.
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -70,15 +71,17 @@ class SmallFiles:
         """Return whether a file's rows need no conversion."""
         if footer is None or not footer.is_ours or self.schema is None:
             return False
-        positions = {field.name: footer.schema.get_all_field_indices(field.name) for field in self.schema}
+        spellings = Counter(name.lower() for name in footer.schema.names)
         return all(
-            len(positions[field.name]) == 1 and _is_read_as(footer.schema.field(field.name).type, field.type)
+            spellings[field.name.lower()] == 1
+            and field.name in footer.schema.names
+            and _is_read_as(footer.schema.field(field.name).type, field.type)
             for field in self.schema
         )
 
     def rows(self, files: FilesOfTask) -> DataFrame:
         """Return the rows of files that can be read, with the columns and types that the table has."""
-        count, names = len(self._fields), [f"c{number}" for number in range(len(self._fields))]
+        names = [f"c{number}" for number in range(len(self._fields))]
         texts = [f"p{number}" for number in range(len(self._partition_fields))]
         schema = T.StructType(
             [T.StructField(name, field.dataType) for name, field in zip(names, self._fields, strict=True)]
@@ -90,7 +93,7 @@ class SmallFiles:
         read = as_sent(row_reader(self._opened.store_settings, self.schema, len(texts)))
         rows = frame_of(self._spark, packed, SHARES).mapInArrow(read, schema)
         renamed = rows.toDF(*(field.name for field in (*self._fields, *self._partition_fields)))
-        data = [F.col(quoted(name)) for name in renamed.columns[:count]]
+        data = [F.col(quoted(field.name)).alias(field.name, metadata=field.metadata) for field in self._fields]
         typed = [typed_partition_value(self._spark, field) for field in self._partition_fields]
         return renamed.select(*data, *typed)
 
