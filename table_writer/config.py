@@ -194,8 +194,25 @@ class TableWriterConfig:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
         if self.metastore_uris is not None:
             object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
+        _require(self, self._rules())
+        require_mirrors(self.mirrors, "mirrors")
+        object.__setattr__(self, "mirrors", tuple(self.mirrors))
+        require_listeners(self.listeners)
+        object.__setattr__(self, "listeners", tuple(self.listeners))
+        require_age("retention", self.retention)
+        if self.report_directory is not None:
+            location = Location.parse(self.report_directory)
+            object.__setattr__(self, "report_directory", str(location))  # without a login
+            rule = location.scheme in REPORT_SCHEMES
+            _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(REPORT_SCHEMES))}")})
+        if self.metastore and self.metastore_uris:
+            rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
+            _require(self, {"metastore_uris": (rule, f"addresses of metastore={self.metastore!r}")})
+
+    def _rules(self) -> dict[str, tuple[bool, str]]:
+        """Return by setting whether its value can work, and what is expected."""
         directory = self.directory_name
-        rules = {
+        return {
             "metastore_timeout_seconds": (self.metastore_timeout_seconds > 0, "positive"),
             "publish_timeout_seconds": (
                 2 * self.metastore_timeout_seconds + 5 <= self.publish_timeout_seconds <= DAY_SECONDS,
@@ -229,20 +246,6 @@ class TableWriterConfig:
             "log_memory_bytes": (self.log_memory_bytes >= 64 * MIB, "at least 64 MiB"),
             "check_examples": (0 <= self.check_examples <= 1000, "0 to 1,000"),
         }
-        _require(self, rules)
-        require_mirrors(self.mirrors, "mirrors")
-        object.__setattr__(self, "mirrors", tuple(self.mirrors))
-        require_listeners(self.listeners)
-        object.__setattr__(self, "listeners", tuple(self.listeners))
-        require_age("retention", self.retention)
-        if self.report_directory is not None:
-            location = Location.parse(self.report_directory)
-            object.__setattr__(self, "report_directory", str(location))  # without a login
-            rule = location.scheme in REPORT_SCHEMES
-            _require(self, {"report_directory": (rule, f"a location of {', '.join(sorted(REPORT_SCHEMES))}")})
-        if self.metastore and self.metastore_uris:
-            rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
-            _require(self, {"metastore_uris": (rule, f"addresses of metastore={self.metastore!r}")})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

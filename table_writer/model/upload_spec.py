@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
@@ -87,6 +87,13 @@ class ParquetOptions:
         return f"{FILE_NAME_INFIXES[self.compression.lower()]}.parquet"
 
 
+class BatchLimits(NamedTuple):
+    """The rows that Spark sends a task at once."""
+
+    row_count: int = 0  # in one Arrow batch, without weighing them; 0: Spark's own limits hold
+    max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UploadSpec:
     """The specification of a task's upload: picklable, complete and valid at construction, no secret in its ``repr``.
@@ -127,8 +134,7 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
-    batch_rows: int = 0  # rows that Spark sends in one Arrow batch without weighing them; 0: Spark's own limits hold
-    max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
+    batches: BatchLimits = BatchLimits()
     most_figures: int = 0  # partitions x columns for which a task counts figures; a task with more counts none
     is_marked: bool = False  # the last column of rows, behind the partition columns, is the mark of each
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)

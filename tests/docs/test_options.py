@@ -23,7 +23,7 @@ OF_ROWS = set(CallKeywords.__annotations__) - set(WriteKeywords.__annotations__)
 NOT_LISTED = {
     "plan": OF_ROWS,
     "stage": OF_ROWS,
-    "merge": {"newest_by"},  # which its docstring describes
+    "merge": {"newest_by", "search_above_bytes"},  # which its docstring describes
     "for_each_batch": {"idempotency_key", "write_uuid"} | OF_ROWS,
     "sql": set(StatementKeywords.__annotations__),  # the call that the statement stands for lists them
 }

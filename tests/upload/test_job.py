@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.model.table import NULL_PARTITION
+from table_writer.model.upload_spec import BatchLimits
 from table_writer.spark.classic import run_interruptibly
 from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
@@ -163,7 +164,7 @@ def test_a_row_that_is_wider_than_the_batches_are_made_for_ends_the_job_and_all_
         first = F.when(F.col("id") < count, wide).otherwise(column(F.lit("x")))
         rows = lakehouse.spark.range(0, 1_000, 1, 2).select("id", first.alias("name"), F.lit("d").alias("dt"))
         with_null = rows.withColumn("name", F.when(F.col("id") != 500, F.col("name")))
-        chosen = spec(store=settings, key_prefix=f"test_job/{name}/w1/", batch_rows=500, max_row_bytes=70_000)
+        chosen = spec(store=settings, key_prefix=f"test_job/{name}/w1/", batches=BatchLimits(500, 70_000))
         messages = run_upload(with_null, chosen)
         return sum(message.row_count for message in messages)
 
@@ -176,7 +177,7 @@ def test_a_row_that_is_wider_than_the_batches_are_made_for_ends_the_job_and_all_
 
 def test_rows_that_are_narrow_together_pass(lakehouse, settings, spec, caplog):
     rows = rows_of(lakehouse, ["d"]).withColumn("name", F.repeat(F.lit("x"), 69_000))
-    chosen = spec(store=settings, key_prefix="test_job/together/w1/", batch_rows=500, max_row_bytes=70_000)
+    chosen = spec(store=settings, key_prefix="test_job/together/w1/", batches=BatchLimits(500, 70_000))
     with caplog.at_level("INFO", logger="table_writer"):
         assert sum(message.row_count for message in run_upload(rows, chosen)) == 1_000
     assert "uploaded again" not in caplog.text

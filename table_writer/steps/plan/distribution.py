@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.upload_spec import BatchLimits
 from table_writer.spark.sql import all_types, quoted
 from table_writer.spark.widths import fixed_row_bytes, is_measurable
 
@@ -83,7 +84,7 @@ def _plain(name: str) -> str:
     return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
 
 
-def batch_limits(schema: T.StructType, seen_row_bytes: int) -> tuple[int, int]:
+def batch_limits(schema: T.StructType, seen_row_bytes: int) -> BatchLimits:
     """Return how many rows stay below 64 MiB, and how wide none of them may be for that: 0 where they cannot be wider.
 
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
@@ -93,7 +94,7 @@ def batch_limits(schema: T.StructType, seen_row_bytes: int) -> tuple[int, int]:
     """
     fixed = fixed_row_bytes(schema)
     if fixed is None and not seen_row_bytes:
-        return (UNSEEN_ROWS, BATCH_BYTES // UNSEEN_ROWS) if is_measurable(schema) else (0, 0)
+        return BatchLimits(UNSEEN_ROWS, BATCH_BYTES // UNSEEN_ROWS) if is_measurable(schema) else BatchLimits()
     width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)
     rows = min(most, BATCH_BYTES // max(1, width))
-    return (rows if rows >= LEAST_ROWS else 0), 0
+    return BatchLimits(rows) if rows >= LEAST_ROWS else BatchLimits()

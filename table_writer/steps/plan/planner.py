@@ -31,7 +31,7 @@ from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
 from table_writer.model.table_kind import parameter
-from table_writer.model.upload_spec import UploadSpec
+from table_writer.model.upload_spec import BatchLimits, UploadSpec
 from table_writer.model.write import (
     Scope,
     TableLayout,
@@ -99,8 +99,7 @@ class Planner:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
         ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is;
-        ``mark`` is the column of each row's mark, which files do not get.
-        Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
+        ``mark`` is the column of each row's mark, which files do not get. Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
         ``SchemaMismatchError`` if the DataFrame does not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
@@ -117,11 +116,9 @@ class Planner:
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        spec = spec and replace(self._with_limits(spec, rows, data_schema, listing), is_marked=bool(mark))
-        keeps_rows, gateway = mode.facts.keeps_rows, open_gateway(rows.sparkSession)
-        carried = None if keeps_rows else gateway.base_of(rows, self._table)
-        based_on = self.base(carried if options.based_on is None else options.based_on, listing)
-        rows, reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
+        spec = spec and replace(spec, batches=self._batches(rows, data_schema, listing), is_marked=bool(mark))
+        based_on = self._base_of(rows, mode, options, listing)
+        rows, reads = open_gateway(rows.sparkSession).reads(rows, self._opened, listed=not mode.facts.keeps_rows)
         plan = WritePlan(
             write_id=write_id,
             mode=mode,
@@ -160,14 +157,18 @@ class Planner:
             )
         return based_on
 
-    def _with_limits(self, spec: UploadSpec, rows: DataFrame, data_schema: StructType, listing: Listing) -> UploadSpec:
-        """Return how executors upload, with how many rows they take at a time."""
+    def _base_of(self, rows: DataFrame, mode: WriteMode, options: WriteOptions, listing: Listing) -> int | None:
+        """Return the version that rows are based on, as the call says it, or their own plan."""
+        carried = None if mode.facts.keeps_rows else open_gateway(rows.sparkSession).base_of(rows, self._table)
+        return self.base(carried if options.based_on is None else options.based_on, listing)
+
+    def _batches(self, rows: DataFrame, data_schema: StructType, listing: Listing) -> BatchLimits:
+        """Return how many rows executors take at a time."""
         if open_gateway(rows.sparkSession).runs_other_python(rows):
-            return replace(spec, batch_rows=0, max_row_bytes=0)
+            return BatchLimits()
         is_fixed = fixed_row_bytes(rows.schema) is not None
         seen_bytes = 0 if is_fixed else self._opened.log.seen_row_bytes(listing, data_schema.json())
-        row_count, max_row_bytes = batch_limits(rows.schema, seen_bytes)
-        return replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
+        return batch_limits(rows.schema, seen_bytes)
 
     def prepare(
         self,

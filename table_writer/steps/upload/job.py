@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import CheckFailedError, StorageError, WideRowError
 from table_writer.model.message import CommitMessage, CommitMessages, names_of_task
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
-from table_writer.model.upload_spec import UploadSpec
+from table_writer.model.upload_spec import BatchLimits, UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
@@ -42,7 +42,7 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     ``StorageError`` for messages that contradict each other, and lets failures of the DataFrame's own code pass
     through. Uploads may be left under ``spec.key_prefix``.
 
-    Where a row is wider than ``spec.max_row_bytes``, a second job uploads all of them again, with weighed batches.
+    Where a row is wider than ``spec.batches`` allows, a second job uploads all of them again, with weighed batches.
     """
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
@@ -50,20 +50,20 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     rows = spark.with_pinned_types(rows)
     if not all(map(PLAIN_NAME.fullmatch, rows.columns)):
         rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
-    if not spec.max_row_bytes:
+    if not spec.batches.max_row_bytes:
         return _messages(spark, rows, spec)
     try:
-        return _messages(spark, refusing_wide(rows, spec.max_row_bytes), spec)
+        return _messages(spark, refusing_wide(rows, spec.batches.max_row_bytes), spec)
     except WideRowError as error:
         logger.info("write_id=%s is uploaded again, in batches that Spark weighs: %s", spec.write_id, error.message)
-    return _messages(spark, rows, replace(spec, batch_rows=0, max_row_bytes=0))
+    return _messages(spark, rows, replace(spec, batches=BatchLimits()))
 
 
 def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     job = rows.mapInArrow(as_sent(map_function(spec)), MESSAGE_SCHEMA)
 
     def collect() -> list[Row]:
-        with spark.batches_of(spec.batch_rows):
+        with spark.batches_of(spec.batches.row_count):
             return job.collect()
 
     return check_messages((row[MESSAGE_COLUMN] for row in spark.run(spec.write_id, collect)), spec)
