@@ -134,7 +134,7 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
-    batches: BatchLimits = BatchLimits()
+    batches: BatchLimits = field(default_factory=BatchLimits)
     most_figures: int = 0  # partitions x columns for which a task counts figures; a task with more counts none
     is_marked: bool = False  # the last column of rows, behind the partition columns, is the mark of each
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)

@@ -99,18 +99,15 @@ class Planner:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
         ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is;
-        ``mark`` is the column of each row's mark, which files do not get. Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
-        ``SchemaMismatchError`` if the DataFrame does not fit.
+        ``mark`` is the column of each row's mark, which files do not get. Raises ``InvalidInputError`` if the call, the
+        table, the store or the session cannot be used, and ``SchemaMismatchError`` if the DataFrame does not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
             reading = beside.submit(self._read_log, seen)  # four requests, while Spark analyzes
             fitted = self.fit(df, options, mark)
             data_schema = self._data_schema(fitted)
-            scope = self.scope(df, mode, options)
-            existing = self._existing_partitions(mode, options)
-            if options.where:  # a predicate that fails on a value fails now
-                scope(existing)
+            scope, existing = self._scope_of_existing(df, mode, options)
             write_id = options.write_uuid or new_write_id()
             spelled = self.spellings(df, existing)
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
@@ -146,6 +143,15 @@ class Planner:
         return PlannedWrite(
             plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if mode.facts.only_creates else ()
         )
+
+    def _scope_of_existing(
+        self, df: DataFrame, mode: WriteMode, options: WriteOptions
+    ) -> tuple[Scope, Sequence[PartitionValues]]:
+        """Return which partitions the write replaces, and those that exist; a predicate that fails on one fails now."""
+        scope, existing = self.scope(df, mode, options), self._existing_partitions(mode, options)
+        if options.where:
+            scope(existing)
+        return scope, existing
 
     def base(self, based_on: int | None, listing: Listing) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
