@@ -131,3 +131,26 @@ def test_functions_of_set_are_asked_of_rows_of_the_table_alone(
     )
     assert (result.inserted, result.updated) == (1, 1)
     assert listed(orders) == [(1, "aA", "d1"), (2, "B", "d1"), (3, "c", "d1")]
+
+
+def test_functions_and_expressions_may_ask_for_the_file_of_a_row(
+    writer: TableWriter, orders: str, rows: Rows, listed: Listed
+) -> None:
+    def asked() -> str:
+        (((_, note, _),),) = (listed(orders),)
+        return str(note).rpartition("/")[2].partition("-")[0]
+
+    writer.append(rows((1, "a", "d1")), orders)
+    writer.update_where(orders, {"note": "input_file_name()"}, where="id = 1")
+    assert asked() == "part"
+    for column in (F.input_file_name(), F.col("_metadata.file_name")):
+        writer.update_where(orders, {"note": "''"}, where="id = 1")
+        writer.rewrite(orders, lambda found, asks=column: found.withColumn("note", asks))
+        assert asked() == "part"
+
+
+def test_the_row_of_the_last_file_is_kept(writer: TableWriter, orders: str, rows: Rows, listed: Listed) -> None:
+    for note in "abc":
+        writer.append(rows((1, note, "d1")), orders)
+    assert writer.deduplicate(orders, on=["id"], keep=["input_file_name() DESC"]).deleted == 2
+    assert listed(orders) == [(1, "c", "d1")]  # names of files begin alike, and have the time of their write

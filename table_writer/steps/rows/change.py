@@ -92,4 +92,4 @@ class RewrittenRows:
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Take all files of the selected partitions."""
         files = snapshot.files_of(snapshot.selected)
-        return ChangedRows(rows=self.change(snapshot.rows(files)), replaced=files, inserted=None)
+        return ChangedRows(rows=self.change(snapshot.rows(files, by_spark=True)), replaced=files, inserted=None)

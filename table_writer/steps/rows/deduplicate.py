@@ -51,7 +51,7 @@ class Deduplicated:
             {COUNT: F.count(F.lit(1)).over(same_key), NUMBER: F.row_number().over(same_key.orderBy(*names))}
         )
         hits = find_hits(snapshot, counted.where(F.col(COUNT) > 1), is_removed=F.col(NUMBER) > 1)
-        touched = keys.added_to(snapshot.rows(hits.files), KEY)
+        touched = keys.added_to(snapshot.rows(hits.files, by_spark=True), KEY)
         numbered = touched.withColumn(NUMBER, F.row_number().over(same_key.orderBy(*order)))
         return ChangedRows(
             rows=numbered.where(~has_key | (F.col(NUMBER) == 1)).select(

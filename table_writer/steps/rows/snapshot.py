@@ -116,10 +116,15 @@ class Snapshot:
         """Return the files that hold the rows of some partitions."""
         return {values: partition.files for values, partition in self.open(partitions).items()}
 
-    def rows(self, names: Mapping[PartitionValues, Collection[str]], *, with_file: bool = False) -> DataFrame:
-        """Return the rows of some files, which are named by partition, with the columns that the table has today."""
+    def rows(
+        self, names: Mapping[PartitionValues, Collection[str]], *, with_file: bool = False, by_spark: bool = False
+    ) -> DataFrame:
+        """Return the rows of some files, which are named by partition, with the columns that the table has today.
+
+        ``by_spark``: whoever gets them may ask Spark for the file of each, which only its own reader tells.
+        """
         opened = self.open(names)
-        if not with_file and (small := self._small_files(names)):
+        if not (with_file or by_spark) and (small := self._small_files(names)):
             return SmallFiles(self.spark, self.opened).rows(small)
         chosen = [opened[values].with_only(file_names) for values, file_names in names.items() if file_names]
         return self._read(chosen, FILE if with_file else "")

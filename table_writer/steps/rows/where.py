@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table
+from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 from table_writer.steps.plan.types import table_schema
 from table_writer.steps.rows.change import ChangedRows
@@ -66,7 +67,9 @@ class UpdatedWhere:
             present = F.col(quoted(name))
             return (F.when(F.col(HIT), values[name]).otherwise(present) if name in values else present).alias(name)
 
-        marked = table.marked(snapshot, hits, predicate)
+        analysis = partial(open_gateway(snapshot.spark).analysis, frame)
+        may_ask_file = not all(analysis(column).is_deterministic for column in values.values())
+        marked = table.marked(snapshot, hits, predicate, by_spark=may_ask_file)
         if not predicate.is_pure:
             marked = table.named(held_to(hits, marked, HIT))
         rows = marked.select(*map(value, table_schema(snapshot.table).names))
@@ -86,9 +89,11 @@ class NamedTable:
         """The table without rows."""
         return self.named(blank(self._spark, table_schema(self._table)))
 
-    def marked(self, snapshot: Snapshot, hits: Hits, predicate: Predicate) -> DataFrame:
+    def marked(self, snapshot: Snapshot, hits: Hits, predicate: Predicate, *, by_spark: bool = False) -> DataFrame:
         """Return the rows of the files with hits, of which a column says whether they are one."""
-        rows = snapshot.rows(hits.files) if predicate.is_pure else with_file(snapshot.rows(hits.files, with_file=True))
+        is_pure = predicate.is_pure
+        rows = snapshot.rows(hits.files, with_file=not is_pure, by_spark=by_spark)
+        rows = rows if is_pure else with_file(rows)
         return self.named(rows).withColumn(HIT, predicate.or_false)
 
     def hits(self, snapshot: Snapshot, predicate: Predicate, *, is_removed: bool) -> Hits:
