@@ -76,10 +76,14 @@ class PlannedWrite:
 
 
 class Planner:
-    """Plans writes to one table that was found writable."""
+    """Plans writes to one table that was found writable.
 
-    def __init__(self, opened: OpenTable) -> None:
+    ``mark`` is the column of each row's mark, which files do not get.
+    """
+
+    def __init__(self, opened: OpenTable, mark: str = "") -> None:
         self._opened = opened
+        self._mark = mark
         self._table = opened.table
         self._layout = opened.layout
         self._store = opened.store
@@ -87,25 +91,18 @@ class Planner:
         self._file_settings: FileSettings | None = None
 
     def plan(
-        self,
-        df: DataFrame,
-        mode: WriteMode,
-        options: WriteOptions,
-        seen: Listing | None = None,
-        *,
-        stream: str = "",
-        mark: str = "",
+        self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: Listing | None = None, *, stream: str = ""
     ) -> PlannedWrite:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
-        ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is;
-        ``mark`` is the column of each row's mark, which files do not get. Raises ``InvalidInputError`` if the call, the
-        table, the store or the session cannot be used, and ``SchemaMismatchError`` if the DataFrame does not fit.
+        ``seen`` is the log as an earlier look found it, which the plan is to build on; ``stream`` is whose batch it is.
+        Raises ``InvalidInputError`` if the call, the table, the store or the session cannot be used, and
+        ``SchemaMismatchError`` if the DataFrame does not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
             reading = beside.submit(self._read_log, seen)  # four requests, while Spark analyzes
-            fitted = self.fit(df, options, mark)
+            fitted = self.fit(df, options)
             data_schema = self._data_schema(fitted)
             scope, existing = self._scope_of_existing(df, mode, options)
             write_id = options.write_uuid or new_write_id()
@@ -113,7 +110,7 @@ class Planner:
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        spec = spec and replace(spec, batches=self._batches(rows, data_schema, listing), is_marked=bool(mark))
+        spec = spec and replace(spec, batches=self._batches(rows, data_schema, listing), is_marked=bool(self._mark))
         based_on = self._base_of(rows, mode, options, listing)
         rows, reads = open_gateway(rows.sparkSession).reads(rows, self._opened, listed=not mode.facts.keeps_rows)
         plan = WritePlan(
@@ -214,13 +211,14 @@ class Planner:
             self._file_settings = FileSettings(self._table, session, self._opened.config.hadoop)
         return self._file_settings
 
-    def fit(self, df: DataFrame, options: WriteOptions, mark: str = "") -> FittedRows:
+    def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         mode = SchemaMode(options.schema)
         replaces = mode is SchemaMode.REPLACE
         schema = replacing_schema(df, self._table, self._metastore) if replaces else table_schema(self._table)
-        return fit(df, schema, str(self._table.name), partition_names, mode=mode, beside=[mark] if mark else [])
+        beside = [self._mark] if self._mark else []
+        return fit(df, schema, str(self._table.name), partition_names, mode=mode, beside=beside)
 
     def _replaced_schema(self, data_schema: StructType, options: WriteOptions) -> str:
         """Return the columns that the table has now if the write gives it others in their place."""

@@ -111,10 +111,8 @@ class Rewrite:
         seen = self.opened.require_new_key(self.call.key, self.call.query_ids)
         if not self.changed.may_write:
             return None
-        planner = Planner(self.opened)
-        planned = planner.plan(
-            self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream, mark=self.changed.mark
-        )
+        planner = Planner(self.opened, self.changed.mark)
+        planned = planner.plan(self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream)
         reads = (*planned.plan.reads, *self.changed.reads)
         return replace(planned, plan=replace(planned.plan, watched=self.changed.watched, reads=reads, scope=self.scope))
 
