@@ -389,7 +389,7 @@ class TableWriter:
             update inserts it again.
         search_above_bytes
             The partitions of the keys are rewritten whole if their files are not larger together, by default than
-            64 MiB. 0: files are always searched first, as for ``plan``, ``stage``, and for formats of Spark's writer.
+            32 MiB. 0: files are always searched first, as for ``plan``, ``stage``, and for formats of Spark's writer.
         **options
             See :class:`~table_writer.RowOptions`.
 

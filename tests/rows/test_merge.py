@@ -136,6 +136,7 @@ def test_what_cannot_be_merged_is_refused_in_words(
     refused("no column 'notes'; did you mean note", set={"notes": "1"})
     refused("set: expected the columns", matched="delete", set={"note": "1"})
     refused("changes nothing", matched="ignore", missing="ignore")
+    refused("search_above_bytes=-1: expected", search_above_bytes=-1)
     refused(r"set\['note'\]='updates.nothing'", set={"note": "updates.nothing"})
     refused("asks other rows", set={"note": "first(target.note) OVER (ORDER BY target.id)"})
     refused("where=\"dt = 'd1'\" does not select: dt=d9", rows((9, "N", "d9")), where="dt = 'd1'")

@@ -34,7 +34,7 @@ FIRST, OLDER = "__table_writer_first", "__table_writer_older"  # whether a row s
 OF_TARGET, OF_UPDATES = "__table_writer_target_", "__table_writer_updates_"  # their keys
 PRESENT, MARK = "__table_writer_present", "__table_writer_mark"  # whether a row is of the table, and its mark
 NEW, GIVEN = "__table_writer_new_", "__table_writer_given_"  # what is inserted, and what was given for it
-SEARCH_ABOVE_BYTES: Final = 64 << 20
+SEARCH_ABOVE_BYTES: Final = 32 << 20  # measured by benchmarks/merge_search.py
 TARGET_AGE, UPDATES_AGE = f"{OF_TARGET}age", f"{OF_UPDATES}age"  # by which the newest row of a key is known
 
 
@@ -61,6 +61,8 @@ class Merge:
             )
         if self.matched == self.missing == "ignore":
             raise InvalidInputError("matched='ignore' with missing='ignore' changes nothing: expected another of both")
+        if self.search_above_bytes < 0:
+            raise InvalidInputError(f"search_above_bytes={self.search_above_bytes}: expected a number of bytes, or 0")
         if self.newest_by and self.set is not None and self.newest_by.lower() not in map(str.lower, self.set):
             raise InvalidInputError(
                 f"newest_by={self.newest_by!r}: set leaves this column as it is, and rows would look older than they"
