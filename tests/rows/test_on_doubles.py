@@ -19,7 +19,7 @@ from table_writer.model.location import Location
 from table_writer.model.write import Scope, WritePlan, WrittenFiles, every_partition, no_partition
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.rows import snapshot as snapshots
-from table_writer.steps.rows.hits import _rows_in_footer
+from table_writer.storage.parquet_rows import rows_in_footer
 from table_writer.steps.rows.kept import KeptFiles
 from table_writer.steps.rows.snapshot import Snapshot
 from table_writer.steps.rows.turns import Turn
@@ -184,14 +184,14 @@ def test_a_footer_of_parquet_tells_the_number_of_rows(columns: int) -> None:
     store, body = MemoryStore(), io.BytesIO()
     pq.write_table(pa.table({f"column {number}": [1, 2, 3] for number in range(columns)}), body)
     store.put("rows", body.getvalue())
-    assert _rows_in_footer(store, listed(store, "rows")) == 3
+    assert rows_in_footer(store, listed(store, "rows")) == 3
 
 
 @pytest.mark.parametrize("body", [b"", b"ORC", b"PAR1", b"no footer \x06\x00\x00\x00PAR1", b"\xff" * 9 + b"PAR1"])
 def test_what_has_no_footer_that_can_be_read_is_counted_by_spark(body: bytes) -> None:
     store = MemoryStore()
     store.put("rows", body)
-    assert _rows_in_footer(store, listed(store, "rows")) is None
+    assert rows_in_footer(store, listed(store, "rows")) is None
 
 
 def listed(store: MemoryStore, key: str) -> ObjectInfo:

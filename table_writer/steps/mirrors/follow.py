@@ -17,13 +17,14 @@ from table_writer.model.entry import LogEntry
 from table_writer.model.write import WrittenFiles
 from table_writer.steps.mirrors.changes import MustBeWholeError, TableChanges
 from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.iceberg import iceberg_mirror
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
 MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
-KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror}
+KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror, "iceberg": iceberg_mirror}
 
 
 class TableMirror:

@@ -8,8 +8,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
@@ -19,15 +17,14 @@ from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
+from table_writer.storage.object_store import ObjectInfo, many
+from table_writer.storage.parquet_rows import rows_in_footer
 
 DIFFERS: Final = (
     "what it was given differs each time it is computed. Nothing was published. Write it to a table first, and call"
     " again with that."
 )
 COUNT, EXPECTED = "__table_writer_count", "__table_writer_expected"
-PARQUET: Final = b"PAR1"  # ends a file whose footer is plain
-TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
 MOST_FOOTERS: Final = 2000  # more are read sooner by executors
 Rows = TypeVar("Rows")
 FileNames = Mapping[PartitionValues, Collection[str]]
@@ -116,30 +113,13 @@ def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, 
     found: dict[PartitionValues, dict[str, int]] = {values: {} for values in names}
     counts: list[int | None] = [None]
     if len(chosen) <= MOST_FOOTERS:
-        counts = many(partial(_rows_in_footer, snapshot.opened.store), [file for _, _, file in chosen])
+        counts = many(partial(rows_in_footer, snapshot.opened.store), [file for _, _, file in chosen])
     if None in counts:
         by_file = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
         return found | _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, by_file)})
     for (values, name, _), count in zip(chosen, counts, strict=True):
         found[values][name] = count or 0
     return found
-
-
-def _rows_in_footer(store: ObjectStore, file: ObjectInfo) -> int | None:
-    """Return the number of rows that a file of Parquet tells; ``None`` of a file in another format, or encrypted."""
-    size = min(TAIL_BYTES, file.size_bytes)
-    tail = store.read_range(file, file.size_bytes - size, size)
-    if not tail.endswith(PARQUET):
-        return None
-    footer_size = int.from_bytes(tail[-8:-4], "little") + 8
-    if footer_size > file.size_bytes:
-        return None
-    if footer_size > size:
-        tail = store.read_range(file, file.size_bytes - footer_size, footer_size)
-    try:
-        return int(pq.read_metadata(pa.BufferReader(tail)).num_rows)
-    except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
-        return None
 
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:

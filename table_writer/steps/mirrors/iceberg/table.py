@@ -1,0 +1,331 @@
+"""The mirror of a table in Iceberg's format, as it lies in the store and in a catalog."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.snapshots import Snapshot as TableSnapshot
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.location import Location
+from table_writer.model.table import TableName
+from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
+from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
+from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
+from table_writer.steps.mirrors.iceberg.snapshot import (
+    LOG_ID,
+    MOST_ENTRIES,
+    Edit,
+    Manifest,
+    Snapshot,
+    new_entry,
+    own_facts,
+)
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable, NotOursError
+from table_writer.storage.object_store import many
+from table_writer.storage.parquet_rows import count_rows
+from table_writer.storage.table_files import delete_keys
+from table_writer.table.open_table import OpenTable
+from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+FORMAT_VERSION: Final = 2
+NAME_MAPPING: Final = "schema.name-mapping.default"
+COMPRESSION: Final = "deflate"  # of manifests: what every reader has
+MOST_SNAPSHOTS: Final = 500  # each publish writes what is told of all of them
+UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no Avro
+    *(FileNotFoundError, ValidationError, ValueError, EOFError, KeyError, IndexError, TypeError),
+    *(AssertionError, OverflowError, AttributeError, NotImplementedError, zlib.error),
+)
+
+
+class IcebergMirror:
+    """The mirror of a table in Iceberg's format."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._root = opened.layout.root
+        self.home = self._root.child(ICEBERG_MIRROR)
+        self._note_key = f"{self.home.key}{ICEBERG_NOTE}"
+        self.files = StoreFiles(opened.store, self._root)
+        self._metadata_prefix = f"{self.home.key}metadata/"
+
+    def read(self) -> Snapshot | None:
+        """Read where the catalog is, what it names, and what that comes to."""
+        note = self._store.get(self._note_key)
+        if note is None:
+            return None
+        location = self._catalog(note.body).find()
+        if location is None:
+            return None
+        self._require_own(location)
+        try:
+            metadata = TableMetadataUtil.parse_raw(self.files.read(location).decode())
+        except UNREADABLE as error:
+            return Snapshot(root=self._root, location=location, damage=f"{location} cannot be read: {error}")
+        return self._snapshot(location, metadata)
+
+    def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
+        """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
+        before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        metadata, is_new = self._base(before, change)
+        if is_new:
+            before = replace(before, manifests=())
+        table, schema, updates = change.table, metadata.schema(), ()
+        if not is_new:
+            schema, updates = _table_updates(metadata, table)
+        edit = before.edit(change, schema, metadata.spec(), self._count_rows)
+        is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
+        if is_held and not (updates or edit.added or edit.deleted or before.damage):
+            return before
+        snapshot, manifests = self._put_snapshot(before, change, edit, metadata, schema)
+        updates = (
+            *updates,
+            AddSnapshotUpdate(snapshot=snapshot),
+            SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=snapshot.snapshot_id),
+            *_expiries(metadata),
+        )
+        return self._committed(before, metadata, updates, manifests, is_new=is_new)
+
+    def _committed(
+        self,
+        before: Snapshot,
+        metadata: TableMetadata,
+        updates: tuple[TableUpdate, ...],
+        manifests: tuple[Manifest, ...],
+        *,
+        is_new: bool,
+    ) -> Snapshot | None:
+        catalog = self._catalog()
+        if not is_new:
+            answer = catalog.commit(before.location, metadata, updates)
+        else:
+            made = update_table_metadata(metadata, updates)
+            location = catalog.replace(before.location, made) if before.location else self._begun(catalog, made)
+            answer = None if location is None else (location, made)
+        if answer is None:
+            return None
+        return Snapshot(root=self._root, location=answer[0], metadata=answer[1], manifests=manifests)
+
+    def _begun(self, catalog: Catalog, metadata: TableMetadata) -> str | None:
+        """Make the table; before it is there, a note in the root says where it is."""
+        location = catalog.find()
+        if location is not None:
+            self._require_own(location)
+            return None
+        facts = {"catalog": self._catalog_name(), "table": str(self._name)}
+        self._store.put(self._note_key, json.dumps(facts).encode())
+        return catalog.add(metadata)
+
+    def tidy(self, older_than_seconds: float) -> None:
+        """Delete files that no snapshot needs and that are old enough."""
+
+    def drop(self) -> int:
+        """Drop the table from its catalog, then delete its metadata, the note last."""
+        held = self.read()
+        if held is not None:
+            self._catalog().remove()
+        keys = [found.key for found in self._store.list(self.home.key)]
+        for batch in ([key for key in keys if key != self._note_key], [key for key in keys if key == self._note_key]):
+            if failures := delete_keys(self._store, batch).failures:
+                raise StorageError(f"not all of {self.home} is deleted: {failures[0]}")
+        return len(keys)
+
+    @property
+    def _name(self) -> TableName:
+        table = self._opened.table.name
+        return TableName(table.database, f"{table.name}_iceberg")
+
+    def _catalog_name(self) -> str:
+        return self._opened.config.iceberg_catalog
+
+    def _catalog(self, note: bytes | None = None) -> Catalog:
+        """Open the catalog that the note names; without one, that of the settings."""
+        name, catalog = self._name, self._catalog_name()
+        if note is None and (found := self._store.get(self._note_key)) is not None:
+            note = found.body
+        if note is not None:
+            facts = json.loads(note)
+            name, catalog = TableName.parse(facts["table"]), facts["catalog"]
+        files = MetadataFiles(self.files, self._metadata_prefix)
+        return PyIcebergCatalog(catalog, name, files) if catalog else OwnCatalog(self._opened.metastore, name, files)
+
+    def _require_own(self, location: str) -> None:
+        place = Location.parse_any(location)
+        if place is None or not self.home.contains(place):
+            raise NotOursError(
+                f"{self._name} is a table that this library did not make: it is left alone. Drop or rename it if nobody"
+                " needs it",
+                table=str(self._opened.table.name),
+            )
+
+    def _snapshot(self, location: str, metadata: TableMetadata) -> Snapshot:
+        """Return the newest snapshot, and what is wrong with it."""
+        found = Snapshot(root=self._root, location=location, metadata=metadata)
+        current, damage = metadata.current_snapshot(), ""
+        if current is None:
+            return replace(found, damage="it has no snapshot")
+        if not own_facts(current):
+            damage = f"another tool has made snapshot {current.snapshot_id}"
+        elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
+            damage = "another tool has changed its properties"
+        try:
+            listed = list(read_manifest_list(self.files.new_input(current.manifest_list)))
+            data = [file for file in listed if file.content == ManifestContent.DATA]
+            entries = many(lambda file: file.fetch_manifest_entry(self.files), data)
+        except UNREADABLE as error:
+            return replace(found, damage=f"a manifest cannot be read: {error}", is_whole=False)
+        manifests = tuple(
+            Manifest(file=file, entries=tuple(of_file)) for file, of_file in zip(data, entries, strict=True)
+        )
+        return replace(found, manifests=manifests, damage=damage)
+
+    def _base(self, before: Snapshot, change: MirrorChange) -> tuple[TableMetadata, bool]:
+        """Return the metadata to go on from, and whether it is new: nothing of it can be gone on from."""
+        metadata = before.metadata
+        if metadata is not None and before.is_whole and before.log_id == change.table.log_id:
+            names = tuple(field.name for field in metadata.spec().fields)
+            if names == change.table.partition_columns and metadata.location == str(self.home).rstrip("/"):
+                return metadata, False
+        schema = schema_of(change.table, FieldIds())
+        made = new_table_metadata(
+            schema,
+            spec_of(change.table, schema),
+            UNSORTED_SORT_ORDER,
+            str(self.home).rstrip("/"),
+            {**_properties(change.table, [schema]), "format-version": str(FORMAT_VERSION)},
+        )
+        return made.model_copy(update={"last_updated_ms": _millis(change)}), True
+
+    def _put_snapshot(
+        self, before: Snapshot, change: MirrorChange, edit: Edit, metadata: TableMetadata, schema: Schema
+    ) -> tuple[TableSnapshot, tuple[Manifest, ...]]:
+        """Write manifests and their list."""
+        snapshot_id, number = secrets.randbits(62), metadata.last_sequence_number + 1
+        manifests = self._put_manifests(edit, metadata.spec(), schema, snapshot_id, number)
+        all_manifests = (*edit.kept, *manifests)
+        parent = metadata.current_snapshot_id
+        output = self.files.new_output(self._new_file(f"snap-{snapshot_id}"))
+        with write_manifest_list(FORMAT_VERSION, output, snapshot_id, parent, number, COMPRESSION) as writer:
+            writer.add_manifests([manifest.file for manifest in all_manifests])
+        snapshot = TableSnapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=parent,
+            sequence_number=number,
+            timestamp_ms=max(_millis(change), metadata.last_updated_ms),
+            manifest_list=output.location,
+            summary=before.summary(change, edit),
+            schema_id=schema.schema_id,
+        )
+        return snapshot, tuple(manifest for manifest in all_manifests if manifest.entries)
+
+    def _put_manifests(
+        self, edit: Edit, spec: PartitionSpec, schema: Schema, snapshot_id: int, number: int
+    ) -> list[Manifest]:
+        """Write what a change touches in as few manifests as may be."""
+        added = [new_entry(file, snapshot_id, number) for file in edit.added]
+        todo: list[tuple[str, ManifestEntry]] = [
+            *(("existing", entry) for entry in edit.existing),
+            *(("delete", entry) for entry in edit.deleted),
+            *(("add", entry) for entry in added),
+        ]
+        if len(todo) > MOST_ENTRIES:
+            todo.sort(key=lambda one: repr(list(one[1].data_file.partition)))
+
+        def put(batch: Sequence[tuple[str, ManifestEntry]]) -> Manifest:
+            output = self.files.new_output(self._new_file("manifest"))
+            with write_manifest(FORMAT_VERSION, spec, schema, output, snapshot_id, COMPRESSION) as writer:
+                for kind, entry in batch:
+                    getattr(writer, kind)(entry)
+            file = _with_numbers(writer.to_manifest_file(), number)
+            return Manifest(file=file, entries=tuple(entry for kind, entry in batch if kind != "delete"))
+
+        return many(put, list(_batches(todo)))
+
+    def _new_file(self, name: str) -> str:
+        return self.files.location_of(f"{self._metadata_prefix}{name}-{secrets.token_hex(8)}.avro").rstrip("/")
+
+    def _count_rows(self, files: Sequence[MirroredFile]) -> dict[str, int]:
+        """Read the footers of files of which the log does not know how many rows they have."""
+        counts = many(lambda file: count_rows(self._store, file.key), files)
+        if unknown := [file.key for file, count in zip(files, counts, strict=True) if count is None]:
+            raise InvalidInputError(f"how many rows {unknown[0]} has cannot be read: it is no Parquet, or encrypted")
+        return {file.key: int(count or 0) for file, count in zip(files, counts, strict=True)}
+
+
+def _with_numbers(file: ManifestFile, number: int) -> ManifestFile:
+    """Return a manifest with the sequence numbers that its list gives it."""
+    file.sequence_number = number
+    file.min_sequence_number = number if file.min_sequence_number < 0 else min(file.min_sequence_number, number)
+    return file
+
+
+def _batches(todo: Sequence[tuple[str, ManifestEntry]]) -> Iterator[Sequence[tuple[str, ManifestEntry]]]:
+    return (todo[start : start + MOST_ENTRIES] for start in range(0, len(todo), MOST_ENTRIES))
+
+
+def _millis(change: MirrorChange) -> int:
+    return int(change.created_at.timestamp() * 1000)
+
+
+def _properties(table: MirroredTable, schemas: Sequence[Schema]) -> dict[str, str]:
+    """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
+    return {
+        NAME_MAPPING: name_mapping(schemas),
+        "gc.enabled": "false",
+        "write.metadata.previous-versions-max": "20",
+        LOG_ID: table.log_id,
+    }
+
+
+def _table_updates(metadata: TableMetadata, table: MirroredTable) -> tuple[Schema, tuple[TableUpdate, ...]]:
+    """Return the columns of a table, and what changes of what readers are told of it."""
+    ids = FieldIds.of(metadata.schemas, metadata.last_column_id)
+    wanted = schema_of(table, ids, max(schema.schema_id for schema in metadata.schemas) + 1)
+    same = next((schema for schema in metadata.schemas if is_same_schema(schema, wanted)), None)
+    updates: list[TableUpdate] = [] if same else [AddSchemaUpdate(schema_=wanted)]
+    schema = same or wanted
+    if schema.schema_id != metadata.current_schema_id:
+        updates.append(SetCurrentSchemaUpdate(schema_id=schema.schema_id))
+    properties = _properties(table, [*([] if same else [wanted]), *metadata.schemas])
+    changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
+    return schema, (*updates, *([SetPropertiesUpdate(updates=changed)] if changed else []))
+
+
+def _expiries(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """Return that the oldest snapshots go where there are too many."""
+    surplus = len(metadata.snapshots) + 1 - MOST_SNAPSHOTS
+    oldest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[: max(surplus, 0)]
+    ids = [snapshot.snapshot_id for snapshot in oldest]
+    return (RemoveSnapshotsUpdate(snapshot_ids=ids),) if ids else ()
