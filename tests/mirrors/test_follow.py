@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -274,6 +275,23 @@ def once_at_mirror(world: MirroredWorld, act: Callable[[], object]) -> Callable[
             act()
 
     return called
+
+
+def test_many_writers_at_once_leave_one_log_with_all_of_their_rows(world: MirroredWorld) -> None:
+    world.write(OLD)
+    writers = [MirroredWorld(store=world.store, metastore=world.metastore) for _ in range(4)]
+
+    def write(number: int) -> None:
+        for round_number in range(8):
+            writers[number].write({f"of {number}": frozenset({100 * number + round_number})})
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
+    world.write(ADDED)
+    assert world.mirrored_rows() == world.rows()
+    assert [int(key[-25:-5]) for key in world.commits()] == list(range(len(world.commits())))
+    held = [found["version"] for found in actions_of(world, "txn")]
+    assert held == sorted(held)
 
 
 def test_partitions_of_other_tools_are_listed_and_noted(world: MirroredWorld) -> None:

@@ -314,7 +314,6 @@ class TableChanges:
             partition_columns=tuple(field["name"] for field in fields[len(fields) - len(table.partition_columns) :]),
             log_id=log_id,
             columns_by=table.columns_by,
-            retention_seconds=self._opened.retention.total_seconds(),
         )
 
 

@@ -131,8 +131,9 @@ def why_behind(opened: OpenTable) -> str:
     for kind in MIRROR_KINDS:
         mirror = TableMirror(opened, kind)
         try:
-            if mirror.mirror.read() is not None:
-                mirror.bring_up()
+            held = mirror.mirror.read()
+            if held is not None:
+                mirror.bring_up(held)
         except NotOursError as foreign:
             logger.info("not looked after by a vacuum: %s", foreign)
         except TableWriterError as error:

@@ -34,7 +34,6 @@ class MirroredTable:
     partition_columns: tuple[str, ...]
     log_id: str
     columns_by: str  # the write that gave it these columns in place of others
-    retention_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

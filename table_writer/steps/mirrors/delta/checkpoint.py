@@ -26,16 +26,6 @@ SCHEMA: Final = pa.schema(
                 "stats": pa.string(),
             }
         ),
-        "remove": pa.struct(
-            {
-                "path": pa.string(),
-                "deletionTimestamp": pa.int64(),
-                "dataChange": pa.bool_(),
-                "extendedFileMetadata": pa.bool_(),
-                "partitionValues": TEXTS,
-                "size": pa.int64(),
-            }
-        ),
         "metaData": pa.struct(
             {
                 "id": pa.string(),

@@ -7,11 +7,10 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from table_writer.errors import StorageError
-from table_writer.steps.mirrors.delta.actions import Action, commit_lines, millis
+from table_writer.steps.mirrors.delta.actions import Action, commit_lines
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
 from table_writer.storage.object_store import ObjectInfo, many
@@ -83,7 +82,7 @@ class DeltaMirror:
         if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
             return None
         after = replace(before.after(number, actions), damage="", foreign=())
-        return self._with_checkpoint(after, change, is_due=bool(before.damage))
+        return self._with_checkpoint(after, is_due=bool(before.damage))
 
     def tidy(self, older_than_seconds: float) -> None:
         """Delete commits and checkpoints before a checkpoint that is old enough itself."""
@@ -111,11 +110,11 @@ class DeltaMirror:
                 raise StorageError(f"not all of {self._root}{DELTA_LOG}/ is deleted: {failures[0]}")
         return len(keys)
 
-    def _with_checkpoint(self, after: Snapshot, change: MirrorChange, *, is_due: bool) -> Snapshot:
+    def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""
         try:
             if is_due or after.own_version - max(after.checkpoint, 0) >= CHECKPOINT_EVERY:
-                size = self._put_checkpoint(after, change.table.retention_seconds)
+                size = self._put_checkpoint(after)
                 after = replace(after, checkpoint=after.own_version, checkpoint_size=size)
                 if not is_due:
                     return after
@@ -129,11 +128,10 @@ class DeltaMirror:
             logger.warning("readers of %s go on from an earlier checkpoint: %s", self._prefix, error)
         return after
 
-    def _put_checkpoint(self, snapshot: Snapshot, retention_seconds: float) -> int:
+    def _put_checkpoint(self, snapshot: Snapshot) -> int:
         from table_writer.steps.mirrors.delta.checkpoint import checkpoint_bytes  # noqa: PLC0415 - pyarrow, seldom used
 
-        kept_since = millis(datetime.now(UTC)) - int(retention_seconds * 1000)
-        actions = list(snapshot.actions(kept_since))
+        actions = list(snapshot.actions())
         self._store.put(f"{self._prefix}{snapshot.own_version:020d}.checkpoint.parquet", checkpoint_bytes(actions))
         return len(actions)
 

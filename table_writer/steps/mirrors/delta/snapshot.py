@@ -41,7 +41,6 @@ class Snapshot:
     version: int = 0
     in_doubt: frozenset[int] = frozenset()
     files: Mapping[DeltaValues, Mapping[FileKey, Action]] = field(default_factory=dict, repr=False)
-    removed: Mapping[FileKey, Action] = field(default_factory=dict, repr=False)
     protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
     others: Mapping[str, Action] = field(default_factory=dict)  # transactions of other writers
@@ -81,14 +80,13 @@ class Snapshot:
         info = newest.get("commitInfo", {})
         facts = info.get(OWN) if str(info.get("engineInfo", "")).startswith(OWN_ENGINE) else None
         is_own = isinstance(facts, Mapping)
-        files, removed = self._files_after(found, metadata)
+        files = self._files_after(found, metadata)
         return replace(
             self,
             own_version=number,
             version=self.version if own is None else int(own["version"]),
             in_doubt=frozenset(map(int, facts.get("inDoubt", ()))) if isinstance(facts, Mapping) else self.in_doubt,
             files={values: kept for values, kept in files.items() if kept},
-            removed=removed,
             protocol=newest.get("protocol", self.protocol),
             metadata=metadata,
             others={**self.others, **transactions},
@@ -96,15 +94,12 @@ class Snapshot:
             foreign=() if is_own else (*self.foreign, number),
         )
 
-    def _files_after(
-        self, actions: Iterable[Action], metadata: Action
-    ) -> tuple[dict[DeltaValues, Mapping[FileKey, Action]], dict[FileKey, Action]]:
-        """Return the files that readers read, and those that they do not read any more."""
-        files, removed, names = dict(self.files), dict(self.removed), metadata.get("partitionColumns", ())
+    def _files_after(self, actions: Iterable[Action], metadata: Action) -> dict[DeltaValues, Mapping[FileKey, Action]]:
+        """Return the files that readers read."""
+        files, names = dict(self.files), metadata.get("partitionColumns", ())
         taken: dict[DeltaValues, set[FileKey]] = {}
         for found in (action["remove"] for action in actions if action.get("remove")):
             taken.setdefault(_values_of(found, names), set()).add(_file_key(found))
-            removed[_file_key(found)] = found
         is_told = taken.keys() <= files.keys()  # another writer's action may not say of which partition a file is
         for values in taken if is_told else files:
             gone = taken[values] if is_told else set().union(*taken.values())
@@ -112,8 +107,7 @@ class Snapshot:
         shown: dict[DeltaValues, dict[FileKey, Action]] = {}
         for found in (action["add"] for action in actions if action.get("add")):
             shown.setdefault(_values_of(found, names), {})[_file_key(found)] = found
-            removed.pop(_file_key(found), None)
-        return {**files, **{values: {**files.get(values, {}), **adds} for values, adds in shown.items()}}, removed
+        return {**files, **{values: {**files.get(values, {}), **adds} for values, adds in shown.items()}}
 
     def changed(self, change: MirrorChange) -> tuple[Action, ...]:
         """Return the actions that make a change of this; none if there is nothing to change."""
@@ -148,18 +142,13 @@ class Snapshot:
             found = (add(file, grown, change, self.root) for file in files)
             yield from ({"add": added} for added in found if not _is_same(present.get(_file_key(added)), added))
 
-    def actions(self, older_than_millis: int) -> Iterator[Action]:
-        """Yield what a checkpoint holds; files that were removed before a time are left out."""
+    def actions(self) -> Iterator[Action]:
+        """Yield what a checkpoint holds; removed files would be there for Delta's VACUUM, which is kept out."""
         yield {"protocol": self.protocol}
         yield {"metaData": self.metadata}
         yield {"txn": {"appId": APP_ID, "version": self.version}}
         yield from ({"txn": found} for found in self.others.values())
         yield from ({"add": found} for files in self.files.values() for found in files.values())
-        yield from (
-            {"remove": found}
-            for found in self.removed.values()
-            if (found.get("deletionTimestamp") or 0) >= older_than_millis
-        )
 
 
 def _file_key(action: Mapping[str, Any]) -> FileKey:
