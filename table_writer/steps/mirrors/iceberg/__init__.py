@@ -11,9 +11,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from table_writer.errors import MissingExtraError, needs_extra
+from table_writer.model.location import Location
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
@@ -45,6 +47,9 @@ class _WithoutLibrary:
         raise self.missing
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:  # noqa: ARG002  # nothing can be done
+        raise self.missing
+
+    def release(self, locations: Collection[Location]) -> None:  # noqa: ARG002  # nothing can be done
         raise self.missing
 
     def tidy(self, older_than_seconds: float) -> None:  # noqa: ARG002  # nothing can be done

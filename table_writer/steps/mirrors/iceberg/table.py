@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.manifest import (
@@ -57,12 +56,11 @@ from table_writer.storage.table_files import delete_keys
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
 
-logger = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
 FORMAT_VERSION: Final = 2
 NAME_MAPPING: Final = "schema.name-mapping.default"
 COMPRESSION: Final = "deflate"  # of manifests: what every reader has
 MOST_SNAPSHOTS: Final = 500  # each publish writes what is told of all of them
+RELEASES: Final = 10  # while other processes write
 UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no Avro
     *(FileNotFoundError, ValidationError, ValueError, EOFError, KeyError, IndexError, TypeError),
     *(AssertionError, OverflowError, AttributeError, NotImplementedError, zlib.error),
@@ -148,8 +146,67 @@ class IcebergMirror:
         self._store.put(self._note_key, json.dumps(facts).encode())
         return catalog.add(metadata)
 
+    def release(self, locations: Collection[Location]) -> None:
+        """Expire the earlier snapshots that name files there: no snapshot is listed that cannot be read."""
+        for _ in range(RELEASES):
+            held = self.read()
+            if held is None or held.metadata is None:
+                return
+            metadata, places = held.metadata, tuple(location.key for location in locations)
+            earlier = [found for found in metadata.snapshots if found.snapshot_id != metadata.current_snapshot_id]
+            named = self._keys_named(earlier)
+            ids = [
+                snapshot_id
+                for snapshot_id, keys in named.items()
+                if keys is None or any(key.startswith(places) for key in keys)
+            ]
+            if not ids or self._catalog().commit(held.location, metadata, (RemoveSnapshotsUpdate(snapshot_ids=ids),)):
+                return
+        raise StorageError(f"other processes have written to {self._name} {RELEASES} times meanwhile")
+
+    def _keys_named(self, snapshots: Sequence[TableSnapshot]) -> dict[int, frozenset[str] | None]:
+        """Return the keys of the files of each snapshot; ``None`` if it cannot be read."""
+        lists = many(self._manifests_of, snapshots)
+        distinct = {file.manifest_path: file for files in lists for file in files or ()}
+        keys = dict(zip(distinct, many(self._keys_in, distinct.values()), strict=True))
+        named: dict[int, frozenset[str] | None] = {}
+        for snapshot, files in zip(snapshots, lists, strict=True):
+            of_all = [] if files is None else [keys[file.manifest_path] for file in files]
+            readable = [found for found in of_all if found is not None]
+            is_whole = files is not None and len(readable) == len(of_all)
+            named[snapshot.snapshot_id] = frozenset().union(*readable) if is_whole else None
+        return named
+
+    def _manifests_of(self, snapshot: TableSnapshot) -> list[ManifestFile] | None:
+        try:
+            return list(read_manifest_list(self.files.new_input(snapshot.manifest_list)))
+        except UNREADABLE:
+            return None
+
+    def _keys_in(self, file: ManifestFile) -> frozenset[str] | None:
+        try:
+            entries = file.fetch_manifest_entry(self.files)
+        except UNREADABLE:
+            return None
+        return frozenset(self.files.key_of(entry.data_file.file_path) for entry in entries)
+
     def tidy(self, older_than_seconds: float) -> None:
         """Delete files that no snapshot needs and that are old enough."""
+        owner = self._store.get(self._opened.layout.owner_key)
+        listed = [] if owner is None else list(self._store.list(self._metadata_prefix))
+        if owner is None or not listed:
+            return
+        now = owner.info.modified_at.timestamp() + owner.age_seconds
+        old = [found for found in listed if now - found.modified_at.timestamp() > older_than_seconds]
+        held = self.read() if old else None
+        if held is None or held.metadata is None:
+            return
+        lists = many(self._manifests_of, held.metadata.snapshots)
+        needed = {held.location, *(found.metadata_file for found in held.metadata.metadata_log)}
+        needed |= {snapshot.manifest_list for snapshot in held.metadata.snapshots}
+        needed |= {file.manifest_path for files in lists for file in files or ()}
+        keys = set(map(self.files.key_of, needed))
+        delete_keys(self._store, [found for found in old if found.key not in keys])
 
     def drop(self) -> int:
         """Drop the table from its catalog, then delete its metadata, the note last."""
