@@ -136,6 +136,7 @@ def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
             held = mirror.mirror.read()
             if held is not None:
                 mirror.bring_up(held)
+                mirror.mirror.release(leaving)
         except NotOursError as foreign:
             logger.info("not looked after by a vacuum: %s", foreign)
         except TableWriterError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from pyiceberg.table.snapshots import Snapshot as TableSnapshot
 from pyiceberg.typedef import Record
 
 from table_writer.model.location import Location
+from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.columns import figures_of, partition_record
 from table_writer.steps.mirrors.mirror import MirrorChange, MirroredFile
 
@@ -28,6 +30,24 @@ WRITE_ID: Final = "table_writer.write_id"
 MODE: Final = "table_writer.mode"
 MOST_ENTRIES: Final = 2_000  # of a manifest: what a publish writes again where it takes one file away
 MOST_MANIFESTS: Final = 100  # Iceberg's commit.manifest.min-count-to-merge
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogPlace:
+    """Where readers find a mirror: a note in the table's root says it, so that each process finds the same one."""
+
+    catalog: str  # as pyiceberg's configuration names it; empty: the metastore of the table
+    table: TableName
+
+    @classmethod
+    def from_note(cls, body: bytes) -> CatalogPlace:
+        """Read the note; ``ValueError`` if it is none."""
+        facts = json.loads(body)
+        return cls(str(facts["catalog"]), TableName.parse(facts["table"]))
+
+    def note(self) -> bytes:
+        """Return the note."""
+        return json.dumps({"catalog": self.catalog, "table": str(self.table)}).encode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +80,7 @@ class Snapshot:
     """An Iceberg table as its catalog names it."""
 
     root: Location
+    place: CatalogPlace | None = None
     location: str = ""  # of the metadata; empty if there is no such table yet
     metadata: TableMetadata | None = field(default=None, repr=False)  # ``None`` if it cannot be read
     manifests: tuple[Manifest, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import zlib
 from collections.abc import Collection, Iterator, Sequence
@@ -43,6 +42,7 @@ from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.snapshot import (
     LOG_ID,
     MOST_ENTRIES,
+    CatalogPlace,
     Edit,
     Manifest,
     Snapshot,
@@ -81,18 +81,17 @@ class IcebergMirror:
 
     def read(self) -> Snapshot | None:
         """Read where the catalog is, what it names, and what that comes to."""
-        note = self._store.get(self._note_key)
-        if note is None:
+        place = self._noted()
+        location = None if place is None else self._catalog(place).find()
+        if place is None or location is None:
             return None
-        location = self._catalog(note.body).find()
-        if location is None:
-            return None
-        self._require_own(location)
+        self._require_own(place, location)
         try:
             metadata = TableMetadataUtil.parse_raw(self.files.read(location).decode())
         except UNREADABLE as error:
-            return Snapshot(root=self._root, location=location, damage=f"{location} cannot be read: {error}")
-        return self._snapshot(location, metadata)
+            damage = f"{location} cannot be read: {error}"
+            return Snapshot(root=self._root, place=place, location=location, damage=damage)
+        return self._snapshot(Snapshot(root=self._root, place=place, location=location, metadata=metadata), metadata)
 
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
@@ -125,32 +124,33 @@ class IcebergMirror:
         *,
         is_new: bool,
     ) -> Snapshot | None:
-        catalog = self._catalog()
+        place = before.place or self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+        catalog = self._catalog(place)
         if not is_new:
             answer = catalog.commit(before.location, metadata, updates)
         else:
             made = update_table_metadata(metadata, updates)
-            location = catalog.replace(before.location, made) if before.location else self._begun(catalog, made)
+            location = catalog.replace(before.location, made) if before.location else self._begun(place, catalog, made)
             answer = None if location is None else (location, made)
         if answer is None:
             return None
-        return Snapshot(root=self._root, location=answer[0], metadata=answer[1], manifests=manifests)
+        location, after = answer
+        return Snapshot(root=self._root, place=place, location=location, metadata=after, manifests=manifests)
 
-    def _begun(self, catalog: Catalog, metadata: TableMetadata) -> str | None:
+    def _begun(self, place: CatalogPlace, catalog: Catalog, metadata: TableMetadata) -> str | None:
         """Make the table; before it is there, a note in the root says where it is."""
         location = catalog.find()
         if location is not None:
-            self._require_own(location)
+            self._require_own(place, location)
             return None
-        facts = {"catalog": self._catalog_name(), "table": str(self._name)}
-        self._store.put(self._note_key, json.dumps(facts).encode())
+        self._store.put(self._note_key, place.note())
         return catalog.add(metadata)
 
     def release(self, locations: Collection[Location]) -> None:
         """Expire the earlier snapshots that name files there: no snapshot is listed that cannot be read."""
         for _ in range(RELEASES):
             held = self.read()
-            if held is None or held.metadata is None:
+            if held is None or held.metadata is None or held.place is None:
                 return
             metadata, places = held.metadata, tuple(location.key for location in locations)
             earlier = [found for found in metadata.snapshots if found.snapshot_id != metadata.current_snapshot_id]
@@ -160,9 +160,9 @@ class IcebergMirror:
                 for snapshot_id, keys in named.items()
                 if keys is None or any(key.startswith(places) for key in keys)
             ]
-            if not ids or self._catalog().commit(held.location, metadata, (RemoveSnapshotsUpdate(snapshot_ids=ids),)):
+            if not ids or self._catalog(held.place).commit(held.location, metadata, (RemoveSnapshotsUpdate(snapshot_ids=ids),)):
                 return
-        raise StorageError(f"other processes have written to {self._name} {RELEASES} times meanwhile")
+        raise StorageError(f"other processes have written to the mirror {RELEASES} times meanwhile")
 
     def _keys_named(self, snapshots: Sequence[TableSnapshot]) -> dict[int, frozenset[str] | None]:
         """Return the keys of the files of each snapshot; ``None`` if it cannot be read."""
@@ -211,8 +211,8 @@ class IcebergMirror:
     def drop(self) -> int:
         """Drop the table from its catalog, then delete its metadata, the note last."""
         held = self.read()
-        if held is not None:
-            self._catalog().remove()
+        if held is not None and held.place is not None:
+            self._catalog(held.place).remove()
         keys = [found.key for found in self._store.list(self.home.key)]
         for batch in ([key for key in keys if key != self._note_key], [key for key in keys if key == self._note_key]):
             if failures := delete_keys(self._store, batch).failures:
@@ -220,36 +220,35 @@ class IcebergMirror:
         return len(keys)
 
     @property
-    def _name(self) -> TableName:
+    def _usual_name(self) -> TableName:
         table = self._opened.table.name
         return TableName(table.database, f"{table.name}_iceberg")
 
-    def _catalog_name(self) -> str:
-        return self._opened.config.iceberg_catalog
+    def _noted(self) -> CatalogPlace | None:
+        """Read where readers find the mirror; ``None`` if there is no note that can be read."""
+        found = self._store.get(self._note_key)
+        try:
+            return None if found is None else CatalogPlace.from_note(found.body)
+        except (ValueError, KeyError, TypeError):
+            return CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
 
-    def _catalog(self, note: bytes | None = None) -> Catalog:
-        """Open the catalog that the note names; without one, that of the settings."""
-        name, catalog = self._name, self._catalog_name()
-        if note is None and (found := self._store.get(self._note_key)) is not None:
-            note = found.body
-        if note is not None:
-            facts = json.loads(note)
-            name, catalog = TableName.parse(facts["table"]), facts["catalog"]
+    def _catalog(self, place: CatalogPlace) -> Catalog:
         files = MetadataFiles(self.files, self._metadata_prefix)
-        return PyIcebergCatalog(catalog, name, files) if catalog else OwnCatalog(self._opened.metastore, name, files)
+        if place.catalog:
+            return PyIcebergCatalog(place.catalog, place.table, files)
+        return OwnCatalog(self._opened.metastore, place.table, files)
 
-    def _require_own(self, location: str) -> None:
-        place = Location.parse_any(location)
-        if place is None or not self.home.contains(place):
+    def _require_own(self, place: CatalogPlace, location: str) -> None:
+        found = Location.parse_any(location)
+        if found is None or not self.home.contains(found):
             raise NotOursError(
-                f"{self._name} is a table that this library did not make: it is left alone. Drop or rename it if nobody"
-                " needs it",
+                f"{place.table} is a table that this library did not make: it is left alone. Drop or rename it if"
+                " nobody needs it",
                 table=str(self._opened.table.name),
             )
 
-    def _snapshot(self, location: str, metadata: TableMetadata) -> Snapshot:
-        """Return the newest snapshot, and what is wrong with it."""
-        found = Snapshot(root=self._root, location=location, metadata=metadata)
+    def _snapshot(self, found: Snapshot, metadata: TableMetadata) -> Snapshot:
+        """Return the newest snapshot with its files, and what is wrong with it."""
         current, damage = metadata.current_snapshot(), ""
         if current is None:
             return replace(found, damage="it has no snapshot")
