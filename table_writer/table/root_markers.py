@@ -13,7 +13,7 @@ from table_writer.storage.object_store import ObjectStore
 
 SINK: Final = "_spark_metadata"
 DELTA_LOG: Final = "_delta_log"
-ICEBERG_MIRROR: Final = "_iceberg"  # where an Iceberg mirror has its metadata, away from where Iceberg has a table's own
+ICEBERG_MIRROR: Final = "_iceberg"  # of an Iceberg mirror; a table of Iceberg's own has "metadata"
 ICEBERG_NOTE: Final = "table_writer.json"  # in it: in which catalog the mirror is found
 OF_OWN_COMMIT: Final = b'"appId":"table_writer"'
 MARKERS: Final = {

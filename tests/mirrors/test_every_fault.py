@@ -122,7 +122,8 @@ def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(
 
 def test_the_matrix_holds_every_change_that_a_mirror_makes() -> None:
     injected = {
-        kind: {(fault.service, fault.call) for one in OPERATIONS for fault in faults_of(kind, one)[0]} for kind in WORLDS
+        kind: {(fault.service, fault.call) for operation in OPERATIONS for fault in faults_of(kind, operation)[0]}
+        for kind in WORLDS
     }
     assert injected["delta"] >= {("store", "put_if_absent"), ("store", "get"), ("store", "list_page")}
     of_metastore = {("metastore", call) for call in ("get_table", "add_table", "alter_partitions")}

@@ -117,9 +117,7 @@ def test_a_publish_of_the_same_process_costs_at_most_five_requests(world: Iceber
             sum(one.metastore.call_counts().values()) - sum(then.values())
             for one, then in zip((world, plain), before, strict=True)
         ]
-        more.append(
-            sum(world.costs[-1].values()) - sum(plain.costs[-1].values()) + calls[0] - calls[1],
-        )
+        more.append(sum(world.costs[-1].values()) - sum(plain.costs[-1].values()) + calls[0] - calls[1])
     assert max(more[1:]) <= 5
     assert world.mirrored_rows() == world.rows()
 

@@ -77,7 +77,8 @@ def test_iceberg_has_each_version_and_what_it_writes_is_overruled(iceberg_spark:
         writer.overwrite_partitions(rows(number), "mirrored.w")
     writer.append(rows(100), "mirrored.w", carry="in_place")
     mirror = "iceberg.mirrored.w_iceberg"
-    snapshots = iceberg_spark.sql(f"SELECT snapshot_id, summary FROM {mirror}.snapshots ORDER BY committed_at").collect()
+    listed = iceberg_spark.sql(f"SELECT snapshot_id, summary FROM {mirror}.snapshots ORDER BY committed_at")
+    snapshots = listed.collect()
     assert [row.summary["table_writer.version"] for row in snapshots] == ["1", "2", "3", "4", "5"]
     third = iceberg_spark.sql(f"SELECT id FROM {mirror} VERSION AS OF {snapshots[2].snapshot_id}")
     assert {row.id for row in third.collect()} == {2}

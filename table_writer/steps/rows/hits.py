@@ -17,7 +17,7 @@ from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
-from table_writer.storage.object_store import ObjectInfo, many
+from table_writer.storage.object_store import many
 from table_writer.storage.parquet_rows import rows_in_footer
 
 DIFFERS: Final = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from pyiceberg.catalog import Catalog as ForeignCatalog
@@ -11,6 +12,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableUpdate, update_table_metadata
 
+from table_writer.errors import MetastoreError, TableWriterError
 from table_writer.metastore.hive_objects import METADATA_LOCATION, TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Partition, PartitionChange, Table, TableName
@@ -19,11 +21,9 @@ from table_writer.steps.mirrors.iceberg.files import MetadataFiles
 
 KIND: Final = "table_type"
 PREVIOUS: Final = "previous_metadata_location"
-FILES: Final[Mapping[str, str]] = {  # as Iceberg's own clients describe a table that only they can read
-    "input_format": "org.apache.hadoop.mapred.FileInputFormat",
-    "output_format": "org.apache.hadoop.mapred.FileOutputFormat",
-    "serde": "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe",
-}
+INPUT: Final = "org.apache.hadoop.mapred.FileInputFormat"  # as Iceberg's own clients describe what only they can read
+OUTPUT: Final = "org.apache.hadoop.mapred.FileOutputFormat"
+SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 class Catalog(Protocol):
@@ -56,10 +56,12 @@ class OwnCatalog:
         self._files = files
 
     def find(self) -> str | None:
+        """Read the table: one call."""
         table = self._metastore.get_table(self._name)
         return None if table is None else _metadata_location(table)
 
     def add(self, metadata: TableMetadata) -> str | None:
+        """Write the metadata, then make the table."""
         location = self._files.write(metadata, number=0)
         table = Table(
             name=self._name,
@@ -68,18 +70,22 @@ class OwnCatalog:
             columns=hive_columns(metadata.schema()),
             partition_columns=(),
             parameters=_parameters(metadata, location),
-            **FILES,
+            input_format=INPUT,
+            output_format=OUTPUT,
+            serde=SERDE,
         )
         return location if self._metastore.add_table(table) else None
 
     def commit(
         self, known: str, before: TableMetadata, updates: tuple[TableUpdate, ...]
     ) -> tuple[str, TableMetadata] | None:
+        """Let the table name metadata with these updates, if nobody was faster."""
         metadata = update_table_metadata(before, updates, metadata_location=known)
         location = self.replace(known, metadata)
         return None if location is None else (location, metadata)
 
     def replace(self, known: str, metadata: TableMetadata) -> str | None:
+        """Write the metadata, then let the table name it."""
         table = self._metastore.get_table(self._name)
         if table is None or _metadata_location(table) != known:
             return None
@@ -99,6 +105,7 @@ class OwnCatalog:
         return location
 
     def remove(self) -> None:
+        """Drop the table; files stay."""
         self._metastore.remove_table(self._name)
 
 
@@ -106,25 +113,38 @@ class PyIcebergCatalog:
     """A catalog that pyiceberg knows by a name of the user's."""
 
     def __init__(self, catalog: str, name: TableName, files: MetadataFiles) -> None:
-        self._catalog: ForeignCatalog = load_catalog(catalog)
+        with _foreign_errors(catalog):
+            self._catalog: ForeignCatalog = load_catalog(catalog)
+        self._name = catalog
         self._identifier = (name.database, name.name)
         self._files = files
 
     def find(self) -> str | None:
-        try:
-            return str(self._catalog.load_table(self._identifier).metadata_location)
-        except NoSuchTableError:
-            return None
+        """Read the table: one call."""
+        with _foreign_errors(self._name):
+            try:
+                return str(self._catalog.load_table(self._identifier).metadata_location)
+            except NoSuchTableError:
+                return None
 
     def add(self, metadata: TableMetadata) -> str | None:
-        self._catalog.create_namespace_if_not_exists(self._identifier[:1])
+        """Write the metadata, then make the table."""
         location = self._files.write(metadata, number=0)
-        try:
-            return str(self._catalog.register_table(self._identifier, location).metadata_location)
-        except TableAlreadyExistsError:
-            return None
+        with _foreign_errors(self._name):
+            self._catalog.create_namespace_if_not_exists(self._identifier[:1])
+            try:
+                return str(self._catalog.register_table(self._identifier, location).metadata_location)
+            except TableAlreadyExistsError:
+                return None
 
     def commit(
+        self, known: str, before: TableMetadata, updates: tuple[TableUpdate, ...]
+    ) -> tuple[str, TableMetadata] | None:
+        """Let the table name metadata with these updates, if nobody was faster."""
+        with _foreign_errors(self._name):
+            return self._commit(known, before, updates)
+
+    def _commit(
         self, known: str, before: TableMetadata, updates: tuple[TableUpdate, ...]
     ) -> tuple[str, TableMetadata] | None:
         table = self._catalog.load_table(self._identifier)
@@ -132,7 +152,7 @@ class PyIcebergCatalog:
             return None
         requirements = (
             AssertTableUUID(uuid=before.table_uuid),
-            AssertRefSnapshotId(ref="main", snapshot_id=before.current_snapshot_id),
+            AssertRefSnapshotId.model_validate({"ref": "main", "snapshot-id": before.current_snapshot_id}),
         )
         try:
             answer = self._catalog.commit_table(table, requirements, updates)
@@ -141,16 +161,27 @@ class PyIcebergCatalog:
         return str(answer.metadata_location), answer.metadata
 
     def replace(self, known: str, metadata: TableMetadata) -> str | None:
+        """Write the metadata, then let the table name it."""
         if self.find() != known:
             return None
         self.remove()
         return self.add(metadata)
 
     def remove(self) -> None:
-        try:
+        """Drop the table; files stay."""
+        with _foreign_errors(self._name), suppress(NoSuchTableError):
             self._catalog.drop_table(self._identifier)
-        except NoSuchTableError:
-            return
+
+
+@contextmanager
+def _foreign_errors(catalog: str) -> Iterator[None]:
+    """Say of whatever a catalog's own libraries raise which catalog it was."""
+    try:
+        yield
+    except TableWriterError:
+        raise
+    except Exception as error:  # each kind of catalog has errors of its own libraries
+        raise MetastoreError(f"the Iceberg catalog {catalog!r} fails: {type(error).__name__}: {error}") from error
 
 
 def _metadata_location(table: Table) -> str:

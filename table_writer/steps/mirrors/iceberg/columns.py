@@ -179,7 +179,9 @@ def _merge(merged: dict[int, dict[str, Any]], kind: IcebergType) -> None:
 
 def _mapped(merged: Mapping[int, Mapping[str, Any]]) -> list[MappedField]:
     return [
-        MappedField(field_id=number, names=list(found["names"]), fields=_mapped(found["fields"]))
+        MappedField.model_validate(
+            {"field-id": number, "names": list(found["names"]), "fields": _mapped(found["fields"])}
+        )
         for number, found in merged.items()
     ]
 

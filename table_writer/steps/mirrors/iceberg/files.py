@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import uuid
-from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.table.metadata import TableMetadata
@@ -122,7 +121,7 @@ class _Body(io.BytesIO):
         self._files = files
         self._file = file
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if error[0] is None:
             self.close()
 

@@ -23,6 +23,7 @@ from table_writer.steps.mirrors.mirror import MirrorChange, MirroredFile
 
 PartitionKey = tuple[Any, ...]
 RowCounts = Mapping[str, int]  # by the keys of files
+CountRows = Callable[[Sequence[MirroredFile]], RowCounts]
 LOG_ID: Final = "table_writer.log_id"
 VERSION: Final = "table_writer.version"
 IN_DOUBT: Final = "table_writer.in_doubt"
@@ -143,9 +144,7 @@ class Snapshot:
             found.setdefault(key_of(entry.data_file.partition), {})[entry.data_file.file_path] = entry
         return found
 
-    def edit(
-        self, change: MirrorChange, schema: Schema, spec: PartitionSpec, count: Callable[[Sequence[MirroredFile]], RowCounts]
-    ) -> Edit:
+    def edit(self, change: MirrorChange, schema: Schema, spec: PartitionSpec, count: CountRows) -> Edit:
         """Return what a change makes of these files; ``count`` counts the rows of files where nobody knows them."""
         taken, new = self._differences(change)
         rows = count([file for file, _ in new.values() if file.rows is None])
@@ -180,9 +179,9 @@ class Snapshot:
             before, after = self._by_partition.get(key, {}), wanted.get(key, {})
             taken |= {path for path, entry in before.items() if not _is_same(entry, after.get(path))}
             new |= {path: (file, records[key]) for path, file in after.items() if not _is_same(before.get(path), file)}
-        for key, files in added.items():
+        for key, more in added.items():
             before = self._by_partition.get(key, {})
-            others = {path: file for path, file in files.items() if not _is_same(before.get(path), file)}
+            others = {path: file for path, file in more.items() if not _is_same(before.get(path), file)}
             taken |= others.keys() & before.keys()
             new |= {path: (file, records[key]) for path, file in others.items()}
         return taken, new
@@ -226,22 +225,28 @@ def own_facts(snapshot: TableSnapshot | None) -> Mapping[str, str]:
 
 def key_of(record: Record) -> PartitionKey:
     """Return a partition as a key: two NaNs are one, two zeros are two."""
-    return tuple(repr(value) if isinstance(value, float) else value for value in record)
+    return tuple(repr(value) if isinstance(value, float) else value for value in values_of(record))
+
+
+def values_of(record: Record) -> list[Any]:
+    """Return what a record holds, in its order."""
+    return [record[position] for position in range(len(record))]
 
 
 def data_file(
     path: str, file: MirroredFile, record: Record, schema: Schema, spec: PartitionSpec, rows: RowCounts
 ) -> DataFile:
     """Describe a file as a manifest does."""
-    made = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=record,
-        record_count=rows[file.key] if file.rows is None else file.rows,
-        file_size_in_bytes=file.size_bytes,
+    facts: dict[str, Any] = {
+        "content": DataFileContent.DATA,
+        "file_path": path,
+        "file_format": FileFormat.PARQUET,
+        "partition": record,
+        "record_count": rows[file.key] if file.rows is None else file.rows,
+        "file_size_in_bytes": file.size_bytes,
         **figures_of(file, schema),
-    )
+    }
+    made = DataFile.from_args(**facts)
     made.spec_id = spec.spec_id
     return made
 

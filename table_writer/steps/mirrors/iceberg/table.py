@@ -19,7 +19,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, new_table_metadata
 from pyiceberg.table.snapshots import Snapshot as TableSnapshot
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
@@ -48,6 +48,7 @@ from table_writer.steps.mirrors.iceberg.snapshot import (
     Snapshot,
     new_entry,
     own_facts,
+    values_of,
 )
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable, NotOursError
 from table_writer.storage.object_store import many
@@ -99,21 +100,15 @@ class IcebergMirror:
         metadata, is_new = self._base(before, change)
         if is_new:
             before = replace(before, manifests=())
-        table, schema, updates = change.table, metadata.schema(), ()
-        if not is_new:
-            schema, updates = _table_updates(metadata, table)
+        schema, updates = (metadata.schema(), ()) if is_new else _table_updates(metadata, change.table)
         edit = before.edit(change, schema, metadata.spec(), self._count_rows)
         is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
         if is_held and not (updates or edit.added or edit.deleted or before.damage):
             return before
         snapshot, manifests = self._put_snapshot(before, change, edit, metadata, schema)
-        updates = (
-            *updates,
-            AddSnapshotUpdate(snapshot=snapshot),
-            SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=snapshot.snapshot_id),
-            *_expiries(metadata),
-        )
-        return self._committed(before, metadata, updates, manifests, is_new=is_new)
+        to_main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot.snapshot_id}
+        shown = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main))
+        return self._committed(before, metadata, (*updates, *shown, *_expiries(metadata)), manifests, is_new=is_new)
 
     def _committed(
         self,
@@ -160,7 +155,7 @@ class IcebergMirror:
                 for snapshot_id, keys in named.items()
                 if keys is None or any(key.startswith(places) for key in keys)
             ]
-            if not ids or self._catalog(held.place).commit(held.location, metadata, (RemoveSnapshotsUpdate(snapshot_ids=ids),)):
+            if not ids or self._catalog(held.place).commit(held.location, metadata, _removal(ids)):
                 return
         raise StorageError(f"other processes have written to the mirror {RELEASES} times meanwhile")
 
@@ -288,22 +283,23 @@ class IcebergMirror:
         self, before: Snapshot, change: MirrorChange, edit: Edit, metadata: TableMetadata, schema: Schema
     ) -> tuple[TableSnapshot, tuple[Manifest, ...]]:
         """Write manifests and their list."""
-        snapshot_id, number = secrets.randbits(62), metadata.last_sequence_number + 1
+        snapshot_id, number = secrets.randbits(62), _last_number(metadata) + 1
         manifests = self._put_manifests(edit, metadata.spec(), schema, snapshot_id, number)
         all_manifests = (*edit.kept, *manifests)
         parent = metadata.current_snapshot_id
         output = self.files.new_output(self._new_file(f"snap-{snapshot_id}"))
         with write_manifest_list(FORMAT_VERSION, output, snapshot_id, parent, number, COMPRESSION) as writer:
             writer.add_manifests([manifest.file for manifest in all_manifests])
-        snapshot = TableSnapshot(
-            snapshot_id=snapshot_id,
-            parent_snapshot_id=parent,
-            sequence_number=number,
-            timestamp_ms=max(_millis(change), metadata.last_updated_ms),
-            manifest_list=output.location,
-            summary=before.summary(change, edit),
-            schema_id=schema.schema_id,
-        )
+        facts = {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent,
+            "sequence-number": number,
+            "timestamp-ms": max(_millis(change), metadata.last_updated_ms),
+            "manifest-list": output.location,
+            "summary": before.summary(change, edit),
+            "schema-id": schema.schema_id,
+        }
+        snapshot = TableSnapshot.model_validate(facts)
         return snapshot, tuple(manifest for manifest in all_manifests if manifest.entries)
 
     def _put_manifests(
@@ -317,7 +313,7 @@ class IcebergMirror:
             *(("add", entry) for entry in added),
         ]
         if len(todo) > MOST_ENTRIES:
-            todo.sort(key=lambda one: repr(list(one[1].data_file.partition)))
+            todo.sort(key=lambda one: repr(values_of(one[1].data_file.partition)))
 
         def put(batch: Sequence[tuple[str, ManifestEntry]]) -> Manifest:
             output = self.files.new_output(self._new_file("manifest"))
@@ -338,6 +334,10 @@ class IcebergMirror:
         if unknown := [file.key for file, count in zip(files, counts, strict=True) if count is None]:
             raise InvalidInputError(f"how many rows {unknown[0]} has cannot be read: it is no Parquet, or encrypted")
         return {file.key: int(count or 0) for file, count in zip(files, counts, strict=True)}
+
+
+def _last_number(metadata: TableMetadata) -> int:
+    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
 
 
 def _with_numbers(file: ManifestFile, number: int) -> ManifestFile:
@@ -370,10 +370,10 @@ def _table_updates(metadata: TableMetadata, table: MirroredTable) -> tuple[Schem
     ids = FieldIds.of(metadata.schemas, metadata.last_column_id)
     wanted = schema_of(table, ids, max(schema.schema_id for schema in metadata.schemas) + 1)
     same = next((schema for schema in metadata.schemas if is_same_schema(schema, wanted)), None)
-    updates: list[TableUpdate] = [] if same else [AddSchemaUpdate(schema_=wanted)]
+    updates: list[TableUpdate] = [] if same else [AddSchemaUpdate.model_validate({"schema": wanted})]
     schema = same or wanted
     if schema.schema_id != metadata.current_schema_id:
-        updates.append(SetCurrentSchemaUpdate(schema_id=schema.schema_id))
+        updates.append(SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}))
     properties = _properties(table, [*([] if same else [wanted]), *metadata.schemas])
     changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
     return schema, (*updates, *([SetPropertiesUpdate(updates=changed)] if changed else []))
@@ -383,5 +383,8 @@ def _expiries(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
     """Return that the oldest snapshots go where there are too many."""
     surplus = len(metadata.snapshots) + 1 - MOST_SNAPSHOTS
     oldest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[: max(surplus, 0)]
-    ids = [snapshot.snapshot_id for snapshot in oldest]
-    return (RemoveSnapshotsUpdate(snapshot_ids=ids),) if ids else ()
+    return _removal([snapshot.snapshot_id for snapshot in oldest])
+
+
+def _removal(ids: Sequence[int]) -> tuple[TableUpdate, ...]:
+    return (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),) if ids else ()
