@@ -135,6 +135,7 @@ def test_an_unpartitioned_table_with_other_columns_is_read_as_it_is(
     assert set(mirror_of(table).rows(["Key", "name"])) == content(table) == {(7, "k")}
     assert mirror_of(table).rows(COLUMNS, 0) == [(1, "a", "x")]
     keeper.rollback(table, version=1)
+    spark.catalog.refreshTable(table)
     assert set(mirror_of(table).rows(COLUMNS)) == content(table) == {(1, "a", "x")}
 
 
