@@ -100,6 +100,8 @@ class IcebergMirror:
         metadata, is_new = self._base(before, change)
         if is_new:
             before = replace(before, manifests=())
+            if not (before.location or self._is_free()):
+                return None
         schema, updates = (metadata.schema(), ()) if is_new else _table_updates(metadata, change.table)
         edit = before.edit(change, schema, metadata.spec(), self._count_rows)
         is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
@@ -119,27 +121,35 @@ class IcebergMirror:
         *,
         is_new: bool,
     ) -> Snapshot | None:
-        place = before.place or self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+        place = before.place or self._place()
         catalog = self._catalog(place)
         if not is_new:
             answer = catalog.commit(before.location, metadata, updates)
         else:
             made = update_table_metadata(metadata, updates)
-            location = catalog.replace(before.location, made) if before.location else self._begun(place, catalog, made)
+            location = catalog.replace(before.location, made) if before.location else self._begun(place, made)
             answer = None if location is None else (location, made)
         if answer is None:
             return None
         location, after = answer
         return Snapshot(root=self._root, place=place, location=location, metadata=after, manifests=manifests)
 
-    def _begun(self, place: CatalogPlace, catalog: Catalog, metadata: TableMetadata) -> str | None:
-        """Make the table; before it is there, a note in the root says where it is."""
-        location = catalog.find()
+    def _is_free(self) -> bool:
+        """Return whether no table has the mirror's name; if it is the mirror itself, note where it is."""
+        place = self._place()
+        location = self._catalog(place).find()
         if location is not None:
             self._require_own(place, location)
-            return None
+            self._store.put(self._note_key, place.note())
+        return location is None
+
+    def _begun(self, place: CatalogPlace, metadata: TableMetadata) -> str | None:
+        """Make the table; before it is there, a note in the root says where it is."""
         self._store.put(self._note_key, place.note())
-        return catalog.add(metadata)
+        return self._catalog(place).add(metadata)
+
+    def _place(self) -> CatalogPlace:
+        return self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
 
     def release(self, locations: Collection[Location]) -> None:
         """Expire the earlier snapshots that name files there: no snapshot is listed that cannot be read."""
@@ -265,7 +275,7 @@ class IcebergMirror:
     def _base(self, before: Snapshot, change: MirrorChange) -> tuple[TableMetadata, bool]:
         """Return the metadata to go on from, and whether it is new: nothing of it can be gone on from."""
         metadata = before.metadata
-        if metadata is not None and before.is_whole and before.log_id == change.table.log_id:
+        if metadata is not None and before.is_whole:
             names = tuple(field.name for field in metadata.spec().fields)
             if names == change.table.partition_columns and metadata.location == str(self.home).rstrip("/"):
                 return metadata, False
