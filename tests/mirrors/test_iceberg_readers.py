@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.errors import InvalidInputError
 from table_writer.testing import Lakehouse
 from tests.cells import first_fast
 from tests.end_to_end.test_partition_values import VALUES
-from tests.readers.tables import KINDS, Tables, modern
+from tests.readers.tables import KINDS, Tables, modern, spelled
 
 from .iceberg_readers import IcebergReader
-from .test_readers import DAYS, differing
+from .test_readers import DAYS
 
 COLUMNS: Final = ("id", "note", "dt")
 MirrorOf = Callable[[str], IcebergReader]
@@ -35,6 +36,11 @@ def tables(spark: SparkSession, lakehouse_database: str) -> Iterator[Tables]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
+@pytest.fixture(autouse=True)
+def _planned_by_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else Polars warns that it has no other
+
+
 @pytest.fixture
 def iceberg_writer(spark: SparkSession) -> TableWriter:
     return TableWriter(spark, config=TableWriterConfig(mirrors=["iceberg"]))
@@ -45,6 +51,16 @@ def mirror_of(lakehouse: Lakehouse) -> MirrorOf:
     return lambda table: IcebergReader(lakehouse, table)
 
 
+def differing(
+    spark: SparkSession, table: str, found: list[tuple[Any, ...]], columns: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    sparks = spark.table(table)
+    sparks = sparks.select(*(f"`{column}`" for column in columns or sparks.columns))
+    expected, rows = spelled(sparks.collect(), sparks.schema), spelled(found, sparks.schema)
+    assert expected
+    return [pair for pair in zip(expected, rows, strict=True) if pair[0] != pair[1]]
+
+
 @pytest.mark.parametrize("kind", first_fast(KINDS))
 def test_values_of_every_type_are_those_of_the_table(
     kind: str, spark: SparkSession, tables: Tables, keeper: Maintenance, mirror_of: MirrorOf
@@ -53,14 +69,14 @@ def test_values_of_every_type_are_those_of_the_table(
     table = tables.made["types"]
     keeper.mirror(table, as_="iceberg")
     names, mirror = spark.table(table).columns, mirror_of(table)
-    assert differing(spark, table, mirror.rows(names)) == []
-    try:
-        print("POLARS types", differing(spark, table, mirror.rows_by_polars(names)))
-    except Exception as error:
-        print("POLARS types", repr(error)[:300])
+    assert differing(spark, table, mirror.rows_by_polars(names)) == []
+    different = {column for column in names if differing(spark, table, mirror.rows([column]), [column])}
+    assert different == {"array_of_structs"}, "pyiceberg reads a null array of structs as an empty one"
 
 
-@pytest.mark.parametrize("case", [case for case, (kind, _) in VALUES.items() if kind != "TIMESTAMP_NTZ"])
+@pytest.mark.parametrize(
+    "case", first_fast([case for case, (kind, _) in VALUES.items() if kind not in {"TIMESTAMP_NTZ", "DOUBLE"}], 3)
+)
 def test_partition_values_are_those_of_the_table(
     case: str, spark: SparkSession, tables: Tables, keeper: Maintenance, mirror_of: MirrorOf
 ) -> None:
@@ -70,10 +86,13 @@ def test_partition_values_are_those_of_the_table(
     keeper.mirror(table, as_="iceberg")
     mirror = mirror_of(table)
     assert differing(spark, table, mirror.rows(["id", "p"])) == []
-    try:
-        print("POLARS", case, differing(spark, table, mirror.rows_by_polars(["id", "p"])))
-    except Exception as error:
-        print("POLARS", case, repr(error)[:300])
+    assert differing(spark, table, mirror.rows_by_polars(["id", "p"])) == []
+
+
+def test_a_table_that_is_partitioned_by_doubles_is_refused_in_words(tables: Tables, keeper: Maintenance) -> None:
+    tables._values("t", "DOUBLE", ["1.1"], 0)
+    with pytest.raises(InvalidInputError, match="partitioned by p, a double"):
+        keeper.mirror(tables.made["t"], as_="iceberg")
 
 
 def test_each_call_is_a_snapshot_with_its_rows_and_statistics(
@@ -139,6 +158,7 @@ def test_an_unpartitioned_table_with_other_columns_is_read_as_it_is(
     assert set(mirror.rows(["Key", "name"])) == content(table) == {(7, "k")}
     assert mirror.rows(COLUMNS, mirror.table().snapshots()[0].snapshot_id) == [(1, "a", "x")]
     keeper.rollback(table, version=1)
+    spark.catalog.refreshTable(table)
     assert set(mirror.rows(COLUMNS)) == content(table) == {(1, "a", "x")}
 
 

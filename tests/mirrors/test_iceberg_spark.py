@@ -51,7 +51,8 @@ def test_iceberg_reads_every_table_as_spark_does(iceberg_spark: SparkSession) ->
     tables = Tables(iceberg_spark, "mirrored")
     tables.make_all()
     keeper, found = Maintenance(services=tables._writer._services), {}
-    read = {name: table for name, table in tables.made.items() if "orc" not in name and name != "elsewhere"}
+    left_out = {"elsewhere", "values_doubles"}  # of another writer; refused
+    read = {name: table for name, table in tables.made.items() if "orc" not in name and name not in left_out}
     for name, table in read.items():
         keeper.mirror(table, as_="iceberg")
         sparks, mirrored = iceberg_spark.table(table), iceberg_spark.table(f"iceberg.{table}_iceberg")
@@ -89,8 +90,8 @@ def test_iceberg_has_each_version_and_what_it_writes_is_overruled(iceberg_spark:
     for statement in FOREIGN:
         iceberg_spark.sql(statement.format(t=mirror, n="mirrored.w_iceberg")).collect()
         assert {row.id for row in iceberg_spark.table("mirrored.w").collect()} == before, statement
-        report = keeper.mirror("mirrored.w", as_="iceberg", check=True)
-        print(statement, report.state, report.damage)
+        state = keeper.mirror("mirrored.w", as_="iceberg", check=True).state
+        assert state == ("in step" if "ADD COLUMN" in statement else "damaged"), statement
         assert keeper.mirror("mirrored.w", as_="iceberg", repair=True).state == "in step"
         found = iceberg_spark.sql(f"SELECT id FROM {mirror}")
         assert sorted(row.id for row in found.collect()) == [3, 3, 3, 100, 100, 100], statement
