@@ -52,8 +52,8 @@ class StoreFiles(FileIO):
         return _NewFile(self, location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a file."""
-        self._store.delete([self.key_of(location if isinstance(location, str) else location.location)])
+        """Refuse: files of a mirror go with a vacuum, or with the mirror."""
+        raise StorageError(f"pyiceberg was about to delete {location}: nothing was deleted")
 
 
 class MetadataFiles:
