@@ -221,8 +221,8 @@ test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; 
 	$(BIN)/python -m tests.readers.trino
 	$(PYTEST) --needs=readers -m needs tests/readers
 
-test-delta: $(VENV)-bench/.ready  ## Changes of rows against Delta's MERGE, DELETE and UPDATE; mirrors read by Delta
-	$(VENV)-bench/bin/python -u -m pytest -s --needs=delta -m needs tests/rows/test_against_delta.py tests/mirrors/test_delta_spark.py
+test-delta: $(VENV)-bench/.ready  ## Changes of rows against Delta's MERGE, DELETE and UPDATE; mirrors read by Delta and Iceberg
+	$(VENV)-bench/bin/python -u -m pytest -s --needs=delta -m needs tests/rows/test_against_delta.py tests/mirrors/test_delta_spark.py tests/mirrors/test_iceberg_spark.py
 
 $(VENV)-airflow/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-airflow

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypedDict, get_args
 
 from table_writer.checked import checked, require_age
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, require_extra
 from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
@@ -40,7 +40,7 @@ EmptyAction = Literal["error", "ignore", "replace"]
 MarkSuccess = bool | Literal["partitions"]
 Renames = Literal["note", "error"]
 REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | {"file"}
-MirrorKind = Literal["delta"]
+MirrorKind = Literal["delta", "iceberg"]
 MIRROR_KINDS: Final[tuple[str, ...]] = get_args(MirrorKind)
 
 
@@ -132,8 +132,11 @@ class TableWriterConfig:
         and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 1,000:
         a metastore needs a millisecond for each. Those of the rows that a write replaces are removed in any case.
     mirrors
-        What else the table is at once, from the same files: ``["delta"]``. A commit to the mirror follows each publish.
-        The table property ``table_writer.mirrors`` (kinds with commas between them) wins.
+        What else the table is at once, from the same files: ``["delta", "iceberg"]``. A commit to each mirror follows
+        each publish. The table property ``table_writer.mirrors`` (kinds with commas between them) wins.
+    iceberg_catalog
+        The catalog in which Iceberg mirrors are begun, by the name that pyiceberg's own configuration gives it. Empty:
+        the metastore of the table, where the mirror of ``mart.orders`` is ``mart.orders_iceberg``.
     log_memory_bytes
         How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
         an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.
@@ -178,6 +181,7 @@ class TableWriterConfig:
     check_examples: int = MOST_EXAMPLES
     column_statistics: ColumnStatisticsChoice = "auto"
     mirrors: Sequence[str] = ()
+    iceberg_catalog: str = ""
     log_memory_bytes: int = 2048 * MIB
 
     @property
@@ -197,6 +201,8 @@ class TableWriterConfig:
         _require(self, self._rules())
         require_mirrors(self.mirrors, "mirrors")
         object.__setattr__(self, "mirrors", tuple(self.mirrors))
+        if "iceberg" in self.mirrors:
+            require_extra("iceberg", "an Iceberg mirror", "pyiceberg")
         require_listeners(self.listeners)
         object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)

@@ -626,7 +626,7 @@ class Maintenance:
     def mirror(
         self, table: str, *, as_: str, repair: bool = False, check: bool = False, drop: bool = False
     ) -> MirrorReport:
-        """Bring the mirror of a table to its newest version, or make it: the same files as a Delta table.
+        """Bring the mirror of a table to its newest version, or make it: the same files as another table.
 
         Every version of which files are there becomes one of the mirror; where that cannot be, one stands for several.
         Writers do the same after each publish where ``mirrors`` of their config, or the table property
@@ -635,7 +635,7 @@ class Maintenance:
         Parameters
         ----------
         as_
-            The kind: ``delta``.
+            The kind: ``delta`` or ``iceberg``.
         repair
             Compare it with all that is there, and mend what differs or is damaged.
         check

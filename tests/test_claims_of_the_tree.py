@@ -109,11 +109,14 @@ def test_every_file_that_contributing_links_to_is_there() -> None:
 
 
 def test_readers_switch_in_one_file() -> None:
-    """The other callers: placeholders without rows, column statistics, an unpartitioned table whose rows are back."""
+    """The other callers: placeholders without rows, column statistics, an unpartitioned table whose rows are back, and
+    the table by which readers find a mirror.
+    """
     assert callers_of("alter_partitions") == {
         "steps/publish/switch.py",
         "steps/publish/statistics.py",
         "steps/publish/adopt.py",
+        "steps/mirrors/iceberg/catalog.py",
     }
     assert callers_of("add_partitions", "drop_partition") == {"steps/publish/switch.py", "steps/publish/base.py"}
 
@@ -125,7 +128,8 @@ def test_copies_come_to_where_readers_look_in_one_file() -> None:
 
 def test_published_files_are_deleted_by_the_sweep_alone() -> None:
     """The others delete files of a write that is not published, objects of logs, turns, markers, what was tried."""
-    assert callers_of("delete_keys") == {"steps/vacuum/sweep.py", "steps/complete.py", "steps/mirrors/delta/log.py"}
+    mirrors = {"steps/mirrors/delta/log.py", "steps/mirrors/iceberg/table.py"}
+    assert callers_of("delete_keys") == {"steps/vacuum/sweep.py", "steps/complete.py", *mirrors}
     log = {"storage/table_files.py", "log/owner.py", "log/registration.py", "log/table_log.py", "log/marks.py"}
     others = {"steps/complete.py", "steps/upload/job.py", "steps/rows/turns.py", "doctor/servers.py"}
     others |= {"steps/publish/success.py"}

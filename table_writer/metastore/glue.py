@@ -250,6 +250,18 @@ class GlueMetastore:
         of = glue_objects.shown_target(target) if target else named if is_elsewhere else ""
         return protocol.require_named(name, glue_objects.table_from(raw), self.uri, of)
 
+    def add_table(self, table: Table) -> bool:
+        if self.get_table(table.name) is not None:
+            return False
+        made = glue_objects.new_table(table)
+        self._change_once("create_table", table, {"DatabaseName": table.name.database, "TableInput": made})
+        return True
+
+    def remove_table(self, name: TableName) -> None:
+        table = self.get_table(name)
+        if table is not None:
+            self._change_once("delete_table", table, {"DatabaseName": name.database, "Name": name.name})
+
     def get_databases(self) -> Sequence[str]:
         return [database["Name"] for database in self._pages("get_databases", "DatabaseList", table="")]
 

@@ -61,6 +61,23 @@ def _thrift_columns(raw: Iterable[Mapping[str, str]]) -> list[ttypes.FieldSchema
     return [ttypes.FieldSchema(column["Name"], column.get("Type", ""), column.get("Comment")) for column in raw]
 
 
+def new_table(table: Table) -> dict[str, Any]:
+    """Return the ``TableInput`` of an external table without partitions."""
+    return {
+        "Name": table.name.name,
+        "TableType": "EXTERNAL_TABLE",
+        "Parameters": {"EXTERNAL": "TRUE", **table.parameters},
+        "PartitionKeys": [],
+        "StorageDescriptor": {
+            "Columns": [{"Name": column.name, "Type": column.type} for column in table.columns],
+            "Location": table.location.rstrip("/"),
+            "InputFormat": table.input_format,
+            "OutputFormat": table.output_format,
+            "SerdeInfo": {"SerializationLibrary": table.serde, "Parameters": dict(table.serde_parameters)},
+        },
+    }
+
+
 def new_input(table: Table, partition: Partition) -> dict[str, Any]:
     """Return the ``PartitionInput`` to add: the table's columns and SerDe, the partition's location and parameters."""
     storage = {**raw_of(table)["StorageDescriptor"], "Location": partition.location.rstrip("/")}

@@ -195,6 +195,22 @@ class HiveMetastore:
                 return None
             raise
 
+    def add_table(self, table: Table) -> bool:
+        try:
+            self._connection.change("create_table", hive_objects.new_table(table), table=str(table.name))
+        except RefusedError as refused:
+            if isinstance(refused.reason, ttypes.AlreadyExistsException):
+                return False
+            raise
+        return True
+
+    def remove_table(self, name: TableName) -> None:
+        try:
+            self._change("drop_table", name, False, before_send=protocol.nothing)
+        except RefusedError as refused:
+            if not isinstance(refused.reason, ttypes.NoSuchObjectException):
+                raise
+
     def get_databases(self) -> Sequence[str]:
         return list(self._connection.read("get_all_databases", table=""))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import getpass
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -40,6 +41,9 @@ MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,
 NAME_AND_TYPE: Final = attrgetter("name", "type")
 WHOLE_TABLE: Final[PartitionValues] = ()  # the values of the one partition that an unpartitioned table is
 DDL_TIME: Final = "transient_lastDdlTime"
+METADATA_LOCATION: Final = "metadata_location"
+"""Parameter by which Iceberg's clients find what an Iceberg table is now, and which they compare and set."""
+
 PATH: Final = "path"
 PROVIDER: Final = "spark.sql.sources.provider"
 PLACEHOLDER: Final = "-__PLACEHOLDER__"
@@ -113,6 +117,26 @@ def new_partition(table: Table, partition: Partition) -> Any:
         lastAccessTime=0,
         sd=storage,
         parameters=dict(partition.parameters),
+    )
+
+
+def new_table(table: Table) -> Any:
+    """Return the ``ttypes.Table`` to add: an external one without partitions."""
+    return ttypes.Table(
+        dbName=table.name.database,
+        tableName=table.name.name,
+        owner=getpass.getuser(),
+        createTime=int(time.time()),
+        tableType="EXTERNAL_TABLE",
+        parameters={"EXTERNAL": "TRUE", **table.parameters},
+        partitionKeys=[],
+        sd=ttypes.StorageDescriptor(
+            cols=[ttypes.FieldSchema(column.name, column.type, column.comment) for column in table.columns],
+            location=table.location.rstrip("/"),
+            inputFormat=table.input_format,
+            outputFormat=table.output_format,
+            serdeInfo=ttypes.SerDeInfo(serializationLib=table.serde, parameters=dict(table.serde_parameters)),
+        ),
     )
 
 
@@ -351,7 +375,7 @@ def expectation(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str
     >>> expectation({}, {"table_writer.write_id": "b"})
     {}
     """
-    usable = [name for name in (WRITE_ID_PARAMETER, DDL_TIME) if _is_changed(name, old, new)]
+    usable = [name for name in (METADATA_LOCATION, WRITE_ID_PARAMETER, DDL_TIME) if _is_changed(name, old, new)]
     return {name: old[name] for name in usable[:1]}
 
 

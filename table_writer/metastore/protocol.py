@@ -105,6 +105,12 @@ class Metastore(Protocol):
     def get_table(self, name: TableName) -> Table | None:
         """Return the table, ``None`` when there is none."""
 
+    def add_table(self, table: Table) -> bool:
+        """Make an external table without partitions; ``False``, and nothing is changed, if one of its name is there."""
+
+    def remove_table(self, name: TableName) -> None:
+        """Drop a table and leave its data; one that does not exist is no error."""
+
     def get_databases(self) -> Sequence[str]:
         """Return the names of all databases, in one call."""
 

@@ -28,14 +28,14 @@ class MirrorReport(Report, rows="differences", columns=DIFFERENCES, lines=NOTES,
     Parameters
     ----------
     kind
-        ``"delta"``.
+        ``"delta"`` or ``"iceberg"``.
     state
         ``"in step"``; ``"behind"``: it does not have the newest version; ``"differs"``; ``"damaged"``; ``"absent"``;
         ``"dropped"``.
     version
         The version of the table that it holds; ``None`` if there is none.
     mirror_version
-        The number that readers of the mirror know it by.
+        The number that readers of the mirror know it by: Delta's version, Iceberg's snapshot.
     files
         How many its readers read; of a drop, how many objects were deleted.
     damage

@@ -13,6 +13,8 @@ from table_writer.storage.object_store import ObjectStore
 
 SINK: Final = "_spark_metadata"
 DELTA_LOG: Final = "_delta_log"
+ICEBERG_MIRROR: Final = "_iceberg"  # of an Iceberg mirror; a table of Iceberg's own has "metadata"
+ICEBERG_NOTE: Final = "table_writer.json"  # in it: in which catalog the mirror is found
 OF_OWN_COMMIT: Final = b'"appId":"table_writer"'
 MARKERS: Final = {
     SINK: (

@@ -165,7 +165,22 @@ class MemoryMetastore:
 
     def get_table(self, name: TableName) -> Table | None:
         with self._call("get_table", "get_table_req"):
-            return self._tables.get(name)
+            found = self._tables.get(name)
+            return None if found is None else replace(found, native=found)
+
+    @may_come_late
+    def add_table(self, table: Table) -> bool:
+        with self._call("add_table", "create_table"):
+            if table.name in self._tables:
+                return False
+            self.create_table(table)
+            return True
+
+    @may_come_late
+    def remove_table(self, name: TableName) -> None:
+        with self._call("remove_table", "drop_table"):
+            if name in self._tables:
+                self.drop_table(name)
 
     def get_databases(self) -> Sequence[str]:
         with self._call("get_databases", "get_all_databases"):

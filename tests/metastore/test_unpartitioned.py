@@ -375,3 +375,25 @@ def test_spark_reads_a_table_behind_a_placeholder_where_it_was_moved(
         assert (after.location, after.native.sd.location) == (f"{elsewhere}/second/", table.native.sd.location)
         move(table.location)
         assert shown() == before
+
+
+def test_a_table_is_added_once_and_found_by_what_its_parameter_names(world: World) -> None:
+    like = world.table(())
+    named = {"table_type": "ICEBERG", "metadata_location": f"{world.root}/0.json"}
+    added = replace(like, name=TableName(like.name.database, f"{like.name.name}_iceberg"), parameters=named)
+    assert world.metastore.add_table(added)
+    assert not world.metastore.add_table(replace(added, location=f"{world.root}/other/"))
+    before = read(world, added)
+    assert (before.columns, before.location, before.kind) == (like.columns, like.location, "EXTERNAL_TABLE")
+    partition = Partition(values=(), location=before.location, parameters=before.parameters, native=before.native)
+    for name in ("1.json", "2.json"):  # the second goes by what the first has replaced
+        change = moved(partition, before.location, metadata_location=f"{world.root}/{name}")
+        if name == "1.json":
+            world.metastore.alter_partitions(before, [change])
+        else:
+            with pytest.raises(MetastoreError, match="somebody else changed table"):
+                world.metastore.alter_partitions(before, [change])
+    assert read(world, added).parameters["metadata_location"] == f"{world.root}/1.json"
+    world.metastore.remove_table(added.name)
+    world.metastore.remove_table(added.name)
+    assert world.metastore.get_table(added.name) is None

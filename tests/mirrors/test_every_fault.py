@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -17,16 +18,23 @@ from tests.maintenance.operations import OPERATIONS, Operation
 from tests.maintenance.test_every_fault import KINDS
 from tests.publish.world import CHANGING, DeathError, Fault, Rows
 
-from .test_vacuum import named_files_are_there
+from .iceberg_world import IcebergWorld, rows_of_json
 from .world import MirroredWorld
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 
+WORLDS = {"delta": MirroredWorld, "iceberg": IcebergWorld}
 CALLS_OF_MIRRORS = ("_follow", "why_behind", "tidy")
 
 
-def started(operation: Operation) -> MirroredWorld:
-    world = MirroredWorld()
+@pytest.fixture(autouse=True)
+def _rows_of_json() -> Iterator[None]:
+    with rows_of_json():
+        yield
+
+
+def started(kind: str, operation: Operation) -> MirroredWorld:
+    world = WORLDS[kind]()
     operation.prepare(world)
     return world
 
@@ -57,36 +65,40 @@ def telling_the_mirrors(calls: list[tuple[str, str]]) -> Iterator[set[int]]:
 
 
 @cache
-def faults_of(operation: Operation) -> tuple[dict[Fault, bool], Rows]:
+def faults_of(kind: str, operation: Operation) -> tuple[dict[Fault, bool], Rows]:
     """Return every fault of the calls for mirrors, whether its cell differs from others, and the rows afterwards."""
-    world = started(operation)
+    world = started(kind, operation)
     seen: Counter[tuple[str, str]] = Counter()
     found: dict[Fault, bool] = {}
-    with world.recording() as calls, telling_the_mirrors(calls) as places:
+    with rows_of_json(), world.recording() as calls, telling_the_mirrors(calls) as places:
         operation.run(world)
     met: set[tuple[str, str]] = set()
     for place, call in enumerate(calls):
         seen[call] += 1
         for phase in ("before", "after") if place in places else ():
-            for kind in KINDS:
+            for error in KINDS:
                 is_change = call in CHANGING
-                refused = phase == "before" and kind is Exception and (is_change or call not in met)
-                found[Fault(*call, seen[call], phase, kind)] = (is_change and kind is DeathError) or refused
+                refused = phase == "before" and error is Exception and (is_change or call not in met)
+                found[Fault(*call, seen[call], phase, error)] = (is_change and error is DeathError) or refused
         if place in places:
             met.add(call)
     return found, world.rows()
 
 
 def cells() -> Iterator[object]:
-    for operation in OPERATIONS:
-        for fault, differs in faults_of(operation)[0].items():
-            yield pytest.param(operation, fault, marks=[] if differs else [pytest.mark.slow], id=f"{operation}-{fault}")
+    for kind, operation in product(WORLDS, OPERATIONS):
+        for fault, differs in faults_of(kind, operation)[0].items():
+            is_fast = differs and (kind == "delta" or (fault.kind is DeathError and fault.phase == "after"))
+            marks = [] if is_fast else [pytest.mark.slow]
+            yield pytest.param(kind, operation, fault, marks=marks, id=f"{kind}-{operation}-{fault}")
 
 
-@pytest.mark.parametrize(("operation", "fault"), list(cells()))
-def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(operation: Operation, fault: Fault) -> None:
-    world = started(operation)
-    after = faults_of(operation)[1]
+@pytest.mark.parametrize(("kind", "operation", "fault"), list(cells()))
+def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(
+    kind: str, operation: Operation, fault: Fault
+) -> None:
+    world = started(kind, operation)
+    after = faults_of(kind, operation)[1]
     raised: BaseException | None = None
     with world.inject(fault):
         try:
@@ -104,10 +116,15 @@ def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(operation: O
         assert world.mirrored_rows() == world.rows()
         assert world.vacuum().failures == ()
         assert world.leftovers() == []
-        assert named_files_are_there(world)
+        assert world.named_files_are_there()
         assert world.mirrored_rows() == world.rows()
 
 
 def test_the_matrix_holds_every_change_that_a_mirror_makes() -> None:
-    injected = {(fault.service, fault.call) for one in OPERATIONS for fault in faults_of(one)[0]}
-    assert injected >= {("store", "put_if_absent"), ("store", "get"), ("store", "list_page")}
+    injected = {
+        kind: {(fault.service, fault.call) for operation in OPERATIONS for fault in faults_of(kind, operation)[0]}
+        for kind in WORLDS
+    }
+    assert injected["delta"] >= {("store", "put_if_absent"), ("store", "get"), ("store", "list_page")}
+    of_metastore = {("metastore", call) for call in ("get_table", "add_table", "alter_partitions")}
+    assert injected["iceberg"] >= {("store", "put"), ("store", "get"), *of_metastore}

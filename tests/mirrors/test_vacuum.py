@@ -12,7 +12,6 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import StorageError
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.vacuum import sweep
 from table_writer.steps.vacuum.sweep import Vacuum
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
@@ -30,12 +29,6 @@ def behind() -> MirroredWorld:
     world.config = TableWriterConfig()  # as of a job that does not know of the mirror
     world.write(REPLACED)
     return world
-
-
-def named_files_are_there(world: MirroredWorld) -> bool:
-    held = DeltaMirror(world.services()).read()
-    assert held is not None
-    return all(world.store.head(key) is not None for key in held.keys)
 
 
 VACUUMS: Final[dict[str, Callable[[MirroredWorld], object]]] = {
@@ -64,7 +57,7 @@ def watched(world: MirroredWorld, seen: list[bool]) -> Callable[[str, str, str],
     def called(call: str, phase: str, key: str) -> None:
         if (call, phase) == ("delete", "after") and key.startswith(world.layout.all_data.key):
             hook, world.store.on_call = world.store.on_call, None
-            seen.append(named_files_are_there(world))
+            seen.append(world.named_files_are_there())
             world.store.on_call = hook
 
     return called
@@ -94,7 +87,7 @@ def test_while_the_mirror_cannot_be_brought_up_nothing_is_deleted_and_the_report
     [reason] = {kept.reason for kept in report.kept}
     assert reason.startswith("the delta mirror may name files there")
     assert "no room" in reason
-    assert named_files_are_there(world)
+    assert world.named_files_are_there()
     assert len(world.vacuum().deleted) == 2
     assert world.leftovers() == []
 
@@ -117,7 +110,7 @@ def test_a_vacuum_that_died_is_finished_only_once_the_mirror_has_followed() -> N
     world.store.on_call = called
     assert Vacuum(world.services()).finish() == ()
     world.store.on_call = None
-    assert named_files_are_there(world)
+    assert world.named_files_are_there()
     assert len(Vacuum(world.services()).finish()) == 1
     assert world.mirrored_rows() == world.rows()
 
@@ -164,5 +157,5 @@ def test_a_rollback_after_a_vacuum_and_an_append_are_followed() -> None:
     world.keeper.rollback(TABLE, version=2)
     assert world.mirrored_rows() == world.rows() == {**OLD, **MIXED}
     world.vacuum()
-    assert named_files_are_there(world)
+    assert world.named_files_are_there()
     assert world.mirrored_rows() == world.rows()

@@ -91,6 +91,12 @@ class MirroredWorld(World):
             found["".join(value or "" for value in values)] = frozenset(ids)
         return found
 
+    def named_files_are_there(self) -> bool:
+        """Whether every file is there that the mirror's newest version names."""
+        held = DeltaMirror(self.services()).read()
+        assert held is not None
+        return all(self.store.head(key) is not None for key in held.keys)
+
     def notes(self) -> tuple[str, ...]:
         """Return what results say of mirrors."""
         return tuple(note for result in self.results for note in result.notes if "mirror" in note)

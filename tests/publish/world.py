@@ -58,7 +58,7 @@ ROOT = "s3a://lake/mart/orders/"
 
 
 CHANGING = {
-    *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")),
+    *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition", "add_table")),
     *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload", "copy")),
     ("store", "create_upload"),
 }

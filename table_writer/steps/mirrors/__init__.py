@@ -5,6 +5,7 @@
 ``changes``  what a mirror has to take up, version by version or in one: read from log, metastore and listings
 ``follow``   brings mirrors to the newest version: after a publish, when asked, and before a vacuum deletes
 ``delta``    the Delta log of a table
+``iceberg``  its Iceberg metadata, and the catalog that names it
 ===========  ======================================================================
 
 A mirror is no part of a publish: one that fails is a note, and the next publish brings it up.

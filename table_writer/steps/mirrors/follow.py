@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -14,16 +14,18 @@ from table_writer.events.event import EventError, TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.model.check_result import stored_line
 from table_writer.model.entry import LogEntry
+from table_writer.model.location import Location
 from table_writer.model.write import WrittenFiles
 from table_writer.steps.mirrors.changes import MustBeWholeError, TableChanges
 from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.iceberg import iceberg_mirror
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
 MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
-KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror}
+KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror, "iceberg": iceberg_mirror}
 
 
 class TableMirror:
@@ -122,10 +124,11 @@ def tidy(opened: OpenTable, older_than_seconds: float) -> tuple[str, ...]:
     return tuple(failures)
 
 
-def why_behind(opened: OpenTable) -> str:
+def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
     """Bring every mirror that there is to the newest version, and say why one is not there; empty if all are.
 
-    Files that readers of a table have left may be those that a mirror names, until it is.
+    Files that readers of a table have left may be those that a mirror names, until it is. No earlier version of a
+    mirror that can forget names files in ``leaving`` afterwards.
     """
     for kind in MIRROR_KINDS:
         mirror = TableMirror(opened, kind)
@@ -133,6 +136,7 @@ def why_behind(opened: OpenTable) -> str:
             held = mirror.mirror.read()
             if held is not None:
                 mirror.bring_up(held)
+                mirror.mirror.release(leaving)
         except NotOursError as foreign:
             logger.info("not looked after by a vacuum: %s", foreign)
         except TableWriterError as error:

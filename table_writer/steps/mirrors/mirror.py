@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 
@@ -97,6 +98,9 @@ class Mirror(Protocol):
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:
         """Put a change on top of what it holds; ``None`` if another process has put something there before."""
+
+    def release(self, locations: Collection[Location]) -> None:
+        """Take away the earlier versions that name files there, which are about to be deleted, where it can."""
 
     def tidy(self, older_than_seconds: float) -> None:
         """Delete what readers of no version that is kept need any more."""

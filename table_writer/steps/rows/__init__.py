@@ -16,7 +16,6 @@
 ``hits``         the files that hold the rows of a change, found by a job
 ``turns``        who has lost an attempt to others goes first the next time
 ``kept``         the files that stay, which the store copies
-``footers``      what Parquet files say of themselves: rows, columns, who has written them
 ``small_files``  rows of small files, fetched by tasks of ours where they need no conversion
 ``expressions``  predicates and values, in SQL or as Columns
 ===============  ===============================================================================

@@ -16,8 +16,8 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, frame_of, spark_sentence
-from table_writer.steps.rows.footers import MOST_FOOTERS
 from table_writer.steps.rows.snapshot import FILE, Snapshot
+from table_writer.storage.footers import MOST_FOOTERS
 
 DIFFERS: Final = (
     "what it was given differs each time it is computed. Nothing was published. Write it to a table first, and call"

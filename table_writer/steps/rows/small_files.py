@@ -22,7 +22,7 @@ from table_writer.spark.executors import as_sent
 from table_writer.spark.sql import frame_of, quoted
 from table_writer.steps.plan.planner import typed_partition_value
 from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
-from table_writer.steps.rows.footers import Footer
+from table_writer.storage.footers import Footer
 from table_writer.storage.parquet_rows import FilesOfTask, row_reader
 from table_writer.table.open_table import OpenTable
 

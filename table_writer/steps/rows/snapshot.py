@@ -19,8 +19,8 @@ from table_writer.spark.sql import literal, quoted
 from table_writer.steps.plan.planner import Where
 from table_writer.steps.plan.types import partition_schema
 from table_writer.steps.publish.recovery import Recovery
-from table_writer.steps.rows.footers import MOST_FOOTERS, Footer, read_footer
 from table_writer.steps.rows.small_files import LARGEST_BYTES, SmallFiles
+from table_writer.storage.footers import MOST_FOOTERS, Footer, read_footer
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.parquet_rows import FilesOfTask
 from table_writer.storage.table_files import files_read_at

@@ -266,7 +266,8 @@ class Vacuum:
 
         Mirrors follow first: files that are not there any more would fail their readers.
         """
-        reason = why_behind(self._opened) if plan.locations else ""
+        leaving = [found.left.location for found in plan.locations]
+        reason = why_behind(self._opened, leaving) if leaving else ""
         if not reason:
             return plan
         kept = (KeptLocation(found.left.location, reason) for found in plan.locations)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.errors import StorageError
+from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import Action, commit_lines
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
@@ -83,6 +84,9 @@ class DeltaMirror:
             return None
         after = replace(before.after(number, actions), damage="", foreign=())
         return self._with_checkpoint(after, is_due=bool(before.damage))
+
+    def release(self, locations: Collection[Location]) -> None:
+        """Leave all commits: as after a vacuum of Delta's own, versions that name files there fail their readers."""
 
     def tidy(self, older_than_seconds: float) -> None:
         """Delete commits and checkpoints before a checkpoint that is old enough itself."""

@@ -27,6 +27,13 @@ class Footer:
     is_ours: bool  # by its encoder and its notes: dates and times are of today's calendar
 
 
+def count_rows(store: ObjectStore, key: str) -> int | None:
+    """Return the number of rows of an object as it is now; ``None`` if there is none that tells."""
+    file = store.head(key)
+    footer = None if file is None else read_footer(store, file)
+    return None if footer is None else footer.row_count
+
+
 def read_footer(store: ObjectStore, file: ObjectInfo) -> Footer | None:
     """Return the footer of a file of Parquet; ``None`` of a file in another format, or encrypted.
 

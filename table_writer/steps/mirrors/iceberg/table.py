@@ -1,0 +1,400 @@
+"""The mirror of a table in Iceberg's format, as it lies in the store and in a catalog."""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.manifest import (
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    read_manifest_list,
+    write_manifest,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, new_table_metadata
+from pyiceberg.table.snapshots import Snapshot as TableSnapshot
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.location import Location
+from table_writer.model.table import TableName
+from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
+from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
+from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
+from table_writer.steps.mirrors.iceberg.snapshot import (
+    LOG_ID,
+    MOST_ENTRIES,
+    CatalogPlace,
+    Edit,
+    Manifest,
+    Snapshot,
+    new_entry,
+    own_facts,
+    values_of,
+)
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable, NotOursError
+from table_writer.storage.footers import count_rows
+from table_writer.storage.object_store import many
+from table_writer.storage.table_files import delete_keys
+from table_writer.table.open_table import OpenTable
+from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
+
+FORMAT_VERSION: Final = 2
+NAME_MAPPING: Final = "schema.name-mapping.default"
+COMPRESSION: Final = "deflate"  # of manifests: what every reader has
+MOST_SNAPSHOTS: Final = 500  # each publish writes what is told of all of them
+RELEASES: Final = 10  # while other processes write
+UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no Avro
+    *(FileNotFoundError, ValidationError, ValueError, EOFError, KeyError, IndexError, TypeError),
+    *(AssertionError, OverflowError, AttributeError, NotImplementedError, zlib.error),
+)
+
+
+class IcebergMirror:
+    """The mirror of a table in Iceberg's format."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._root = opened.layout.root
+        self.home = self._root.child(ICEBERG_MIRROR)
+        self._note_key = f"{self.home.key}{ICEBERG_NOTE}"
+        self.files = StoreFiles(opened.store, self._root)
+        self._metadata_prefix = f"{self.home.key}metadata/"
+
+    def read(self) -> Snapshot | None:
+        """Read where the catalog is, what it names, and what that comes to."""
+        place = self._noted()
+        location = None if place is None else self._catalog(place).find()
+        if place is None or location is None:
+            return None
+        self._require_own(place, location)
+        try:
+            metadata = TableMetadataUtil.parse_raw(self.files.read(location).decode())
+        except UNREADABLE as error:
+            damage = f"{location} cannot be read: {error}"
+            return Snapshot(root=self._root, place=place, location=location, damage=damage)
+        return self._snapshot(Snapshot(root=self._root, place=place, location=location, metadata=metadata), metadata)
+
+    def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
+        """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
+        before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        metadata, is_new = self._base(before, change)
+        if is_new:
+            before = replace(before, manifests=())
+            if not (before.location or self._is_free()):
+                return None
+        schema, updates = (metadata.schema(), ()) if is_new else _table_updates(metadata, change.table)
+        edit = before.edit(change, schema, metadata.spec(), self._count_rows)
+        is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
+        if is_held and not (updates or edit.added or edit.deleted or before.damage):
+            return before
+        snapshot, manifests = self._put_snapshot(before, change, edit, metadata, schema)
+        to_main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot.snapshot_id}
+        shown = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main))
+        return self._committed(before, metadata, (*updates, *shown, *_expiries(metadata)), manifests, is_new=is_new)
+
+    def _committed(
+        self,
+        before: Snapshot,
+        metadata: TableMetadata,
+        updates: tuple[TableUpdate, ...],
+        manifests: tuple[Manifest, ...],
+        *,
+        is_new: bool,
+    ) -> Snapshot | None:
+        place = before.place or self._place()
+        catalog = self._catalog(place)
+        if not is_new:
+            answer = catalog.commit(before.location, metadata, updates)
+        else:
+            made = update_table_metadata(metadata, updates)
+            location = catalog.replace(before.location, made) if before.location else self._begun(place, made)
+            answer = None if location is None else (location, made)
+        if answer is None:
+            return None
+        location, after = answer
+        return Snapshot(root=self._root, place=place, location=location, metadata=after, manifests=manifests)
+
+    def _is_free(self) -> bool:
+        """Return whether no table has the mirror's name; if it is the mirror itself, note where it is."""
+        place = self._place()
+        location = self._catalog(place).find()
+        if location is not None:
+            self._require_own(place, location)
+            self._store.put(self._note_key, place.note())
+        return location is None
+
+    def _begun(self, place: CatalogPlace, metadata: TableMetadata) -> str | None:
+        """Make the table; before it is there, a note in the root says where it is."""
+        self._store.put(self._note_key, place.note())
+        return self._catalog(place).add(metadata)
+
+    def _place(self) -> CatalogPlace:
+        return self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+
+    def release(self, locations: Collection[Location]) -> None:
+        """Expire the earlier snapshots that name files there: no snapshot is listed that cannot be read."""
+        for _ in range(RELEASES):
+            held = self.read()
+            if held is None or held.metadata is None or held.place is None:
+                return
+            metadata, places = held.metadata, tuple(location.key for location in locations)
+            earlier = [found for found in metadata.snapshots if found.snapshot_id != metadata.current_snapshot_id]
+            named = self._keys_named(earlier)
+            ids = [
+                snapshot_id
+                for snapshot_id, keys in named.items()
+                if keys is None or any(key.startswith(places) for key in keys)
+            ]
+            if not ids or self._catalog(held.place).commit(held.location, metadata, _removal(ids)):
+                return
+        raise StorageError(f"other processes have written to the mirror {RELEASES} times meanwhile")
+
+    def _keys_named(self, snapshots: Sequence[TableSnapshot]) -> dict[int, frozenset[str] | None]:
+        """Return the keys of the files of each snapshot; ``None`` if it cannot be read."""
+        lists = many(self._manifests_of, snapshots)
+        distinct = {file.manifest_path: file for files in lists for file in files or ()}
+        keys = dict(zip(distinct, many(self._keys_in, distinct.values()), strict=True))
+        named: dict[int, frozenset[str] | None] = {}
+        for snapshot, files in zip(snapshots, lists, strict=True):
+            of_all = [] if files is None else [keys[file.manifest_path] for file in files]
+            readable = [found for found in of_all if found is not None]
+            is_whole = files is not None and len(readable) == len(of_all)
+            named[snapshot.snapshot_id] = frozenset().union(*readable) if is_whole else None
+        return named
+
+    def _manifests_of(self, snapshot: TableSnapshot) -> list[ManifestFile] | None:
+        try:
+            return list(read_manifest_list(self.files.new_input(snapshot.manifest_list)))
+        except UNREADABLE:
+            return None
+
+    def _keys_in(self, file: ManifestFile) -> frozenset[str] | None:
+        try:
+            entries = file.fetch_manifest_entry(self.files)
+        except UNREADABLE:
+            return None
+        return frozenset(self.files.key_of(entry.data_file.file_path) for entry in entries)
+
+    def tidy(self, older_than_seconds: float) -> None:
+        """Delete files that no snapshot needs and that are old enough."""
+        owner = self._store.get(self._opened.layout.owner_key)
+        listed = [] if owner is None else list(self._store.list(self._metadata_prefix))
+        if owner is None or not listed:
+            return
+        now = owner.info.modified_at.timestamp() + owner.age_seconds
+        old = [found for found in listed if now - found.modified_at.timestamp() > older_than_seconds]
+        held = self.read() if old else None
+        if held is None or held.metadata is None:
+            return
+        lists = many(self._manifests_of, held.metadata.snapshots)
+        needed = {held.location, *(found.metadata_file for found in held.metadata.metadata_log)}
+        needed |= {snapshot.manifest_list for snapshot in held.metadata.snapshots}
+        needed |= {file.manifest_path for files in lists for file in files or ()}
+        keys = set(map(self.files.key_of, needed))
+        delete_keys(self._store, [found for found in old if found.key not in keys])
+
+    def drop(self) -> int:
+        """Drop the table from its catalog, then delete its metadata, the note last."""
+        held = self.read()
+        if held is not None and held.place is not None:
+            self._catalog(held.place).remove()
+        keys = [found.key for found in self._store.list(self.home.key)]
+        for batch in ([key for key in keys if key != self._note_key], [key for key in keys if key == self._note_key]):
+            if failures := delete_keys(self._store, batch).failures:
+                raise StorageError(f"not all of {self.home} is deleted: {failures[0]}")
+        return len(keys)
+
+    @property
+    def _usual_name(self) -> TableName:
+        table = self._opened.table.name
+        return TableName(table.database, f"{table.name}_iceberg")
+
+    def _noted(self) -> CatalogPlace | None:
+        """Read where readers find the mirror; ``None`` if there is no note that can be read."""
+        found = self._store.get(self._note_key)
+        try:
+            return None if found is None else CatalogPlace.from_note(found.body)
+        except (ValueError, KeyError, TypeError):
+            return CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+
+    def _catalog(self, place: CatalogPlace) -> Catalog:
+        files = MetadataFiles(self.files, self._metadata_prefix)
+        if place.catalog:
+            return PyIcebergCatalog(place.catalog, place.table, files)
+        return OwnCatalog(self._opened.metastore, place.table, files)
+
+    def _require_own(self, place: CatalogPlace, location: str) -> None:
+        found = Location.parse_any(location)
+        if found is None or not self.home.contains(found):
+            raise NotOursError(
+                f"{place.table} is a table that this library did not make: it is left alone. Drop or rename it if"
+                " nobody needs it",
+                table=str(self._opened.table.name),
+            )
+
+    def _snapshot(self, found: Snapshot, metadata: TableMetadata) -> Snapshot:
+        """Return the newest snapshot with its files, and what is wrong with it."""
+        current, damage = metadata.current_snapshot(), ""
+        if current is None:
+            return replace(found, damage="it has no snapshot")
+        if not own_facts(current):
+            damage = f"another tool has made snapshot {current.snapshot_id}"
+        elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
+            damage = "another tool has changed its properties"
+        try:
+            listed = list(read_manifest_list(self.files.new_input(current.manifest_list)))
+            data = [file for file in listed if file.content == ManifestContent.DATA]
+            entries = many(lambda file: file.fetch_manifest_entry(self.files), data)
+        except UNREADABLE as error:
+            return replace(found, damage=f"a manifest cannot be read: {error}", is_whole=False)
+        manifests = tuple(
+            Manifest(file=file, entries=tuple(of_file)) for file, of_file in zip(data, entries, strict=True)
+        )
+        return replace(found, manifests=manifests, damage=damage)
+
+    def _base(self, before: Snapshot, change: MirrorChange) -> tuple[TableMetadata, bool]:
+        """Return the metadata to go on from, and whether it is new: nothing of it can be gone on from."""
+        metadata = before.metadata
+        if metadata is not None and before.is_whole:
+            names = tuple(field.name for field in metadata.spec().fields)
+            if names == change.table.partition_columns and metadata.location == str(self.home).rstrip("/"):
+                return metadata, False
+        schema = schema_of(change.table, FieldIds())
+        made = new_table_metadata(
+            schema,
+            spec_of(change.table, schema),
+            UNSORTED_SORT_ORDER,
+            str(self.home).rstrip("/"),
+            {**_properties(change.table, [schema]), "format-version": str(FORMAT_VERSION)},
+        )
+        return made.model_copy(update={"last_updated_ms": _millis(change)}), True
+
+    def _put_snapshot(
+        self, before: Snapshot, change: MirrorChange, edit: Edit, metadata: TableMetadata, schema: Schema
+    ) -> tuple[TableSnapshot, tuple[Manifest, ...]]:
+        """Write manifests and their list."""
+        snapshot_id, number = secrets.randbits(62), _last_number(metadata) + 1
+        manifests = self._put_manifests(edit, metadata.spec(), schema, snapshot_id, number)
+        all_manifests = (*edit.kept, *manifests)
+        parent = metadata.current_snapshot_id
+        output = self.files.new_output(self._new_file(f"snap-{snapshot_id}"))
+        with write_manifest_list(FORMAT_VERSION, output, snapshot_id, parent, number, COMPRESSION) as writer:
+            writer.add_manifests([manifest.file for manifest in all_manifests])
+        facts = {
+            "snapshot-id": snapshot_id,
+            "parent-snapshot-id": parent,
+            "sequence-number": number,
+            "timestamp-ms": max(_millis(change), metadata.last_updated_ms),
+            "manifest-list": output.location,
+            "summary": before.summary(change, edit),
+            "schema-id": schema.schema_id,
+        }
+        snapshot = TableSnapshot.model_validate(facts)
+        return snapshot, tuple(manifest for manifest in all_manifests if manifest.entries)
+
+    def _put_manifests(
+        self, edit: Edit, spec: PartitionSpec, schema: Schema, snapshot_id: int, number: int
+    ) -> list[Manifest]:
+        """Write what a change touches in as few manifests as may be."""
+        added = [new_entry(file, snapshot_id, number) for file in edit.added]
+        todo: list[tuple[str, ManifestEntry]] = [
+            *(("existing", entry) for entry in edit.existing),
+            *(("delete", entry) for entry in edit.deleted),
+            *(("add", entry) for entry in added),
+        ]
+        if len(todo) > MOST_ENTRIES:
+            todo.sort(key=lambda one: repr(values_of(one[1].data_file.partition)))
+
+        def put(batch: Sequence[tuple[str, ManifestEntry]]) -> Manifest:
+            output = self.files.new_output(self._new_file("manifest"))
+            with write_manifest(FORMAT_VERSION, spec, schema, output, snapshot_id, COMPRESSION) as writer:
+                for kind, entry in batch:
+                    getattr(writer, kind)(entry)
+            file = _with_numbers(writer.to_manifest_file(), number)
+            return Manifest(file=file, entries=tuple(entry for kind, entry in batch if kind != "delete"))
+
+        return many(put, list(_batches(todo)))
+
+    def _new_file(self, name: str) -> str:
+        return self.files.location_of(f"{self._metadata_prefix}{name}-{secrets.token_hex(8)}.avro").rstrip("/")
+
+    def _count_rows(self, files: Sequence[MirroredFile]) -> dict[str, int]:
+        """Read the footers of files of which the log does not know how many rows they have."""
+        counts = many(lambda file: count_rows(self._store, file.key), files)
+        if unknown := [file.key for file, count in zip(files, counts, strict=True) if count is None]:
+            raise InvalidInputError(f"how many rows {unknown[0]} has cannot be read: it is no Parquet, or encrypted")
+        return {file.key: int(count or 0) for file, count in zip(files, counts, strict=True)}
+
+
+def _last_number(metadata: TableMetadata) -> int:
+    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
+
+
+def _with_numbers(file: ManifestFile, number: int) -> ManifestFile:
+    """Return a manifest with the sequence numbers that its list gives it."""
+    file.sequence_number = number
+    file.min_sequence_number = number if file.min_sequence_number < 0 else min(file.min_sequence_number, number)
+    return file
+
+
+def _batches(todo: Sequence[tuple[str, ManifestEntry]]) -> Iterator[Sequence[tuple[str, ManifestEntry]]]:
+    return (todo[start : start + MOST_ENTRIES] for start in range(0, len(todo), MOST_ENTRIES))
+
+
+def _millis(change: MirrorChange) -> int:
+    return int(change.created_at.timestamp() * 1000)
+
+
+def _properties(table: MirroredTable, schemas: Sequence[Schema]) -> dict[str, str]:
+    """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
+    return {
+        NAME_MAPPING: name_mapping(schemas),
+        "gc.enabled": "false",
+        "write.metadata.previous-versions-max": "20",
+        LOG_ID: table.log_id,
+    }
+
+
+def _table_updates(metadata: TableMetadata, table: MirroredTable) -> tuple[Schema, tuple[TableUpdate, ...]]:
+    """Return the columns of a table, and what changes of what readers are told of it."""
+    ids = FieldIds.of(metadata.schemas, metadata.last_column_id)
+    wanted = schema_of(table, ids, max(schema.schema_id for schema in metadata.schemas) + 1)
+    same = next((schema for schema in metadata.schemas if is_same_schema(schema, wanted)), None)
+    updates: list[TableUpdate] = [] if same else [AddSchemaUpdate.model_validate({"schema": wanted})]
+    schema = same or wanted
+    if schema.schema_id != metadata.current_schema_id:
+        updates.append(SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}))
+    properties = _properties(table, [*([] if same else [wanted]), *metadata.schemas])
+    changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
+    return schema, (*updates, *([SetPropertiesUpdate(updates=changed)] if changed else []))
+
+
+def _expiries(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
+    """Return that the oldest snapshots go where there are too many."""
+    surplus = len(metadata.snapshots) + 1 - MOST_SNAPSHOTS
+    oldest = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)[: max(surplus, 0)]
+    return _removal([snapshot.snapshot_id for snapshot in oldest])
+
+
+def _removal(ids: Sequence[int]) -> tuple[TableUpdate, ...]:
+    return (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),) if ids else ()

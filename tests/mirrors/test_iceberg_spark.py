@@ -1,0 +1,98 @@
+"""Iceberg's own library reads a mirror as Spark reads the table; what it writes there is overruled.
+
+Run: ``make test-delta``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks.contenders import CONTENDERS
+from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.testing import lakehouse as start_lakehouse
+from tests.readers.tables import Tables, spelled
+
+pytestmark = pytest.mark.needs("delta")
+
+FOREIGN: Final = (
+    "INSERT INTO {t} VALUES (9, 'z', 'x')",
+    "INSERT OVERWRITE {t} VALUES (9, 'z', 'x')",
+    "DELETE FROM {t} WHERE id = 3",
+    "UPDATE {t} SET id = 1",
+    "MERGE INTO {t} AS t USING (SELECT 3 AS id) AS u ON t.id = u.id WHEN MATCHED THEN DELETE",
+    "ALTER TABLE {t} ADD COLUMN q INT",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('gc.enabled' = 'true')",
+    "CALL iceberg.system.rewrite_data_files(table => '{n}', options => map('rewrite-all', 'true'))",
+    "CALL iceberg.system.rewrite_manifests('{n}')",
+)
+
+
+@pytest.fixture(scope="module")
+def iceberg_spark() -> Iterator[SparkSession]:
+    iceberg = CONTENDERS["iceberg"]
+    chosen = {
+        "spark.jars": ",".join(map(str, iceberg.jars())),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalog.iceberg.cache-enabled": "false",
+        "spark.driver.memory": "2g",
+        **iceberg.settings,
+    }
+    with start_lakehouse(storage="file", spark_conf=chosen) as lake:
+        lake.spark.sql(f"CREATE DATABASE mirrored LOCATION '{lake.warehouse}/mirrored.db'")
+        yield lake.spark
+
+
+def test_iceberg_reads_every_table_as_spark_does(iceberg_spark: SparkSession) -> None:
+    tables = Tables(iceberg_spark, "mirrored")
+    tables.make_all()
+    keeper, found = Maintenance(services=tables._writer._services), {}
+    left_out = {"elsewhere", "values_doubles"}  # of another writer; refused
+    read = {name: table for name, table in tables.made.items() if "orc" not in name and name not in left_out}
+    for name, table in read.items():
+        keeper.mirror(table, as_="iceberg")
+        sparks, mirrored = iceberg_spark.table(table), iceberg_spark.table(f"iceberg.{table}_iceberg")
+        names = [f"`{column}`" for column in sparks.columns]
+        expected = spelled(sparks.collect(), sparks.schema)
+        theirs = spelled(mirrored.select(*names).collect(), sparks.schema)
+        if theirs != expected:
+            found[name] = [pair for pair in zip(theirs, expected, strict=False) if pair[0] != pair[1]][:3]
+        assert mirrored.count() == sparks.count()
+    assert len(read) > 15
+    assert found == {}
+
+
+def test_iceberg_has_each_version_and_what_it_writes_is_overruled(iceberg_spark: SparkSession) -> None:
+    writer = TableWriter(iceberg_spark, config=TableWriterConfig(mirrors=["iceberg"]))
+    iceberg_spark.sql("CREATE TABLE mirrored.w (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+    def rows(number: int) -> Any:
+        values = [(number, "a", "x"), (number, "b", "y"), (number, "c", None)]
+        return iceberg_spark.createDataFrame(values, "id BIGINT, note STRING, dt STRING").repartition(2)
+
+    for number in range(4):
+        writer.overwrite_partitions(rows(number), "mirrored.w")
+    writer.append(rows(100), "mirrored.w", carry="in_place")
+    mirror = "iceberg.mirrored.w_iceberg"
+    listed = iceberg_spark.sql(f"SELECT snapshot_id, summary FROM {mirror}.snapshots ORDER BY committed_at")
+    snapshots = listed.collect()
+    assert [row.summary["table_writer.version"] for row in snapshots] == ["1", "2", "3", "4", "5"]
+    third = iceberg_spark.sql(f"SELECT id FROM {mirror} VERSION AS OF {snapshots[2].snapshot_id}")
+    assert {row.id for row in third.collect()} == {2}
+    counted = iceberg_spark.sql(f"SELECT count(*), min(id), max(id) FROM {mirror}").first()
+    assert tuple(counted or ()) == (6, 3, 100)
+    keeper = Maintenance(services=writer._services)
+    before = {row.id for row in iceberg_spark.table("mirrored.w").collect()}
+    for statement in FOREIGN:
+        iceberg_spark.sql(statement.format(t=mirror, n="mirrored.w_iceberg")).collect()
+        assert {row.id for row in iceberg_spark.table("mirrored.w").collect()} == before, statement
+        state = keeper.mirror("mirrored.w", as_="iceberg", check=True).state
+        assert state == ("in step" if "ADD COLUMN" in statement else "damaged"), statement
+        assert keeper.mirror("mirrored.w", as_="iceberg", repair=True).state == "in step"
+        found = iceberg_spark.sql(f"SELECT id FROM {mirror}")
+        assert sorted(row.id for row in found.collect()) == [3, 3, 3, 100, 100, 100], statement
+        assert iceberg_spark.table(mirror).columns == ["id", "note", "dt"]
