@@ -37,6 +37,18 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.metastore import glue_objects, hive_objects, protocol
+from table_writer.metastore.glue_answers import (
+    ADVICE,
+    BUSY,
+    CHANGED,
+    EXISTS,
+    KEYS,
+    MISSING,
+    REFUSED,
+    code_and_text,
+    detail_of,
+    values_of,
+)
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.process import PerProcess
@@ -58,30 +70,6 @@ READ_ATTEMPTS: Final = 5
 WAIT_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)  # before what Glue has refused for load is sent again
 CONNECT_SECONDS: Final = 10.0
 
-MISSING: Final = "EntityNotFoundException"
-EXISTS: Final = "AlreadyExistsException"
-CHANGED: Final = frozenset({"ConcurrentModificationException", "VersionMismatchException"})
-BUSY: Final = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
-REFUSED: Final = frozenset(
-    {
-        *BUSY,
-        *CHANGED,
-        MISSING,
-        EXISTS,
-        "AccessDeniedException",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidInputException",
-        "InvalidSignatureException",
-        "MissingAuthenticationToken",
-        "ResourceNumberLimitExceededException",
-        "UnrecognizedClientException",
-        "ValidationException",
-    }
-)
-"""Answers after which nothing was changed. All others, OperationTimeoutException too, may hide a change."""
-
 NOT_SENT: Final = (
     ConnectTimeoutError,
     CredentialRetrievalError,
@@ -91,15 +79,6 @@ NOT_SENT: Final = (
     ParamValidationError,
 )
 """Errors before a request is sent; a proxy's is none, since a lost answer looks like one."""
-
-KEYS: Final = "AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
-ADVICE: Final[Mapping[str, str]] = {
-    "AccessDeniedException": "allow this call on the catalog, the database and the table, in IAM and Lake Formation",
-    "ExpiredTokenException": f"renew the session token: {KEYS}",
-    "UnrecognizedClientException": f"check the keys: {KEYS}",
-    "ResourceNumberLimitExceededException": "raise the account's quota of partitions or table versions",
-    **dict.fromkeys(BUSY, "run it again when fewer others use this catalog"),
-}
 
 
 Entries = Mapping[PartitionValues, Mapping[str, Any]]
@@ -306,7 +285,7 @@ class GlueMetastore:
             table,
             "batch_create_partition",
             {partition.values: glue_objects.new_input(table, partition) for partition in partitions},
-            lambda some: {**_table_arguments(table), "PartitionInputList": list(some)},
+            lambda some: {**glue_objects.table_arguments(table), "PartitionInputList": list(some)},
             before_send,
         )
         protocol.require_kept(self, table, partitions, partial(self._drop_added, table, before_send))
@@ -326,7 +305,7 @@ class GlueMetastore:
                 "batch_update_partition",
                 {change.partition.values: glue_objects.changed_input(table, change) for change in changes},
                 lambda some: {
-                    **_table_arguments(table),
+                    **glue_objects.table_arguments(table),
                     "Entries": [{"PartitionValueList": entry["Values"], "PartitionInput": entry} for entry in some],
                 },
                 before_send,
@@ -345,7 +324,7 @@ class GlueMetastore:
             operation="delete_partition",
             table=table,
             entries={values: {}},
-            arguments=lambda _: {**_table_arguments(table), "PartitionValues": list(values)},
+            arguments=lambda _: {**glue_objects.table_arguments(table), "PartitionValues": list(values)},
         )
         try:
             self._carry_out(drop, before_send, Counter())
@@ -464,14 +443,14 @@ class GlueMetastore:
                 f"{what} could not be sent: {error}; nothing was changed by it, retry", table=str(change.table.name)
             ) from error
         except ClientError as error:
-            said = _code_and_text(error)
+            said = code_and_text(error)
             if change.operation.startswith("batch_") and said[0] == MISSING:  # of an entry it says so in the answer
                 protocol.require_there(change.table.name, None, self.uri)
             refused = dict.fromkeys(entries, said)
         except BotoCoreError as error:
             raise _lost_response(f"{what} got no answer: {error}", change.table) from error
         else:
-            refused = {_values_of(error): _detail(error) for error in answer.get("Errors", ())}
+            refused = {values_of(error): detail_of(error) for error in answer.get("Errors", ())}
         finally:
             self._gate.reset(gate)
         unclear = next((text for text in refused.values() if text[0] not in REFUSED), None)
@@ -504,7 +483,10 @@ class GlueMetastore:
         columns = [column.name for column in table.columns]
         try:
             for partition, first in itertools.product(values, range(0, len(columns), STATISTICS_BATCH)):
-                of = {**_table_arguments(table), **({"PartitionValues": list(partition)} if partition else {})}
+                of = {
+                    **glue_objects.table_arguments(table),
+                    **({"PartitionValues": list(partition)} if partition else {}),
+                }
                 asked = {**of, "ColumnNames": columns[first : first + STATISTICS_BATCH]}
                 known = self._read(f"get_column_statistics_for_{suffix}", table=str(table.name), **asked)
                 for found in (known or {}).get("ColumnStatisticsList", ()):
@@ -525,7 +507,10 @@ class GlueMetastore:
         while asked:
             keys, asked = asked[:READ_BATCH], asked[READ_BATCH:]
             answer = self._read(
-                "batch_get_partition", table=str(table.name), **_table_arguments(table), PartitionsToGet=keys
+                "batch_get_partition",
+                table=str(table.name),
+                **glue_objects.table_arguments(table),
+                PartitionsToGet=keys,
             )
             if answer is None:
                 protocol.require_there(table.name, None, self.uri)
@@ -558,7 +543,7 @@ class GlueMetastore:
         try:
             answer: dict[str, Any] = getattr(self._clients.get().reads, operation)(**self._common, **arguments)
         except ClientError as error:
-            code, text = _code_and_text(error)
+            code, text = code_and_text(error)
             if code == MISSING:
                 return None
             said = f"{code}: {text}; {ADVICE.get(code, 'retry')}"
@@ -596,25 +581,6 @@ def _require_whole(client: Any, event_name: str, response_dict: Mapping[str, Any
         is_whole = False
     if not is_whole:
         raise _CutShortError
-
-
-def _table_arguments(table: Table) -> dict[str, str]:
-    return {"DatabaseName": table.name.database, "TableName": table.name.name}
-
-
-def _values_of(error: Mapping[str, Any]) -> PartitionValues:
-    """Return whose error it is: the two batch calls spell it in two ways."""
-    return tuple(error.get("PartitionValues") or error.get("PartitionValueList") or ())
-
-
-def _detail(error: Mapping[str, Any]) -> tuple[str, str]:
-    detail = error.get("ErrorDetail", {})
-    return detail.get("ErrorCode", "an error without a code"), detail.get("ErrorMessage", "no message")
-
-
-def _code_and_text(error: ClientError) -> tuple[str, str]:
-    said = error.response.get("Error", {})
-    return said.get("Code", "an error without a code"), said.get("Message", "no message")
 
 
 def _lost_response(what: str, table: Table) -> LostResponseError:

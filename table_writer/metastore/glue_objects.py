@@ -151,3 +151,8 @@ def require_of(table: Table, found: Mapping[str, Any]) -> Mapping[str, Any]:
             table=str(table.name),
         )
     return found
+
+
+def table_arguments(table: Table) -> dict[str, str]:
+    """Return the arguments of a call that name a table."""
+    return {"DatabaseName": table.name.database, "TableName": table.name.name}
