@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
-from table_writer.steps.mirrors.changes import MustBeWholeError
+from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError
 from table_writer.steps.mirrors.follow import TableMirror
 from table_writer.steps.mirrors.mirror import Held
 from table_writer.table.open_table import OpenTable
@@ -41,7 +41,7 @@ def dropped(opened: OpenTable, kind: str) -> MirrorReport:
 def _is_behind(mirror: TableMirror, held: Held) -> bool:
     try:
         return next(iter(mirror.changes.since(held)), None) is not None
-    except MustBeWholeError:
+    except (MustBeWholeError, OvertakenError):
         return True
 
 

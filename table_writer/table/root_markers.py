@@ -15,6 +15,7 @@ SINK: Final = "_spark_metadata"
 DELTA_LOG: Final = "_delta_log"
 ICEBERG_MIRROR: Final = "_iceberg"  # of an Iceberg mirror; a table of Iceberg's own has "metadata"
 ICEBERG_NOTE: Final = "table_writer.json"  # in it: in which catalog the mirror is found
+MOST_COMMITS_READ: Final = 50  # of a log that may be another tool's: no write waits for all of them
 OF_OWN_COMMIT: Final = b'"appId":"table_writer"'
 MARKERS: Final = {
     SINK: (
@@ -48,9 +49,9 @@ def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:
 
 
 def is_own_delta_log(store: ObjectStore, root: Location) -> bool:
-    """Return whether the Delta log in a root is a mirror of this library: one of its commits says so."""
+    """Return whether the Delta log in a root is a mirror of this library: one of its newest commits says so."""
     commits = [key for key in store.list_files(f"{root.key}{DELTA_LOG}/") if key.endswith(".json")]
-    bodies = (store.get(key) for key in reversed(commits))
+    bodies = (store.get(key) for key in commits[: -MOST_COMMITS_READ - 1 : -1])
     return any(found is not None and OF_OWN_COMMIT in found.body for found in bodies)
 
 

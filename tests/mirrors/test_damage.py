@@ -11,6 +11,8 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.delta.actions import APP_ID
+from table_writer.table.root_markers import MOST_COMMITS_READ
 from tests.maintenance.operations import ADDED, OLD
 from tests.publish.world import ROOT, body_of
 
@@ -77,6 +79,11 @@ def delete(*keys: str) -> Callable[[MirroredWorld], None]:
     return lambda world: world.store.delete(list(keys))
 
 
+def malformed(action: dict[str, Any]) -> bytes:
+    """Return a commit of JSON that is not as the protocol has it."""
+    return json.dumps(action).encode()
+
+
 NEW_FILE: Final = {"path": "dt=d1/theirs.json", "partitionValues": {"dt": "d1"}, "size": 3, "modificationTime": 1}
 DAMAGES: Final[dict[str, Callable[[MirroredWorld], None]]] = {
     "newest commit is gone": delete(commit(24)),
@@ -95,6 +102,9 @@ DAMAGES: Final[dict[str, Callable[[MirroredWorld], None]]] = {
     "checkpoints are cut off": lambda world: (cut(checkpoint(10), 90)(world), cut(checkpoint(20), 90)(world), None)[2],
     "all is gone": lambda world: world.store.delete(world.store.list_files(PREFIX)),
     "all but the pointer is gone": lambda world: world.store.delete(world.store.list_files(PREFIX)[:-1]),
+    "commit has an action without its path": lambda world: world.store.put(commit(23), malformed({"add": {"size": 1}})),
+    "commit has an action of text": lambda world: world.store.put(commit(23), malformed({"remove": "x"})),
+    "commit has no version of ours": lambda world: world.store.put(commit(23), malformed({"txn": {"appId": APP_ID}})),
     "another tool adds": foreign({"add": {**NEW_FILE, "dataChange": True}}),
     "another tool deletes": foreign_delete,
     "another tool deletes rows": foreign_vector,
@@ -164,6 +174,33 @@ def test_a_log_that_this_library_did_not_begin_is_refused_and_stays(body: bytes)
     world.write({"d1": frozenset({5})})
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
+
+
+def test_a_vacuum_deletes_nothing_of_a_log_that_this_library_did_not_begin() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    world.store.delete(world.store.list_files(PREFIX))
+    for number in range(2 * MOST_COMMITS_READ):
+        world.store.put(commit(number), b'{"commitInfo":{}}')
+    world.store.put(checkpoint(90), b"theirs")
+    world.store.put(POINTER, b'{"version": 90, "size": 1}')
+    before = world.store.list_files(PREFIX)
+    world.skipped_seconds += 40 * 86_400
+    world.memory.clear()
+    world.write(ADDED)
+    assert world.costs[-1]["GetObject"] < 2 * MOST_COMMITS_READ
+    assert world.vacuum().failures == ()
+    assert world.store.list_files(PREFIX) == before
+
+
+def test_a_vacuum_keeps_the_checkpoint_that_readers_are_sent_to() -> None:
+    world = mirrored(21)
+    assert json.loads(body_of(world.store, POINTER))["version"] == 10
+    world.skipped_seconds += 31 * 86_400
+    world.vacuum()
+    assert world.commits()[0] == commit(10)
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+    assert readable_from_pointer(world)
 
 
 def test_a_mirror_that_another_tool_has_put_a_checkpoint_into_is_in_step() -> None:

@@ -159,3 +159,18 @@ def test_a_rollback_after_a_vacuum_and_an_append_are_followed() -> None:
     world.vacuum()
     assert world.named_files_are_there()
     assert world.mirrored_rows() == world.rows()
+
+
+def test_a_mirror_of_a_log_that_is_gone_follows_before_its_files_go_as_those_of_dead_writes() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    log = list(world.store.list(world.layout.log_prefix))
+    world.store.delete([world.layout.owner_key, world.layout.checkpoint_key, *(info.key for info in log)])
+    for value in OLD:
+        world.dropped_by_another_tool(value)
+    world.config = TableWriterConfig()
+    world.write({"d9": frozenset({9})})
+    world.skipped_seconds += 40 * 86_400
+    world.vacuum()
+    assert named_files_are_there(world)
+    assert world.mirrored_rows() == world.rows()

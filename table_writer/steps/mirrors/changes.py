@@ -34,6 +34,10 @@ class MustBeWholeError(Exception):
     """The versions since cannot be told one by one; the text says why."""
 
 
+class OvertakenError(Exception):
+    """Somebody has begun a version since the log was read: files of it may be among those that were listed."""
+
+
 class _GoneError(Exception):
     """Files of a version are not there any more: a later one has replaced them."""
 
@@ -79,6 +83,8 @@ class TableChanges:
         unseen = {*range(held.version + 1, listing.newest + 1), *held.in_doubt}
         if not unseen:
             return
+        if len(unseen) > MOST_VERSIONS:
+            raise MustBeWholeError(f"it is {len(unseen)} versions behind")
         if not listing.versions.issuperset(unseen):
             raise MustBeWholeError("entries since were trimmed by a vacuum, or lost")
         history = log.read_history(replace(listing, versions=listing.versions & unseen))
@@ -145,6 +151,7 @@ class TableChanges:
             described_then = history.past.content_at(values, location, version=version)
             if described_then is not None and len(files) < described_then.files:
                 raise _GoneError(str(location))
+            self._require_none_since(history.newest, described_then, files)
             found[values] = tuple(_mirrored(file, described_then, alone=len(files) == 1) for file in files)
         entry = history.records.by_version[version].entry
         return MirrorChange(
@@ -166,7 +173,10 @@ class TableChanges:
             history = self._opened.log.read_recent()
             table = self._opened.metastore.get_table(self._opened.table.name)
             now = self._opened.metastore.get_all_partitions(self._opened.table)
-            if self._opened.log.lister.read(listed_after=history.newest).newest == history.newest:
+            here = {values: partition.location for values, partition in now.items()}
+            wanted, notes = self._locations(history, here)
+            listed = self._list(wanted.values())
+            if not self._is_overtaken(history.newest):  # asked last: files come to where readers look already
                 break
         else:
             raise InvalidInputError(f"{self._opened.table.name} was published {LOOKS} times while it was looked at")
@@ -175,11 +185,8 @@ class TableChanges:
         known_before = history.fold.version if history.fold else 0
         described = self._described(table, self._log_id())
         self.seen = 0 if history.records.in_doubt else history.newest
-        here = {values: partition.location for values, partition in now.items()}
-        wanted, notes = self._locations(history, here)
         doubtful = history.records.publishes_in_doubt
         unseen = {file.name for record in doubtful for partition in record.entry.partitions for file in partition.added}
-        listed = self._list(wanted.values())
         contents = history.state.current_contents()
         found = {
             values: tuple(
@@ -211,12 +218,16 @@ class TableChanges:
         doubtful = {partition.values: partition for record in records for partition in record.entry.partitions}
         for values, placed in current.items():
             placement = placements[values]
+            if values in doubtful:  # what has switched already is not published for that
+                texts[values] = doubtful[values].old_location
+                continue
             is_moved = placement in {Placement.MOVED, Placement.MISSING}
             texts[values] = here.get(values) if is_moved else placed.partition.new_location
             theirs += [values] if placement is Placement.MOVED else []
         for values in here.keys() - current.keys():
             texts[values] = doubtful[values].old_location if values in doubtful else here[values]
             theirs += [] if texts[values] is None else [values]
+        self._require_places_of_their_own(texts)
         names = few(self._opened.partition_names(theirs))
         note = (
             f"{counted(len(theirs), 'partition')} that other tools write: {names}. The mirror has their files as they"
@@ -224,6 +235,20 @@ class TableChanges:
         )
         locations = {values: Location.parse(text) for values, text in texts.items() if text is not None}
         return {v: place for v, place in locations.items() if not self._is_empty(place)}, (note,) if theirs else ()
+
+    def _require_places_of_their_own(self, texts: Mapping[PartitionValues, str | None]) -> None:
+        """Raise ``InvalidInputError`` if two partitions have the same files: a path is in a mirror once."""
+        at: dict[object, PartitionValues] = {}
+        for values, text in texts.items():
+            location = None if text is None else Location.parse(text)
+            if location is None or self._layout.is_placeholder(location):
+                continue
+            if at.setdefault(location.place, values) != values:
+                names = " and ".join(self._opened.partition_names([at[location.place], values]))
+                raise InvalidInputError(
+                    f"{names} of {self._opened.table.name} are both at {location}: a mirror names a file once. Move one"
+                    " of them, or drop it"
+                )
 
     def _is_empty(self, location: Location) -> bool:
         if not self._layout.is_placeholder(location):
@@ -269,6 +294,7 @@ class TableChanges:
             files = [file for file in listed[location] if file.key.removeprefix(location.key) not in later]
             if len(files) < partition.files or sum(file.size_bytes for file in files) < partition.bytes:
                 raise _GoneError(str(location))
+            self._require_none_since(entry.version if history is None else history.newest, partition, files)
             partitions[values] = tuple(_mirrored(file, partition, alone=len(files) == 1) for file in files)
         added = {values: _added_files(partition, known.get(values, ())) for values, partition in grown.items()}
         return MirrorChange(
@@ -281,6 +307,16 @@ class TableChanges:
             added=added,
             changes_rows=not entry.is_compaction,
         )
+
+    def _require_none_since(
+        self, version: int, described: EntryPartition | None, files: Collection[ObjectInfo]
+    ) -> None:
+        """Raise ``OvertakenError`` if files beside those of a partition may be a later version's."""
+        if (described is None or len(files) > described.files) and self._is_overtaken(version):
+            raise OvertakenError
+
+    def _is_overtaken(self, version: int) -> bool:
+        return self._opened.log.lister.read(listed_after=version).newest > version
 
     def _list(self, locations: Collection[Location]) -> dict[Location, list[ObjectInfo]]:
         """List what readers find directly at each location."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from table_writer.model.check_result import stored_line
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.write import WrittenFiles
-from table_writer.steps.mirrors.changes import MustBeWholeError, TableChanges
+from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError, TableChanges
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.mirrors.iceberg import iceberg_mirror
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
@@ -42,10 +42,11 @@ class TableMirror:
     def bring_up(self, known: Held | None = None, *, anew: bool = False) -> Held:
         """Bring the mirror to the newest version, or make it; ``anew`` compares it with all that is there.
 
-        What other processes put there first counts: this one goes on from it. ``known`` was just read.
+        What other processes put there first counts: this one goes on from it. ``known`` was just read: what a process
+        remembers may be deleted by now, by a vacuum or with the whole mirror.
         """
         for attempt in range(ATTEMPTS):
-            held = (None if anew or attempt else known or self._recalled()[0]) or self.mirror.read()
+            held = (None if anew or attempt else known) or self.mirror.read()
             written = self._write_all(held, self._missing(held, anew=anew))
             if written is not None:
                 return written
@@ -54,15 +55,20 @@ class TableMirror:
     def take_up(self, files: WrittenFiles, entry: LogEntry) -> None:
         """Put a publish of this process on top of the version before, if the mirror is known to hold that."""
         held, seen = self._recalled()
+        known = None
         if held is None:
-            held = self.mirror.read()
+            held = known = self.mirror.read()
             seen = held.version if held is not None and not held.damage and held.log_id == files.plan.log_id else 0
-        if held is not None and seen == entry.version - 1 and not held.in_doubt:
+        is_next = held is not None and seen == entry.version - 1 and not held.in_doubt
+        if held is not None and is_next and held.log_id == files.plan.log_id:
             self.changes.seen = entry.version
-            if self._write_all(held, [self.changes.of_publish(files, entry)]) is not None:
+            if self._write_all(held, self._of_publish(files, entry)) is not None:
                 return
-            held = None
-        self.bring_up(held)
+            known = None
+        self.bring_up(known)
+
+    def _of_publish(self, files: WrittenFiles, entry: LogEntry) -> Iterator[MirrorChange]:
+        yield self.changes.of_publish(files, entry)
 
     def drop(self) -> int:
         """Delete the mirror, if it is ours."""
@@ -85,11 +91,18 @@ class TableMirror:
     def _write_all(self, held: Held | None, changes: Iterable[MirrorChange]) -> Held | None:
         """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
         self._forget()
-        for change in changes:
-            held = self.mirror.write(held, change)
-            if held is None:
-                return None
-            self.notes += change.notes
+        try:
+            for told in changes:
+                is_told = held is None or not held.lacks_files_before(told)
+                change = told if is_told else self.changes.whole()
+                held = self.mirror.write(held, change)
+                if held is None:
+                    return None
+                self.notes += change.notes
+                if not is_told:
+                    break
+        except OvertakenError:
+            return None
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen)
         return held

@@ -264,13 +264,15 @@ class Vacuum:
     def _kept_for_mirrors(self, plan: VacuumResult) -> VacuumResult:
         """Return the plan if no mirror names any more what readers have left, else one without anything to delete.
 
-        Mirrors follow first: files that are not there any more would fail their readers.
+        Mirrors follow first: files that are not there any more would fail their readers. Writes of an earlier log, of
+        which this one knows nothing, look dead.
         """
-        leaving = [found.left.location for found in plan.locations]
-        reason = why_behind(self._opened, leaving) if leaving else ""
+        places = [found.left.location for found in plan.locations]
+        places += [self._layout.data(write.write_id) for write in plan.dead_writes]
+        reason = why_behind(self._opened, places) if places else ""
         if not reason:
             return plan
-        kept = (KeptLocation(found.left.location, reason) for found in plan.locations)
+        kept = (KeptLocation(place, reason) for place in places)
         return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:

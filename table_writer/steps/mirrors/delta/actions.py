@@ -233,5 +233,5 @@ def _bound(kind: str, bound: float | str) -> Any:
         return (date(1970, 1, 1) + timedelta(days=int(bound))).isoformat()
     if kind == "timestamp" and int(bound) % STEP_OF_TIME == 0:
         moment = EPOCH + timedelta(microseconds=int(bound))
-        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+        return f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"  # four digits a year, always
     return None

@@ -59,10 +59,11 @@ class DeltaMirror:
         if missing := sorted(set(wanted) - set(present)):
             damage = damage or f"commit {missing[0]} is missing"
         for number, actions in zip(present, many(self._actions, present), strict=True):
-            if actions is None:
+            after = None if actions is None else _after(snapshot, number, actions)
+            if after is None:
                 damage = damage or f"commit {number} cannot be read"
             else:
-                snapshot = snapshot.after(number, actions)
+                snapshot = after
         if snapshot.foreign:
             damage = damage or f"another tool has made commit {', '.join(map(str, snapshot.foreign))}"
         if not snapshot.is_ours and not is_own_delta_log(self._store, self._root):
@@ -89,7 +90,7 @@ class DeltaMirror:
         """Leave all commits: as after a vacuum of Delta's own, versions that name files there fail their readers."""
 
     def tidy(self, older_than_seconds: float) -> None:
-        """Delete commits and checkpoints before a checkpoint that is old enough itself."""
+        """Delete commits and checkpoints before one that is old enough itself, and that readers are sent to or past."""
         owner = self._store.get(self._opened.layout.owner_key)
         if owner is None:
             return
@@ -100,9 +101,11 @@ class DeltaMirror:
             for number, found in listed.checkpoints.items()
             if now - found.modified_at.timestamp() > older_than_seconds
         }
-        kept_from = max(old, default=0)
+        kept_from = min(max(old, default=0), max(self._pointer()[0], 0)) if old else 0
         objects = [*listed.commits.items(), *listed.checkpoints.items()]
-        delete_keys(self._store, [found for number, found in objects if number < kept_from])
+        gone = [found for number, found in objects if number < kept_from]
+        if gone and is_own_delta_log(self._store, self._root):
+            delete_keys(self._store, gone)
 
     def drop(self) -> int:
         """Delete the log, the newest commit last."""
@@ -143,10 +146,10 @@ class DeltaMirror:
         """Return the newest checkpoint that can be read, and what is wrong."""
         for number in sorted(listed.checkpoints, reverse=True):
             actions = self._checkpoint(number)
-            if actions is None:
+            snapshot = None if actions is None else _after(Snapshot(root=self._root), number, actions)
+            if actions is None or snapshot is None:
                 damage = damage or f"checkpoint {number} cannot be read"
                 continue
-            snapshot = Snapshot(root=self._root).after(number, actions)
             is_ours = snapshot.version > 0
             return replace(
                 snapshot, foreign=(), checkpoint=number, checkpoint_size=len(actions), is_ours=is_ours
@@ -189,6 +192,17 @@ class DeltaMirror:
 
     def _commit_key(self, number: int) -> str:
         return f"{self._prefix}{number:020d}.json"
+
+
+def _after(snapshot: Snapshot, number: int, actions: list[Action]) -> Snapshot | None:
+    """Return what readers find after actions, ``None`` if these are not as the protocol has them."""
+    try:
+        after = snapshot.after(number, actions)
+        _ = after.log_id
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        logger.warning("actions of commit %d below %s cannot be read: %r", number, snapshot.root, error)
+        return None
+    return after
 
 
 def _listed(found: Sequence[ObjectInfo], prefix: str) -> _Listed:

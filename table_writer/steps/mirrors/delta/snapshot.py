@@ -20,6 +20,7 @@ from table_writer.steps.mirrors.delta.actions import (
     commit_info,
     delta_values,
     metadata,
+    path_of,
     protocol,
     remove,
     transaction,
@@ -65,6 +66,15 @@ class Snapshot:
     def keys(self) -> frozenset[str]:
         """Return the keys of the files that its readers read."""
         return frozenset(self._key_of(path) for files in self.files.values() for path, _ in files)
+
+    def lacks_files_before(self, change: MirrorChange) -> bool:
+        """Return whether a change adds files to a partition that readers find elsewhere here, or not at all."""
+        for hive_values, files in change.added.items():
+            places = {_directory(path_of(file.key, self.root)) for file in files}
+            held = self.files.get(delta_values(hive_values, change.table), {})
+            if hive_values not in change.partitions and not places & {_directory(path) for path, _ in held}:
+                return True
+        return False
 
     def _key_of(self, path: str) -> str:
         decoded = unquote(path)
@@ -153,7 +163,11 @@ class Snapshot:
 
 def _file_key(action: Mapping[str, Any]) -> FileKey:
     vector = action.get("deletionVector") or {}
-    return action["path"], f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}" if vector else ""
+    return str(action["path"]), f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}" if vector else ""
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
