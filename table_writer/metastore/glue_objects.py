@@ -11,7 +11,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.metastore import hive_objects
-from table_writer.model.table import Partition, PartitionChange, Table
+from table_writer.model.table import Column, Partition, PartitionChange, Table
 
 
 def table_from(raw: Mapping[str, Any]) -> Table:
@@ -69,7 +69,7 @@ def new_table(table: Table) -> dict[str, Any]:
         "Parameters": {"EXTERNAL": "TRUE", **table.parameters},
         "PartitionKeys": [],
         "StorageDescriptor": {
-            "Columns": [{"Name": column.name, "Type": column.type} for column in table.columns],
+            "Columns": list(map(_raw_column, table.columns)),
             "Location": table.location.rstrip("/"),
             "InputFormat": table.input_format,
             "OutputFormat": table.output_format,
@@ -111,11 +111,12 @@ def moved_table(change: PartitionChange) -> dict[str, Any]:
     storage["Location"] = hive_objects.moved_location(storage.get("Location", ""), serde_parameters, location)
     storage["SerdeInfo"] = {**serde, "Parameters": hive_objects.moved_serde_parameters(serde_parameters, location)}
     if change.columns is not None:
-        storage["Columns"] = [
-            {"Name": column.name, "Type": column.type, **({"Comment": column.comment} if column.comment else {})}
-            for column in change.columns
-        ]
+        storage["Columns"] = list(map(_raw_column, change.columns))
     return {**read, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
+
+
+def _raw_column(column: Column) -> dict[str, str]:
+    return {"Name": column.name, "Type": column.type, **({"Comment": column.comment} if column.comment else {})}
 
 
 def _parameters(change: PartitionChange, read: Mapping[str, Any]) -> dict[str, str]:

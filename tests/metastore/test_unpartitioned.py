@@ -386,13 +386,11 @@ def test_a_table_is_added_once_and_found_by_what_its_parameter_names(world: Worl
     before = read(world, added)
     assert (before.columns, before.location, before.kind) == (like.columns, like.location, "EXTERNAL_TABLE")
     partition = Partition(values=(), location=before.location, parameters=before.parameters, native=before.native)
-    for name in ("1.json", "2.json"):  # the second goes by what the first has replaced
-        change = moved(partition, before.location, metadata_location=f"{world.root}/{name}")
-        if name == "1.json":
-            world.metastore.alter_partitions(before, [change])
-        else:
-            with pytest.raises(MetastoreError, match="somebody else changed table"):
-                world.metastore.alter_partitions(before, [change])
+    changes = [moved(partition, before.location, metadata_location=f"{world.root}/{name}.json") for name in (1, 2)]
+    world.metastore.alter_partitions(before, changes[:1])
+    if world.compares_and_sets:  # the second goes by what the first has replaced
+        with pytest.raises(MetastoreError, match="somebody else changed table"):
+            world.metastore.alter_partitions(before, changes[1:])
     assert read(world, added).parameters["metadata_location"] == f"{world.root}/1.json"
     world.metastore.remove_table(added.name)
     world.metastore.remove_table(added.name)
