@@ -172,5 +172,5 @@ def test_a_mirror_of_a_log_that_is_gone_follows_before_its_files_go_as_those_of_
     world.write({"d9": frozenset({9})})
     world.skipped_seconds += 40 * 86_400
     world.vacuum()
-    assert named_files_are_there(world)
+    assert world.named_files_are_there()
     assert world.mirrored_rows() == world.rows()

@@ -93,7 +93,7 @@ class TableMirror:
         self._forget()
         try:
             for told in changes:
-                is_told = held is None or not held.lacks_files_before(told)
+                is_told = held is None or not _lacks_files_before(held, told)
                 change = told if is_told else self.changes.whole()
                 held = self.mirror.write(held, change)
                 if held is None:
@@ -114,6 +114,13 @@ class TableMirror:
 
     def _forget(self) -> None:
         self._opened.memory.pop(self._key, None)
+
+
+def _lacks_files_before(held: Held, change: MirrorChange) -> bool:
+    """Return whether a change adds files to a partition that a mirror does not hold, or holds elsewhere."""
+    grown = [files for values, files in change.added.items() if values not in change.partitions]
+    directories = {key.rpartition("/")[0] for key in held.keys} if grown else set()
+    return any(directories.isdisjoint(file.key.rpartition("/")[0] for file in files) for files in grown)
 
 
 def follow_publish(opened: OpenTable, files: WrittenFiles, entry: LogEntry) -> tuple[str, ...]:

@@ -89,9 +89,6 @@ class Held(Protocol):
     def keys(self) -> frozenset[str]:
         """Return the keys of the files that its readers read; of a file elsewhere its full path."""
 
-    def lacks_files_before(self, change: MirrorChange) -> bool:
-        """Return whether a change adds files to a partition that it does not hold, or holds elsewhere."""
-
 
 class Mirror(Protocol):
     """One mirror of one table. Every call raises ``TableWriterError`` alone."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -20,7 +20,6 @@ from table_writer.steps.mirrors.delta.actions import (
     commit_info,
     delta_values,
     metadata,
-    path_of,
     protocol,
     remove,
     transaction,
@@ -67,15 +66,6 @@ class Snapshot:
         """Return the keys of the files that its readers read."""
         return frozenset(self._key_of(path) for files in self.files.values() for path, _ in files)
 
-    def lacks_files_before(self, change: MirrorChange) -> bool:
-        """Return whether a change adds files to a partition that readers find elsewhere here, or not at all."""
-        for hive_values, files in change.added.items():
-            places = {_directory(path_of(file.key, self.root)) for file in files}
-            held = self.files.get(delta_values(hive_values, change.table), {})
-            if hive_values not in change.partitions and not places & {_directory(path) for path, _ in held}:
-                return True
-        return False
-
     def _key_of(self, path: str) -> str:
         decoded = unquote(path)
         return decoded if "://" in path else f"{self.root.key}{decoded}"
@@ -104,7 +94,7 @@ class Snapshot:
             foreign=() if is_own else (*self.foreign, number),
         )
 
-    def _files_after(self, actions: Iterable[Action], metadata: Action) -> dict[DeltaValues, Mapping[FileKey, Action]]:
+    def _files_after(self, actions: Sequence[Action], metadata: Action) -> dict[DeltaValues, Mapping[FileKey, Action]]:
         """Return the files that readers read."""
         files, names = dict(self.files), metadata.get("partitionColumns", ())
         taken: dict[DeltaValues, set[FileKey]] = {}
@@ -149,8 +139,8 @@ class Snapshot:
         for hive_values, files in change.added.items():
             grown = delta_values(hive_values, change.table)
             present = {**self.files.get(grown, {}), **wanted.get(grown, {})}
-            found = (add(file, grown, change, self.root) for file in files)
-            yield from ({"add": added} for added in found if not _is_same(present.get(_file_key(added)), added))
+            shown = (add(file, grown, change, self.root) for file in files)
+            yield from ({"add": added} for added in shown if not _is_same(present.get(_file_key(added)), added))
 
     def actions(self) -> Iterator[Action]:
         """Yield what a checkpoint holds; removed files would be there for Delta's VACUUM, which is kept out."""
@@ -164,10 +154,6 @@ class Snapshot:
 def _file_key(action: Mapping[str, Any]) -> FileKey:
     vector = action.get("deletionVector") or {}
     return str(action["path"]), f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}" if vector else ""
-
-
-def _directory(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
