@@ -20,6 +20,7 @@ OF_EXTRAS = (  # modules that say which extra they need, or are imported by what
     "table_writer.dbt",
     "table_writer.events.open",
     "table_writer.integrations",
+    "table_writer.steps.mirrors.iceberg",
     "table_writer.storage.azure",
     "table_writer.testing.moto_server",
     "table_writer.testing.pytest_plugin",
