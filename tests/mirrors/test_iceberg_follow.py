@@ -12,8 +12,9 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.table import Column
+from table_writer.model.write_mode import WriteMode
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
-from tests.publish.world import DeathError, Fault, insert
+from tests.publish.world import DeathError, Fault, insert, move
 
 from .iceberg_world import HOME, MIRROR, IcebergWorld, rows_of_json
 from .test_follow import CALLS, append, overwrite
@@ -256,3 +257,11 @@ def test_without_pyiceberg_a_vacuum_deletes_nothing_that_a_mirror_may_name(
     assert "pip install 'table-writer[iceberg]'" in report.kept[0].reason
     with pytest.raises(InvalidInputError, match=r"table-writer\[iceberg\]"):
         world.keeper.mirror(TABLE, as_="iceberg", repair=True)
+
+
+def test_an_append_in_place_to_a_partition_that_another_tool_has_moved_takes_all_of_it(world: IcebergWorld) -> None:
+    world.write(OLD)
+    move(world, "d1", "elsewhere", 500)
+    world.write({"d1": frozenset({71})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    assert world.notes() == ()
+    assert world.mirrored_rows() == world.rows() == {"d1": frozenset({500, 71}), "d2": OLD["d2"]}

@@ -145,3 +145,18 @@ def test_a_write_does_not_wait_for_thousands_of_versions() -> None:
     world.write(ADDED)
     assert len(world.commits()) == 2
     assert world.mirrored_rows() == world.rows()
+
+
+def test_an_append_that_begins_again_is_shown_where_it_ends_and_a_vacuum_deletes_no_file_of_it() -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    other = beside(world)
+    plan = world.plan(WriteMode.APPEND)
+    world.memory.clear()  # a job of its own
+    world.at_store("copy", "after", lambda: other.write(ADDED, plan=other.plan(WriteMode.OVERWRITE_TABLE)))
+    world.write({"d1": frozenset({71})}, plan=plan)
+    assert world.rows() == {**ADDED, "d1": frozenset({71})}
+    world.wait_out_claims()
+    world.vacuum()
+    assert world.named_files_are_there()
+    assert world.mirrored_rows() == world.rows()

@@ -19,7 +19,7 @@ from table_writer.model.hive_columns import spark_columns
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.table_kind import provider_of
-from table_writer.model.write import WrittenFiles
+from table_writer.model.write import WrittenFile, WrittenFiles
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable
 from table_writer.storage.object_store import ObjectInfo, is_hidden, many
 from table_writer.storage.table_files import files_read_at, objects_by_location
@@ -59,6 +59,8 @@ class TableChanges:
         for partition in entry.partitions:
             own = written.get(partition.values)
             told = () if own is None else own.files()
+            if not partition.added and not _is_at(partition.new_location, told):
+                continue  # a write that began again has copied its files elsewhere
             counts = (len(told), sum(file.size_bytes for file in told))
             if counts == (partition.files, partition.bytes):
                 known[partition.values] = tuple(
@@ -358,6 +360,11 @@ def _of_then(entry: LogEntry, described: MirroredTable) -> MirroredTable:
     if described.partition_columns or not entry.schema or entry.columns_by == described.columns_by:
         return described
     return replace(described, fields=_fields_of(entry.schema), columns_by=entry.columns_by)
+
+
+def _is_at(location: str | None, files: Collection[WrittenFile]) -> bool:
+    key = "" if location is None else Location.parse(location).key
+    return all(file.key.rpartition("/")[0] + "/" == key for file in files)
 
 
 def _is_read(name: str) -> bool:
