@@ -177,7 +177,7 @@ def assert_published_entries_lead_to(world: World) -> None:
 
 def test_the_matrix_holds_every_call_that_changes_something() -> None:
     injected = {(fault.service, fault.call) for _, fault in every_fault()}
-    assert injected >= CHANGING
+    assert injected >= CHANGING - {("metastore", "add_table")}  # of mirrors, which have a matrix of their own
 
 
 @pytest.mark.slow

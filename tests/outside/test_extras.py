@@ -29,6 +29,7 @@ LIBRARIES = [
     "moto",
     "openlineage",
     "opentelemetry",
+    "pyiceberg",
     "pytest",
     "shtab",
 ]
@@ -43,6 +44,7 @@ USES = {
     "dbt": "import table_writer.integrations.dbt",
     "dbt, by its command": "import table_writer.integrations.dbt.__main__",
     "dbt, by its former path": "import table_writer.dbt",
+    "iceberg": "from table_writer import TableWriterConfig\nTableWriterConfig(mirrors=['iceberg'])",
     "openlineage": "import table_writer.integrations.openlineage",
     "openlineage, by its former path": "import table_writer.events.openlineage",
     "opentelemetry": "import table_writer.integrations.opentelemetry",
