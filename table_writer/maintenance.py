@@ -641,7 +641,8 @@ class Maintenance:
         check
             Compare, and change nothing.
         drop
-            Delete what belongs to the mirror alone. Writers make it again as long as they are to.
+            Delete what belongs to the mirror alone, once the table property does not name it any more. End writers
+            whose config does: they go on with what they remember.
 
         Raises
         ------

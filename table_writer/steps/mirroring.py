@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from table_writer.errors import InvalidInputError
+from table_writer.model.table import MIRRORS_PROPERTY
 from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError
 from table_writer.steps.mirrors.follow import TableMirror
@@ -33,7 +35,14 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
 
 
 def dropped(opened: OpenTable, kind: str) -> MirrorReport:
-    """Delete what is the mirror's alone."""
+    """Delete what is the mirror's alone; refused while the table says that there is one, or writers would go on."""
+    if MIRRORS_PROPERTY in opened.table.parameters and kind in opened.mirrors:
+        name = opened.table.name
+        raise InvalidInputError(
+            f"the table property {MIRRORS_PROPERTY} of {name} names its {kind} mirror, and writers would go on with it."
+            f" Take it away first: ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{MIRRORS_PROPERTY}')",
+            table=str(name),
+        )
     count = TableMirror(opened, kind).drop()
     return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
 

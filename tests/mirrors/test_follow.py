@@ -147,6 +147,8 @@ def test_the_table_property_wins_over_the_config() -> None:
     world.metastore.create_table(replace(table, parameters={**table.parameters, MIRRORS_PROPERTY: " Delta, delta"}))
     world.write(OLD)
     assert world.mirrored_rows() == OLD
+    with pytest.raises(InvalidInputError, match="names its delta mirror, and writers would go on"):
+        world.keeper.mirror("mart.orders", as_="delta", drop=True)
     world.metastore.create_table(replace(world.table, parameters={**table.parameters, MIRRORS_PROPERTY: ""}))
     world.config = TableWriterConfig(mirrors=["delta"])
     world.write(MIXED)
