@@ -6,30 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from table_writer.testing import Lakehouse
+
+from .comparing import S3Access, as_rows
 
 
 class IcebergReader:
     """Reads the mirror of one table."""
 
     def __init__(self, lake: Lakehouse, table: str) -> None:
-        settings = lake.s3_server.hadoop_settings()
-
-        def said(end: str) -> str:
-            return next(value for name, value in settings.items() if name.endswith(end))
-
-        endpoint = said("fs.s3a.endpoint")
-        self.options = {
-            "s3.endpoint": endpoint if "://" in endpoint else f"http://{endpoint}",
-            "s3.access-key-id": said("access.key"),
-            "s3.secret-access-key": said("secret.key"),
-            "s3.region": "us-east-1",
+        self._access = access = S3Access.of(lake)
+        options = {
+            "s3.endpoint": access.endpoint,
+            "s3.access-key-id": access.access_key,
+            "s3.secret-access-key": access.secret_key,
+            "s3.region": access.region,
         }
-        self._catalog = load_catalog("mirrors", type="hive", uri=lake.metastore_uri, **self.options)
+        self._catalog = load_catalog("mirrors", type="hive", uri=lake.metastore_uri, **options)
         self._name = f"{table}_iceberg"
 
     def table(self) -> Table:
@@ -43,15 +39,11 @@ class IcebergReader:
     def rows_by_polars(self, columns: Sequence[str]) -> list[Any]:
         """Return what Polars' own reader of Parquet reads."""
         storage = {
-            "aws_endpoint_url": self.options["s3.endpoint"],
-            "aws_access_key_id": self.options["s3.access-key-id"],
-            "aws_secret_access_key": self.options["s3.secret-access-key"],
-            "aws_region": "us-east-1",
+            "aws_endpoint_url": self._access.endpoint,
+            "aws_access_key_id": self._access.access_key,
+            "aws_secret_access_key": self._access.secret_key,
+            "aws_region": self._access.region,
             "aws_allow_http": "true",
         }
         frame = pl.scan_iceberg(self.table(), reader_override="native", storage_options=storage)
         return as_rows(frame.select(columns).collect().to_arrow())
-
-
-def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

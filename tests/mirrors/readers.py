@@ -13,22 +13,19 @@ from table_writer import TableWriter
 from table_writer.model.table import TableName
 from table_writer.testing import Lakehouse
 
+from .comparing import S3Access, as_rows
+
 
 class DeltaReader:
     """Reads the mirror of one table."""
 
     def __init__(self, lake: Lakehouse, writer: TableWriter, table: str) -> None:
-        settings = lake.s3_server.hadoop_settings()
-
-        def said(end: str) -> str:
-            return next(value for name, value in settings.items() if name.endswith(end))
-
-        endpoint = said("fs.s3a.endpoint")
+        access = S3Access.of(lake)
         self.options = {
-            "AWS_ENDPOINT_URL": endpoint if "://" in endpoint else f"http://{endpoint}",
-            "AWS_ACCESS_KEY_ID": said("access.key"),
-            "AWS_SECRET_ACCESS_KEY": said("secret.key"),
-            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": access.endpoint,
+            "AWS_ACCESS_KEY_ID": access.access_key,
+            "AWS_SECRET_ACCESS_KEY": access.secret_key,
+            "AWS_REGION": access.region,
             "AWS_ALLOW_HTTP": "true",
         }
         root = str(writer._services.open_table(TableName.parse(table)).layout.root)
@@ -56,7 +53,3 @@ class DeltaReader:
 
 def quoted(name: str) -> str:
     return f'"{name}"'
-
-
-def as_rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))

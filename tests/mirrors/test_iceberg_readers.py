@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
@@ -19,21 +19,14 @@ from table_writer.errors import InvalidInputError
 from table_writer.testing import Lakehouse
 from tests.cells import first_fast
 from tests.end_to_end.test_partition_values import VALUES
-from tests.readers.tables import KINDS, Tables, modern, spelled
+from tests.readers.tables import KINDS, Tables, modern
 
+from .comparing import differing
 from .iceberg_readers import IcebergReader
 from .test_readers import DAYS
 
 COLUMNS: Final = ("id", "note", "dt")
 MirrorOf = Callable[[str], IcebergReader]
-
-
-@pytest.fixture
-def tables(spark: SparkSession, lakehouse_database: str) -> Iterator[Tables]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")  # a partition's time is one of a clock in UTC
-    yield Tables(spark, lakehouse_database)
-    spark.conf.set("spark.sql.session.timeZone", before)
 
 
 @pytest.fixture(autouse=True)
@@ -49,16 +42,6 @@ def iceberg_writer(spark: SparkSession) -> TableWriter:
 @pytest.fixture
 def mirror_of(lakehouse: Lakehouse) -> MirrorOf:
     return lambda table: IcebergReader(lakehouse, table)
-
-
-def differing(
-    spark: SparkSession, table: str, found: list[tuple[Any, ...]], columns: Sequence[str] = ()
-) -> list[tuple[str, str]]:
-    sparks = spark.table(table)
-    sparks = sparks.select(*(f"`{column}`" for column in columns or sparks.columns))
-    expected, rows = spelled(sparks.collect(), sparks.schema), spelled(found, sparks.schema)
-    assert expected
-    return [pair for pair in zip(expected, rows, strict=True) if pair[0] != pair[1]]
 
 
 @pytest.mark.parametrize("kind", first_fast(KINDS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
@@ -17,8 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from table_writer import Maintenance, TableWriter
 from tests.cells import first_fast
 from tests.end_to_end.test_partition_values import VALUES
-from tests.readers.tables import KINDS, Tables, modern, spelled
+from tests.readers.tables import KINDS, Tables, modern
 
+from .comparing import differing
 from .readers import DeltaReader
 
 MirrorOf = Callable[[str], DeltaReader]
@@ -26,21 +27,6 @@ COLUMNS: Final = ("id", "note", "dt")
 DAYS: Final = tuple(f"d{number}" for number in range(4))
 ENCODED: Final = {"strings", "timestamps", "padded"}  # partitions whose paths have other characters than letters
 NOT_BY_PYARROW: Final = {"decimals"}  # delta-rs gives pyarrow a negative decimal of a partition as 0.0-1
-
-
-@pytest.fixture
-def tables(spark: SparkSession, lakehouse_database: str) -> Iterator[Tables]:
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")  # a partition's time is read as one of the reader's clock
-    yield Tables(spark, lakehouse_database)
-    spark.conf.set("spark.sql.session.timeZone", before)
-
-
-def differing(spark: SparkSession, table: str, found: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
-    sparks = spark.table(table)
-    expected, rows = spelled(sparks.collect(), sparks.schema), spelled(found, sparks.schema)
-    assert expected
-    return [pair for pair in zip(expected, rows, strict=True) if pair[0] != pair[1]]
 
 
 @pytest.mark.parametrize("kind", first_fast(KINDS))

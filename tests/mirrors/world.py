@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from table_writer.config import TableWriterConfig
-from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write import WrittenFiles
 from table_writer.progress import Stopwatch
 from table_writer.reports.write_result import WriteResult
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.mirrors.delta.snapshot import Snapshot
 from table_writer.steps.publish.publisher import PublishResult
 from table_writer.steps.results import end_publish
-from table_writer.steps.running_write import RunningWrite
+from table_writer.table.open_table import OpenTable
 from table_writer.table.services import Services
-from tests.publish.world import ROOT, Rows, World, body_of, publisher_of
+from tests.publish.world import ROOT, Rows, World, body_of
 
 PREFIX = f"{ROOT.removeprefix('s3a://lake/')}_delta_log/"
 PARQUET = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
@@ -45,26 +44,14 @@ class MirroredWorld(World):
         services._memory = self.memory if self.remembers else {}
         return services
 
-    def write(
-        self,
-        rows: Rows,
-        *,
-        plan: WritePlan | None = None,
-        before_publish: Callable[[], object] = int,
-        config: TableWriterConfig | None = None,
-    ) -> PublishResult:
-        """Do what ``TableWriter`` does after the plan, to the end."""
-        services, before = self.services(config), Counter(self.store.request_counts())
-        plan = plan or self.plan()
-        services.log.expect(plan.log_id)
-        self.columns |= dict.fromkeys(frozenset().union(*rows.values()), plan.columns)
-        with RunningWrite(services, plan) as write:
-            messages = (self._upload(plan, rows),)
-            write.complete(messages)
-            before_publish()
-            files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(services.mirrors))
-            published = publisher_of(services).publish(files, write.claiming)
+    def after_publish(self, services: OpenTable, files: WrittenFiles, published: PublishResult) -> None:
+        """Do what ``TableWriter`` does then."""
         self.results.append(end_publish(services, files, published, Stopwatch(self.metastore)))
+
+    def write(self, rows: Rows, **options: Any) -> PublishResult:
+        """Note what it cost, too."""
+        before = Counter(self.store.request_counts())
+        published = super().write(rows, **options)
         self.costs.append(dict(Counter(self.store.request_counts()) - before))
         return published
 

@@ -224,7 +224,13 @@ class TableWorld:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
             before_publish()
-            return publisher_of(services).publish(WrittenFiles.from_messages(plan, messages), write.claiming)
+            files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(services.mirrors))
+            published = publisher_of(services).publish(files, write.claiming)
+        self.after_publish(services, files, published)
+        return published
+
+    def after_publish(self, services: OpenTable, files: WrittenFiles, published: PublishResult) -> None:
+        """Do what a call does once readers have switched: nothing here."""
 
     def stage(self, rows: Rows, *, plan: WritePlan | None = None, expires_after_seconds: float = 5_000.0) -> str:
         """Do steps 1 to 4, and leave the rest to whoever comes."""

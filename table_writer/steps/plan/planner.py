@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -76,19 +77,22 @@ class PlannedWrite:
 
 
 class Planner:
-    """Plans writes to one table that was found writable.
+    """Plans writes to one table that was found writable."""
 
-    ``mark`` is the column of each row's mark, which files do not get.
-    """
-
-    def __init__(self, opened: OpenTable, mark: str = "") -> None:
+    def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
-        self._mark = mark
+        self._mark = ""
         self._table = opened.table
         self._layout = opened.layout
         self._store = opened.store
         self._metastore = opened.metastore
         self._file_settings: FileSettings | None = None
+
+    def marking(self, mark: str) -> Planner:
+        """Return the same planner for rows of which a column is the mark of each; files do not get it."""
+        planner = copy(self)
+        planner._mark = mark  # noqa: SLF001  # its own copy
+        return planner
 
     def plan(
         self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: Listing | None = None, *, stream: str = ""

@@ -58,12 +58,13 @@ class _Markers:
         self._opened = opened
         self._table = table
         self._entry = entry
+        self._described = {partition.values: partition for partition in entry.partitions}
         self._done: dict[PartitionValues, str | None] = {}  # where readers looked then; None: the partition was gone
 
     def follow(self) -> None:
         """Do what is to be done, until nothing has changed meanwhile."""
         for _ in range(MOST_LOOKS):
-            now = self._opened.metastore.get_partitions(self._table, sorted(self._entry.partition_values))
+            now = self._opened.metastore.get_partitions(self._table, sorted(self._described))
             wanted = self._wanted(now)
             todo = [values for values, location in wanted.items() if self._done.get(values, "") != location]
             if not todo:
@@ -87,15 +88,18 @@ class _Markers:
 
     def _put(self, partition: Partition) -> None:
         entry = self._entry_of(partition)
-        described = next((one for one in entry.partitions if one.values == partition.values), None) if entry else None
-        if entry is not None and described is not None:
+        if entry is None:
+            return
+        is_own = entry is self._entry
+        of_entry = self._described if is_own else {found.values: found for found in entry.partitions}
+        described = of_entry.get(partition.values)
+        if described is not None:
             body = success_json(entry, (), self._opened.layout.root, partitions=[described])
             self._opened.store.put(self._key(partition.values), body)
 
     def _entry_of(self, partition: Partition) -> LogEntry | None:
         """Return the entry whose rows readers see; ``None`` if they are another tool's."""
-        own = next(one for one in self._entry.partitions if one.values == partition.values)
-        if _is_at(partition, own.new_location):
+        if _is_at(partition, self._described[partition.values].new_location):
             return self._entry
         version = partition.parameters.get(VERSION_PARAMETER, "")
         record = self._opened.log.slots.find(int(version)) if version.isdecimal() else None

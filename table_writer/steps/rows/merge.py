@@ -159,7 +159,7 @@ class _Sides:
         if self._merge.set is None or self._merge.missing == "ignore":
             return False
         gateway, frame = open_gateway(self._snapshot.spark), self._blank_sides
-        return any(gateway.analysis(frame, value).has_foreign_code for value in self._set_values().values())
+        return any(gateway.analysis(frame, value).has_foreign_code for value in self._set_values.values())
 
     def rewritten_rows(self, partitions: Collection[PartitionValues]) -> DataFrame:
         """Return what partitions are to hold, and the rows that go, each with its mark."""
@@ -171,14 +171,12 @@ class _Sides:
         is_changed = is_present & is_named & self._is_older
         change, values = RowMark.DELETED, {}
         if merge.matched == "update":
-            change, values = RowMark.UPDATED, self._set_values()
+            change, values = RowMark.UPDATED, self._set_values
         mark = F.when(is_changed, F.lit(change)).otherwise(F.lit(RowMark.KEPT))
         mark = F.when(is_present, mark).otherwise(F.lit(RowMark.INSERTED))
 
         def value(name: str) -> Column:
-            present = _column(merge.target_names, name)
-            changed = F.when(is_changed, values[name]).otherwise(present) if name in values else present
-            new = F.col(quoted(f"{NEW}{name}"))
+            changed, new = self._changed_value(name, values, is_changed), F.col(quoted(f"{NEW}{name}"))
             return (F.when(is_present, changed).otherwise(new) if inserts else changed).alias(name)
 
         return joined.select(*map(value, self._columns.names), mark.cast("byte").alias(MARK))
@@ -208,21 +206,20 @@ class _Sides:
         applies = self._same_key & self._is_older
         if self._merge.matched == "delete":
             return rows.join(updates, applies, "left_anti").select(*map(quoted, self._columns.names))
-        values = self._set_values()
-        is_matched = F.col(self._of_updates[0]).isNotNull()
-
-        def value(name: str) -> Column:
-            present = _column(self._merge.target_names, name)
-            changed = F.when(is_matched, values[name]).otherwise(present) if name in values else present
-            return changed.alias(name)
-
-        return rows.join(updates, applies, "left").select(*map(value, self._columns.names))
+        values, is_matched = self._set_values, F.col(self._of_updates[0]).isNotNull()
+        changed = (self._changed_value(name, values, is_matched).alias(name) for name in self._columns.names)
+        return rows.join(updates, applies, "left").select(*changed)
 
     def new_rows(self) -> DataFrame:
         """Return the updates whose key no row has."""
         updates = self.keys.added_to(self._new_values, OF_UPDATES)
         present = self._matches.select(*self._of_updates)
         return updates.join(present, self._of_updates, "left_anti").select(*map(quoted, self._columns.names))
+
+    def _changed_value(self, name: str, values: Mapping[str, Column], is_changed: Column) -> Column:
+        """Return what a column of a row of the table gets, whose new values are named."""
+        present = _column(self._merge.target_names, name)
+        return F.when(is_changed, values[name]).otherwise(present) if name in values else present
 
     def _both(self, target: DataFrame, updates: DataFrame) -> tuple[DataFrame, DataFrame]:
         return named(target, self._merge.target_names), named(updates, self._merge.updates_names)
@@ -243,14 +240,16 @@ class _Sides:
         age = self._age
         return rows if age is None else rows.withColumn(name, F.col(quoted(age.name)).cast(age.dataType))
 
+    @cached_property
     def _set_values(self) -> dict[str, Column]:
-        """Return the new values of a row that has a key of the updates, by the table's columns."""
+        """The new values of a row that has a key of the updates, by the table's columns."""
         if self._merge.set is None:
             return {name: _column(self._merge.updates_names, name) for name in self._columns.names}
         return values_of(self._blank_sides, self._merge.set, self._snapshot.table)
 
-    @property
+    @cached_property
     def _blank_sides(self) -> DataFrame:
+        """Both sides without rows, over which values are analyzed."""
         spark = self._snapshot.spark
         target, updates = self._both(blank(spark, self._columns), blank(spark, self._updates.schema))
         return target.crossJoin(updates)

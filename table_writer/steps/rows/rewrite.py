@@ -54,12 +54,16 @@ class Rewrite:
         options = self.call.options
         return Snapshot(self.spark, self.opened, options.where, self.change.selects_by, counts_marks=self._counts_marks)
 
+    @cached_property
+    def _planner(self) -> Planner:
+        return Planner(self.opened)
+
     @property
     def _counts_marks(self) -> bool:
         """Whether rows may carry marks: Spark's own writer counts none."""
         if self.counts_first:
             return False
-        options, settings = self.call.options.of_write(based_on=0), Planner(self.opened).file_settings(self.spark)
+        options, settings = self.call.options.of_write(based_on=0), self._planner.file_settings(self.spark)
         return engine_of(self.opened.table, options, settings) == "arrow"
 
     @cached_property
@@ -111,7 +115,7 @@ class Rewrite:
         seen = self.opened.require_new_key(self.call.key, self.call.query_ids)
         if not self.changed.may_write:
             return None
-        planner = Planner(self.opened, self.changed.mark)
+        planner = self._planner.marking(self.changed.mark)
         planned = planner.plan(self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream)
         reads = (*planned.plan.reads, *self.changed.reads)
         return replace(planned, plan=replace(planned.plan, watched=self.changed.watched, reads=reads, scope=self.scope))

@@ -125,7 +125,7 @@ class Snapshot:
         """
         opened = self.open(names)
         if not (with_file or by_spark) and (small := self._small_files(names)):
-            return SmallFiles(self.spark, self.opened).rows(small)
+            return self._reader.rows(small)
         chosen = [opened[values].with_only(file_names) for values, file_names in names.items() if file_names]
         return self._read(chosen, FILE if with_file else "")
 
@@ -154,16 +154,23 @@ class Snapshot:
         self._footers |= zip(unread, many(partial(read_footer, self.opened.store), objects), strict=True)
         return [self._footers[file] for file in files]
 
+    @cached_property
+    def _reader(self) -> SmallFiles:
+        return SmallFiles(self.spark, self.opened)
+
     def _small_files(self, names: Mapping[PartitionValues, Collection[str]]) -> FilesOfTask:
         """Return the files, with their partitions, if all are small and need no conversion; else none."""
         every = [(values, name) for values, file_names in names.items() for name in file_names]
         found = self.files_of(names)
-        small = SmallFiles(self.spark, self.opened)
         sizes = [found[values][name].size_bytes for values, name in every]
-        if small.schema is None or len(every) > MOST_FOOTERS or max(sizes, default=LARGEST_BYTES) >= LARGEST_BYTES:
+        if (
+            self._reader.schema is None
+            or len(every) > MOST_FOOTERS
+            or max(sizes, default=LARGEST_BYTES) >= LARGEST_BYTES
+        ):
             return []
         try:
-            are_read = all(map(small.can_read, self.footers_of(every)))
+            are_read = all(map(self._reader.can_read, self.footers_of(every)))
         except SourceChangedError:  # Spark says which
             return []
         return [(found[values][name], values) for values, name in every] if are_read else []

@@ -22,7 +22,7 @@ from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
-from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.spark.sql import balanced_tree, frame_of, quoted
 from table_writer.spark.widths import refusing_wide
 from table_writer.steps.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 from table_writer.storage.hadoop import why_renamed
@@ -147,7 +147,8 @@ def refuse_existing(rows: DataFrame, existing: Collection[PartitionValues], colu
         return rows
     names = [f"_exists_{number}" for number in range(len(columns))]
     texts = [tuple(None if value == NULL_PARTITION else value for value in partition) for partition in existing]
-    known = rows.sparkSession.createDataFrame(texts, StructType([StructField(name, StringType()) for name in names]))
+    schema = StructType([StructField(name, StringType()) for name in names])
+    known = frame_of(rows.sparkSession, texts, schema)
     pairs = zip(names, rows.columns[len(rows.columns) - len(names) :], columns, strict=True)
     same = [
         _as_stored(F.expr(f"try_cast({name} AS {field.dataType.simpleString()})")).eqNullSafe(

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from table_writer.errors import InvalidInputError
 from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.column_statistics import COLLATIONS, CURRENT_DEFAULT, EXISTS_DEFAULT
+from table_writer.model.hive_columns import HIVE_NAMES
 from table_writer.model.location import Location
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, PartitionValues
@@ -152,7 +153,7 @@ def _delta_value(text: str, field: Mapping[str, Any]) -> str | None:
     kind = str(field["type"])
     if text in {NULL_PARTITION, ""}:
         return None
-    hive = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}.get(kind, kind)
+    hive = HIVE_NAMES.get(kind, kind)
     if hive == "string":
         return text
     (known,) = canonical((text,), (hive,))

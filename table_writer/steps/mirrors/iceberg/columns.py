@@ -40,6 +40,7 @@ from pyiceberg.types import (
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.column_figures import ColumnFigures, from_text
+from table_writer.model.hive_columns import HIVE_NAMES
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.steps.mirrors.mirror import MirroredFile, MirroredTable
@@ -57,7 +58,6 @@ PLAIN_TYPES: Final[Mapping[str, PrimitiveType]] = {
     "timestamp": TimestamptzType(),
     "timestamp_ntz": TimestampType(),
 }
-HIVE_NAMES: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 IN_HIVE: Final[Mapping[type[PrimitiveType], str]] = {
     BinaryType: "binary",
     BooleanType: "boolean",
