@@ -108,8 +108,11 @@ def connect(*uris: str, timeout_seconds: float = 60, **settings: Any) -> HiveMet
     return HiveMetastore(MetastoreSettings(uris=uris, timeout_seconds=timeout_seconds, **settings))
 
 
-def hasty(server: BareServer) -> HiveMetastore:
-    return connect(address(server), timeout_seconds=0.2, connect_timeout_seconds=1, read_attempts=2)
+def asked(server: BareServer, fault: Fault, *others: BareServer) -> HiveMetastore:
+    """Wait as long as a busy machine may take, but for answers that are late."""
+    server.late_seconds = 0.8
+    uris = [address(one) for one in (server, *others)]
+    return connect(*uris, timeout_seconds=0.5 if fault == "late" else 60, read_attempts=2)
 
 
 def read(metastore: HiveMetastore) -> tuple[Table, list[PartitionChange]]:
@@ -137,7 +140,7 @@ CHANGES: Final[dict[str, Callable[[HiveMetastore, Table, list[PartitionChange]],
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("method", READS)
 def test_a_read_is_whole_or_an_error(server: BareServer, method: str, fault: Fault, always: bool) -> None:
-    metastore = hasty(server)
+    metastore = asked(server, fault)
     server.fails(method, fault, always=always)
     if always and fault != "twice":
         with pytest.raises(MetastoreError, match=f"{address(server)} did not answer {method}.*nothing was changed"):
@@ -152,7 +155,7 @@ def test_a_read_is_whole_or_an_error(server: BareServer, method: str, fault: Fau
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("method", CHANGES)
 def test_a_change_is_done_or_unknown_and_is_sent_once(server: BareServer, method: str, fault: Fault) -> None:
-    metastore = hasty(server)
+    metastore = asked(server, fault)
     table, changes = read(metastore)
     server.fails(method, fault, always=True)
     if fault == "twice":
@@ -168,7 +171,7 @@ def test_a_change_is_done_or_unknown_and_is_sent_once(server: BareServer, method
 
 @pytest.mark.parametrize("before", READS)
 def test_an_answer_that_comes_a_second_time_is_not_that_of_the_next_call(server: BareServer, before: str) -> None:
-    metastore = hasty(server)
+    metastore = connect(address(server))
     table, changes = read(metastore)
     server.fails(before, "twice", always=True)
     for _ in range(5):
@@ -192,7 +195,7 @@ def test_a_second_answer_that_comes_while_a_change_is_under_way_does_not_answer_
         return heard
 
     with BareServer(answers_late) as server:
-        metastore = hasty(server)
+        metastore = connect(address(server))
         table, changes = read(metastore)
         if twice == ALTER:
             metastore.alter_partitions(table, changes)
@@ -233,7 +236,7 @@ def test_a_read_fails_over_to_the_next_address_and_a_change_never(server: BareSe
     with BareServer(converse) as second:
         table, _ = read(connect("thrift://127.0.0.1:1", address(server)))  # one that is down is passed over
         for call, expected in (("get_table_req", address(second)), ("drop_partition", address(server))):
-            metastore = connect(address(server), address(second), timeout_seconds=0.2)
+            metastore = asked(server, fault, second)
             server.fails(call, fault)
             if call == "get_table_req":
                 assert metastore.get_table(NAME) == table
