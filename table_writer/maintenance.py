@@ -671,6 +671,48 @@ class Maintenance:
             report = dropped(opened, as_) if drop else brought_up(opened, as_, anew=repair)
             return announcement.finished(report)
 
+    def handover(self, table: str, *, to: str = "", undo: bool = False, dry_run: bool = False) -> MirrorReport:
+        """Let a mirror go on as the table: its own engines may write to it, and this library writes no more.
+
+        The mirror is made or mended, the log closed, every version in doubt ended; then the mirror is opened to all.
+        Readers of the Hive table see its last version as before. Every write and vacuum of this library is refused;
+        :meth:`recover` and :meth:`restore` work on.
+
+        Parameters
+        ----------
+        to
+            The kind of mirror: ``delta`` or ``iceberg``.
+        undo
+            Make it a mirror again, while nobody has written to it, and open the log.
+
+        Raises
+        ------
+        InvalidInputError
+            It was handed over to the other kind; partitions lie where Delta would put files; with ``undo``: it was not
+            handed over, or was written since.
+        ConflictError
+            Others publish or vacuum right now. Call again.
+
+        Examples
+        --------
+        >>> keeper.handover("mart.orders", to="delta").state
+        'handed over'
+        >>> keeper.handover("mart.orders", undo=True).state
+        'taken back'
+        """
+        from table_writer.config import require_mirrors
+        from table_writer.steps.announcing import announced
+        from table_writer.steps.handover import handed_over, taken_back
+
+        if bool(to) == undo:
+            raise InvalidInputError("say either to which kind of table it goes over, or undo")
+        require_mirrors([to] if to else [], "to")
+        mode = "undone handover" if undo else f"handover to {to}"
+        with announced(self._services, "mirror", table, mode, dry_run=dry_run) as announcement:
+            opened = self._open(table, announcement)
+            report = taken_back(opened, dry_run=dry_run) if undo else handed_over(opened, to, dry_run=dry_run)
+            return announcement.finished(report)
+
     def uploads(
         self,
         table: str,

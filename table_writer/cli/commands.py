@@ -230,6 +230,7 @@ COMMANDS: Final = (
     ),
     Command(name="erasure", needs_attention=lambda report: not report.is_complete),
     Command(name="mirror", needs_attention=lambda report: not report.healthy, asks=lambda given: bool(given.drop)),
+    Command(name="handover", needs_attention=lambda report: not report.healthy, asks=lambda _: True),
     Command(name="uploads", needs_attention=lambda report: bool(report.failures), asks=lambda given: bool(given.abort)),
     Command(
         name="staged",

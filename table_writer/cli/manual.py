@@ -129,7 +129,15 @@ MANUALS: Final[Mapping[str, Manual]] = {
             "mirror mart.orders --as delta --check": "compare it with the table",
         },
         note="Without --check it writes below the table's root; rows of the table stay as they are.",
-        see_also=("history", "vacuum"),
+        see_also=("handover", "vacuum"),
+    ),
+    "handover": Manual(
+        examples={
+            "handover mart.orders --to iceberg": "let the Iceberg mirror go on as the table",
+            "handover mart.orders --undo": "make it a mirror again, while nobody else has written",
+        },
+        note="The Hive table stays as it is, and readable.",
+        see_also=("mirror", "recover"),
     ),
     "uploads": Manual(
         examples={

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS
@@ -16,7 +16,8 @@ from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
-MARK: Final = re.compile(r"(folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})")
+MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
 RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
 
@@ -31,6 +32,14 @@ class Marks:
     def key(self, kind: str, value: int | str) -> str:
         """Return the key of a mark."""
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
+
+    def close(self, version: int, kind: str) -> None:
+        """Note that the table goes on in another format by this version, from which on nobody claims."""
+        self._store.put(self.key("closed", f"{kind}{version:020d}"), b"")
+
+    def reopen(self, closings: Mapping[int, str]) -> None:
+        """Take such notes away."""
+        self._store.delete([self.key("closed", f"{kind}{version:020d}") for version, kind in closings.items()])
 
     def numbers(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
         """Return the versions that marks name, by what they say of them."""

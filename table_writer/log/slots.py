@@ -18,7 +18,7 @@ import msgspec
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.records import UNRECORDED, SlotRecord, moved_locations, superseded_locations
 from table_writer.log.stored import MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.entry import HANDOVER, TAKE_BACK, LogEntry, Operation, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
@@ -62,6 +62,7 @@ class Slots:
         self._entries: dict[int, LogEntry] = {}  # that were read without their outcomes
         self.ids: frozenset[str] = frozenset()
         self.expected_id = ""  # empty: not known
+        self.closed_for = ""  # as the last listing showed it
 
     @property
     def log_id(self) -> str:
@@ -168,11 +169,25 @@ class Slots:
             f" out from newer entries and from the metastore how version {version} ended"
         )
 
+    def require_open(self, table: str) -> None:
+        """Raise ``InvalidInputError`` if the last listing showed that the log was closed by a handover."""
+        if self.closed_for:
+            raise InvalidInputError(
+                f"{table} was handed over: it goes on as the {self.closed_for.capitalize()} table that was its"
+                " mirror, and its log is closed. Nothing was changed. Write to that table with its own engines; or, if"
+                f" nobody has yet, `table-writer handover {table} --undo`",
+                table=table,
+            )
+
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
 
-        Raises ``InvalidInputError`` if the entry is so long that nobody would read it again; nothing was stored then.
+        Raises ``InvalidInputError`` if the log is closed, or the entry so long that nobody would read it again; nothing
+        was stored then. A listing from before it was closed leads to a slot that the handover has taken.
         """
+        keeps_rows = entry.operation in {Operation.RECOVER, Operation.RESTORE}
+        if not keeps_rows and entry.mode not in {HANDOVER, TAKE_BACK}:
+            self.require_open(entry.table)
         text = replace(entry, log_id=self.log_id).to_json(self._layout.root)
         try:
             body = packed(text, self._memory_bytes)

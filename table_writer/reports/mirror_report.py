@@ -31,7 +31,7 @@ class MirrorReport(Report, rows="differences", columns=DIFFERENCES, lines=NOTES,
         ``"delta"`` or ``"iceberg"``.
     state
         ``"in step"``; ``"behind"``: it does not have the newest version; ``"differs"``; ``"damaged"``; ``"absent"``;
-        ``"dropped"``.
+        ``"dropped"``; ``"handed over"``: it is a table of its own; ``"taken back"``: it is a mirror again.
     version
         The version of the table that it holds; ``None`` if there is none.
     mirror_version
@@ -56,7 +56,7 @@ class MirrorReport(Report, rows="differences", columns=DIFFERENCES, lines=NOTES,
     @property
     def healthy(self) -> bool:
         """Return whether nothing is left to do."""
-        return self.state in {"in step", "dropped"}
+        return self.state in {"in step", "dropped", "handed over", "taken back"}
 
     def _headline(self) -> str:
         if self.state == "dropped":

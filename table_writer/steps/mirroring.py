@@ -15,7 +15,7 @@ def brought_up(opened: OpenTable, kind: str, *, anew: bool) -> MirrorReport:
     """Bring a mirror to the newest version, or make it; ``anew`` mends it where it differs, too."""
     mirror = TableMirror(opened, kind)
     held = mirror.bring_up(anew=anew)
-    return _report(opened, kind, "in step", held, notes=mirror.notes)
+    return mirror_report(opened, kind, "in step", held, notes=mirror.notes)
 
 
 def compared(opened: OpenTable, kind: str) -> MirrorReport:
@@ -24,6 +24,8 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
     held = mirror.mirror.read()
     if held is None:
         return MirrorReport(table=str(opened.table.name), kind=kind, state="absent")
+    if held.handed_over:
+        return mirror_report(opened, kind, "handed over", held)
     whole = mirror.changes.whole()
     wanted = {file.key for files in whole.partitions.values() for file in files}
     differences = (
@@ -31,7 +33,7 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
         *(MirrorDifference(key=key, state="surplus") for key in sorted(held.keys - wanted)),
     )
     state = "damaged" if held.damage else "behind" if _is_behind(mirror, held) else "differs" if differences else ""
-    return _report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)
+    return mirror_report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)
 
 
 def dropped(opened: OpenTable, kind: str) -> MirrorReport:
@@ -54,7 +56,7 @@ def _is_behind(mirror: TableMirror, held: Held) -> bool:
         return True
 
 
-def _report(
+def mirror_report(
     opened: OpenTable,
     kind: str,
     state: str,
@@ -63,6 +65,7 @@ def _report(
     differences: tuple[MirrorDifference, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> MirrorReport:
+    """Return the report of a mirror that is there."""
     return MirrorReport(
         table=str(opened.table.name),
         kind=kind,

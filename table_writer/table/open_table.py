@@ -195,11 +195,13 @@ class OpenTable:
     def listing_to_build_on(self, log_id: str, seen: Listing | None = None) -> Listing:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
 
-        Raises ``ConflictError`` if that look was at another log, which somebody has deleted since.
+        Raises ``ConflictError`` if that look was at another log, which somebody has deleted since, and
+        ``InvalidInputError`` if the log is closed.
         """
         self.log.expect(log_id)
         if seen is None:
-            return self.log.lister.read()
+            seen = self.log.lister.read()
+        self.log.slots.require_open(str(self.table.name))
         if seen.newest and log_id not in seen.ids:
             raise ConflictError(
                 f"the log of {self.table.name} was deleted and begun again since this call began. This call changed"

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from table_writer.config import MIRROR_KINDS
-from table_writer.errors import StorageError, TableWriterError
+from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.events.event import EventError, TableEvent
 from table_writer.events.listeners import note_resolution
 from table_writer.model.check_result import stored_line
@@ -31,8 +31,9 @@ KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirro
 class TableMirror:
     """One mirror of one table, and what this process remembers of it."""
 
-    def __init__(self, opened: OpenTable, kind: str) -> None:
+    def __init__(self, opened: OpenTable, kind: str, *, hands_over: bool = False) -> None:
         self._opened = opened
+        self._hands_over = hands_over
         self.kind = kind
         self.mirror = KINDS[kind](opened)
         self.changes = TableChanges(opened)
@@ -72,6 +73,7 @@ class TableMirror:
 
     def drop(self) -> int:
         """Delete the mirror, if it is ours."""
+        self._require_mirror(self.mirror.read())
         self._forget()
         return self.mirror.drop()
 
@@ -91,8 +93,11 @@ class TableMirror:
     def _write_all(self, held: Held | None, changes: Iterable[MirrorChange]) -> Held | None:
         """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
         self._forget()
+        self._require_mirror(held)
         try:
             for told in changes:
+                if not self._hands_over:
+                    self._opened.log.slots.require_open(str(self._opened.table.name))
                 is_told = held is None or not _lacks_files_before(held, told)
                 change = told if is_told else self.changes.whole()
                 held = self.mirror.write(held, change)
@@ -106,6 +111,15 @@ class TableMirror:
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen)
         return held
+
+    def _require_mirror(self, held: Held | None) -> None:
+        """Refuse what is no mirror any more: others write to it."""
+        if held is not None and held.handed_over:
+            table = str(self._opened.table.name)
+            raise InvalidInputError(
+                f"the {self.kind} mirror of {table} was handed over by version {held.handed_over}: others write to it",
+                table=table,
+            )
 
     def _recalled(self) -> tuple[Held | None, int]:
         """Return what this process has seen in the mirror last, and up to which version of the log it has looked."""
@@ -166,7 +180,7 @@ def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
 
 def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMirror], object]) -> tuple[str, ...]:
     notes: list[str] = []
-    for kind in opened.mirrors:
+    for kind in () if opened.log.slots.closed_for else opened.mirrors:
         started_at = datetime.now(UTC)
         try:
             mirror = TableMirror(opened, kind)

@@ -82,6 +82,14 @@ class Held(Protocol):
         """Return the number of its newest version, as its readers count."""
 
     @property
+    def handed_over(self) -> int:
+        """Return the version of the log by which it went on without this library; 0 if it is a mirror."""
+
+    @property
+    def taken_back(self) -> int:
+        """Return the version of the log by which it became a mirror again, until a next change."""
+
+    @property
     def file_count(self) -> int:
         """Return how many files its readers read."""
 
@@ -98,6 +106,12 @@ class Mirror(Protocol):
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:
         """Put a change on top of what it holds; ``None`` if another process has put something there before."""
+
+    def hand_over(self, held: Held, version: int) -> Held | None:
+        """Let everybody write to it; ``None`` if another process has put something there before."""
+
+    def take_back(self, held: Held, version: int) -> Held | None:
+        """Make it a mirror again; ``None`` if another process has put something there before."""
 
     def release(self, locations: Collection[Location]) -> None:
         """Take away the earlier versions that name files there, which are about to be deleted, where it can."""

@@ -49,6 +49,7 @@ def roll_back(
     write_id = new_write_id()  # kept for the next slot: files may have been copied for it
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
+        opened.log.slots.require_open(str(table.name))
         resolved += notes
         require_version(history, version, table)
         targets = _targets(history, version, chosen, table)

@@ -29,6 +29,8 @@ Action = dict[str, Any]
 DeltaValues = tuple[str | None, ...]
 APP_ID: Final = "table_writer"
 LOG_ID: Final = "table_writer.log_id"  # in the configuration of the Delta table
+HANDED_OVER: Final = "table_writer.handed_over"  # the same: the version of the log that has let others write
+TAKEN_BACK: Final = "table_writer.taken_back"
 OWN: Final = "tableWriter"  # in a commit's own facts
 ENGINE: Final = f"table_writer/{__version__}"
 WRITER_FEATURE: Final = "table_writer"  # no other writer knows it, and by protocol each refuses to commit
@@ -41,6 +43,7 @@ LARGEST_EXACT: Final = 2**53  # of the numbers that every reader of JSON reads e
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_OF_TIME: Final = 1_000  # microseconds: Delta's statistics of times are read to the millisecond
 KEEPS_FOR_EVER: Final = "interval 36500 days"  # what goes, and when, is this library's business
+RETENTIONS: Final = dict.fromkeys(("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), KEEPS_FOR_EVER)
 
 
 def commit_lines(actions: Iterable[Action]) -> bytes:
@@ -49,14 +52,20 @@ def commit_lines(actions: Iterable[Action]) -> bytes:
 
 
 def commit_info(change: MirrorChange) -> Action:
-    """Say who has committed what; the id makes each commit another one, whoever writes the same."""
+    """Say who has committed what."""
+    facts = {"version": change.version, "inDoubt": sorted(change.in_doubt), "writeId": change.write_id}
+    return _own_info("WRITE", change.mode, change.created_at, facts)
+
+
+def _own_info(operation: str, mode: str, moment: datetime, facts: Action) -> Action:
+    """Return a commit's first action; the id makes each commit another one, whoever writes the same."""
     info = {
-        "timestamp": millis(change.created_at),
-        "operation": "WRITE",
-        "operationParameters": {"mode": change.mode},
+        "timestamp": millis(moment),
+        "operation": operation,
+        "operationParameters": {"mode": mode},
         "engineInfo": ENGINE,
         "txnId": str(uuid.uuid4()),
-        OWN: {"version": change.version, "inDoubt": sorted(change.in_doubt), "writeId": change.write_id},
+        OWN: facts,
     }
     return {"commitInfo": info}
 
@@ -88,13 +97,32 @@ def metadata(table: MirroredTable, before: Mapping[str, Any] | None, created_at:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False),
         "partitionColumns": list(table.partition_columns),
-        "configuration": {
-            "delta.deletedFileRetentionDuration": KEEPS_FOR_EVER,
-            "delta.logRetentionDuration": KEEPS_FOR_EVER,
-            LOG_ID: table.log_id,
-        },
+        "configuration": {**RETENTIONS, LOG_ID: table.log_id},
         "createdTime": before.get("createdTime") or millis(created_at),
     }
+
+
+def handover(before: Action, table: Action, version: int, facts: Action) -> tuple[Action, ...]:
+    """Return the actions by which others may write, with Delta's own retentions; ``before`` is the protocol."""
+    features = [name for name in before.get("writerFeatures", ()) if name != WRITER_FEATURE]
+    opened = {**before, "writerFeatures": features} if features else {"minReaderVersion": 1, "minWriterVersion": 2}
+    kept = {name: text for name, text in table["configuration"].items() if text != KEEPS_FOR_EVER}
+    return (
+        _own_info("HANDOVER", "", datetime.now(UTC), facts),
+        {"protocol": opened},
+        {"metaData": {**table, "configuration": {**kept, HANDED_OVER: str(version)}}},
+    )
+
+
+def taking_back(before: Action, table: Action, version: int, facts: Action) -> tuple[Action, ...]:
+    """Return the actions that keep others out again."""
+    features = [*(name for name in before.get("writerFeatures", ()) if name != WRITER_FEATURE), WRITER_FEATURE]
+    kept = {name: text for name, text in table["configuration"].items() if name != HANDED_OVER}
+    return (
+        _own_info("HANDOVER", "undo", datetime.now(UTC), facts),
+        {"protocol": {**before, "minWriterVersion": 7, "writerFeatures": features}},
+        {"metaData": {**table, "configuration": {**kept, **RETENTIONS, TAKEN_BACK: str(version)}}},
+    )
 
 
 def _plain_field(field: Mapping[str, Any], table: MirroredTable) -> Action:

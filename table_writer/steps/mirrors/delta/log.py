@@ -11,7 +11,7 @@ from typing import Final
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
-from table_writer.steps.mirrors.delta.actions import Action, commit_lines
+from table_writer.steps.mirrors.delta.actions import Action, commit_lines, handover, taking_back
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
 from table_writer.storage.object_store import ObjectInfo, many
@@ -76,10 +76,24 @@ class DeltaMirror:
 
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Commit a change under the next number, if nobody has taken it."""
-        before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        before = self._known(held)
         actions = before.changed(change)
-        if not actions:
-            return before
+        return self._commit(before, actions) if actions else before
+
+    def hand_over(self, held: Held, version: int) -> Snapshot | None:
+        """Commit what lets others write."""
+        before = self._known(held)
+        return self._commit(before, handover(before.protocol, before.metadata, version, before.own_facts))
+
+    def take_back(self, held: Held, version: int) -> Snapshot | None:
+        """Commit what keeps others out."""
+        before = self._known(held)
+        return self._commit(before, taking_back(before.protocol, before.metadata, version, before.own_facts))
+
+    def _known(self, held: Held | None) -> Snapshot:
+        return held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+
+    def _commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
         number = before.own_version + 1
         if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
             return None

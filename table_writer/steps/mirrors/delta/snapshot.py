@@ -12,8 +12,10 @@ from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import (
     APP_ID,
     ENGINE,
+    HANDED_OVER,
     LOG_ID,
     OWN,
+    TAKEN_BACK,
     Action,
     DeltaValues,
     add,
@@ -55,6 +57,25 @@ class Snapshot:
     def log_id(self) -> str:
         """Return the id of the log that it follows."""
         return str((self.metadata.get("configuration") or {}).get(LOG_ID, ""))
+
+    @property
+    def handed_over(self) -> int:
+        """Return the version of the log by which it went on without this library; 0 if it is a mirror."""
+        return self._configured_version(HANDED_OVER)
+
+    @property
+    def taken_back(self) -> int:
+        """Return the version of the log by which it became a mirror again, until a next change."""
+        return self._configured_version(TAKEN_BACK)
+
+    def _configured_version(self, name: str) -> int:
+        text = str((self.metadata.get("configuration") or {}).get(name, ""))
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def own_facts(self) -> Action:
+        """Return what a commit says of itself that changes no file."""
+        return {"version": self.version, "inDoubt": sorted(self.in_doubt), "writeId": ""}
 
     @property
     def file_count(self) -> int:

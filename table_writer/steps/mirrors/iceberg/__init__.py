@@ -49,6 +49,12 @@ class _WithoutLibrary:
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:  # noqa: ARG002  # nothing can be done
         raise self.missing
 
+    def hand_over(self, held: Held, version: int) -> Held | None:  # noqa: ARG002  # nothing can be done
+        raise self.missing
+
+    def take_back(self, held: Held, version: int) -> Held | None:  # noqa: ARG002  # nothing can be done
+        raise self.missing
+
     def release(self, locations: Collection[Location]) -> None:  # noqa: ARG002  # nothing can be done
         raise self.missing
 

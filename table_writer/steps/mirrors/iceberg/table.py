@@ -25,6 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
     SetPropertiesUpdate,
@@ -36,12 +37,14 @@ from pyiceberg.table.update import (
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
-from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
+from table_writer.steps.mirrors.iceberg.catalog import GC, Catalog, OwnCatalog, PyIcebergCatalog
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.snapshot import (
+    HANDED_OVER,
     LOG_ID,
     MOST_ENTRIES,
+    TAKEN_BACK,
     CatalogPlace,
     Edit,
     Manifest,
@@ -111,6 +114,22 @@ class IcebergMirror:
         to_main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot.snapshot_id}
         shown = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main))
         return self._committed(before, metadata, (*updates, *shown, *_expiries(metadata)), manifests, is_new=is_new)
+
+    def hand_over(self, held: Held, version: int) -> Snapshot | None:
+        """Let Iceberg's engines delete files of it."""
+        properties = {GC: "true", HANDED_OVER: str(version)}
+        return self._with_updates(held, (SetPropertiesUpdate(updates=properties),))
+
+    def take_back(self, held: Held, version: int) -> Snapshot | None:
+        """Let nobody delete files of it."""
+        properties = {GC: "false", TAKEN_BACK: str(version)}
+        removals = (RemovePropertiesUpdate(removals=[HANDED_OVER]),) if held.handed_over else ()
+        return self._with_updates(held, (SetPropertiesUpdate(updates=properties), *removals))
+
+    def _with_updates(self, held: Held, updates: tuple[TableUpdate, ...]) -> Snapshot | None:
+        if not isinstance(held, Snapshot) or held.metadata is None:
+            raise InvalidInputError(f"the iceberg mirror cannot be read: {held.damage}")
+        return self._committed(held, held.metadata, updates, held.manifests, is_new=False)
 
     def _committed(
         self,
@@ -255,11 +274,12 @@ class IcebergMirror:
     def _snapshot(self, found: Snapshot, metadata: TableMetadata) -> Snapshot:
         """Return the newest snapshot with its files, and what is wrong with it."""
         current, damage = metadata.current_snapshot(), ""
+        wanted_gc = "true" if found.handed_over else "false"
         if current is None:
             return replace(found, damage="it has no snapshot")
         if not own_facts(current):
             damage = f"another tool has made snapshot {current.snapshot_id}"
-        elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
+        elif metadata.properties.get(GC) != wanted_gc or NAME_MAPPING not in metadata.properties:
             damage = "another tool has changed its properties"
         try:
             listed = list(read_manifest_list(self.files.new_input(current.manifest_list)))
@@ -369,7 +389,7 @@ def _properties(table: MirroredTable, schemas: Sequence[Schema]) -> dict[str, st
     """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
     return {
         NAME_MAPPING: name_mapping(schemas),
-        "gc.enabled": "false",
+        GC: "false",
         "write.metadata.previous-versions-max": "20",
         LOG_ID: table.log_id,
     }

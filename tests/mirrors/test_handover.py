@@ -1,0 +1,350 @@
+"""A table is handed over to its mirror and taken back: at no moment may both this library and others write to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+from unittest import mock
+
+import pytest
+
+from table_writer.config import TableWriterConfig
+from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.log.slots import Slots
+from table_writer.model.write_mode import WriteMode
+from table_writer.steps.mirrors.follow import KINDS
+from table_writer.table.open_table import OpenTable
+from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
+from tests.publish.world import DeathError, Fault
+
+from .iceberg_world import IcebergWorld, rows_of_json
+from .test_damage import foreign
+from .test_iceberg_damage import foreign as foreign_iceberg
+from .test_iceberg_damage import foreign_snapshot
+from .world import MirroredWorld
+
+pytestmark = pytest.mark.usefixtures("in_one_thread")
+
+TABLE: Final = "mart.orders"
+WORLDS: Final = {"delta": MirroredWorld, "iceberg": IcebergWorld}
+FOREIGN: Final[dict[str, Callable[[Any], object]]] = {"delta": foreign(), "iceberg": foreign_iceberg(foreign_snapshot)}
+SLOWLY: Final = ["delta", pytest.param("iceberg", marks=pytest.mark.slow)]
+FAULTS: Final = [
+    (phase, error)
+    for phase, error in (("before", Exception), ("before", DeathError), ("after", Exception), ("after", DeathError))
+]
+
+
+@pytest.fixture(autouse=True)
+def _rows_of_json() -> Iterator[None]:
+    with rows_of_json():
+        yield
+
+
+@pytest.fixture(params=WORLDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def mirrored(kind: str) -> MirroredWorld:
+    world = WORLDS[kind]()
+    world.sleep = lambda seconds: setattr(world, "skipped_seconds", world.skipped_seconds + seconds)
+    world.write(OLD)
+    world.write(MIXED)
+    return world
+
+
+def hand_over(world: MirroredWorld, kind: str) -> object:
+    return world.keeper.handover(TABLE, to=kind)
+
+
+def take_back(world: MirroredWorld) -> object:
+    return world.keeper.handover(TABLE, undo=True)
+
+
+def is_open(world: MirroredWorld) -> bool:
+    return not world.services().log.lister.read().closed_for
+
+
+def is_opened_to_others(world: MirroredWorld, kind: str) -> bool:
+    held = KINDS[kind](world.services()).read()
+    return held is not None and held.handed_over > 0
+
+
+def stored(world: MirroredWorld) -> frozenset[str]:
+    return frozenset(info.key for info in world.store.list(world.layout.root.key))
+
+
+WRITES: Final[dict[str, Callable[[MirroredWorld], object]]] = {
+    "overwrite": lambda world: world.write(REPLACED),
+    "append in place": lambda world: world.write(ADDED, plan=world.plan(WriteMode.APPEND), in_place=True),
+    "compaction": lambda world: world.compact(),
+    "rollback": lambda world: world.keeper.rollback(TABLE, version=1),
+    "vacuum": lambda world: world.vacuum(),
+    "erasure": erase,
+    "mirror": lambda world: world.keeper.mirror(TABLE, as_="delta"),
+    "mirror repaired": lambda world: world.keeper.mirror(TABLE, as_="iceberg", repair=True),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_after_a_handover_nothing_of_this_library_writes(kind: str, name: str) -> None:
+    world = mirrored(kind)
+    report = world.keeper.handover(TABLE, to=kind)
+    assert (report.state, report.version, report.healthy) == ("handed over", 2, True)
+    before = (world.rows(), world.mirrored_rows(), world.commits())
+    with pytest.raises(
+        InvalidInputError, match=r"mart\.orders was handed over.*Nothing was changed.*--undo|others write"
+    ):
+        WRITES[name](world)
+    assert (world.rows(), world.mirrored_rows(), world.commits()) == before
+    assert before[0] == before[1] == {**OLD, **MIXED}
+
+
+def test_a_staged_write_is_told_of_and_can_be_published_no_more(kind: str) -> None:
+    world = mirrored(kind)
+    world.stage(ADDED)
+    assert world.keeper.handover(TABLE, to=kind).notes[-1] == "1 staged write can be published no more"
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        world.publish_staged()
+    assert world.rows() == {**OLD, **MIXED}
+
+
+def test_what_readers_see_can_be_brought_back_after_a_handover(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    world.lose_metastore()
+    world.keeper.restore(TABLE)
+    assert world.rows() == {**OLD, **MIXED}
+    assert world.keeper.recover(TABLE).settled == {}
+
+
+def test_a_version_in_doubt_ends_first(kind: str) -> None:
+    world = WORLDS[kind]()
+    dead_publisher(world)
+    hand_over(world, kind)
+    assert world.rows() == world.mirrored_rows() == {**OLD, **MIXED}
+
+
+def test_a_handover_that_is_repeated_leaves_what_others_have_written(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    FOREIGN[kind](world)
+    before = world.commits()
+    assert world.keeper.handover(TABLE, to=kind).state == "handed over"
+    assert world.keeper.mirror(TABLE, as_=kind, check=True).state == "handed over"
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        world.keeper.mirror(TABLE, as_=kind, drop=True)
+    assert world.commits() == before
+
+
+def test_it_is_taken_back_while_nobody_else_has_written(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    assert world.keeper.handover(TABLE, undo=True).state == "taken back"
+    world.write(REPLACED)
+    assert world.notes() == ()
+    assert world.rows() == world.mirrored_rows() == {**OLD, **MIXED, **REPLACED}
+    assert world.keeper.mirror(TABLE, as_=kind, check=True).state == "in step"
+    assert world.vacuum().failures == ()
+    hand_over(world, kind)
+    assert is_opened_to_others(world, kind)
+
+
+def test_it_is_not_taken_back_once_others_have_written(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    FOREIGN[kind](world)
+    before = world.commits()
+    with pytest.raises(InvalidInputError, match=r"cannot be taken back.*was written since.*another tool has made"):
+        take_back(world)
+    assert world.commits() == before
+    assert not is_open(world)
+
+
+def test_calls_that_make_no_sense_are_refused(kind: str) -> None:
+    world = mirrored(kind)
+    other = next(name for name in WORLDS if name != kind)
+    for options, message in (
+        ({}, "either"),
+        ({"to": kind, "undo": True}, "either"),
+        ({"to": "hudi"}, "expected delta, iceberg"),
+        ({"undo": True}, "was not handed over"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            world.keeper.handover(TABLE, **options)  # type: ignore[arg-type]
+    hand_over(world, kind)
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        hand_over(world, other)
+
+
+def test_partitions_where_delta_would_put_files_are_refused() -> None:
+    world = mirrored("delta")
+    world.written_by_another_tool("d5", frozenset({5}))
+    with pytest.raises(
+        InvalidInputError, match=r"dt=d5 of mart\.orders lie where other tools put files, and so does Delta"
+    ):
+        hand_over(world, "delta")
+    assert is_open(world)
+    world.write({"d5": frozenset({5})})
+    hand_over(world, "delta")
+
+
+def test_a_dry_run_says_what_is_in_the_way_and_changes_nothing(kind: str) -> None:
+    world = mirrored(kind)
+    world.stage(ADDED)
+    keys = stored(world)
+    report = world.keeper.handover(TABLE, to=kind, dry_run=True)
+    assert report.state == "in step"
+    assert "dry run: nothing was changed" in report.notes
+    assert "1 staged write can be published no more" in report.notes
+    assert stored(world) == keys
+    hand_over(world, kind)
+    keys = stored(world)
+    assert world.keeper.handover(TABLE, undo=True, dry_run=True).state == "handed over"
+    assert stored(world) == keys
+
+
+CALLS: Final[dict[str, Callable[[MirroredWorld, str], object]]] = {
+    "handover": hand_over,
+    "undo": lambda world, _: take_back(world),
+}
+
+
+def prepared(kind: str, name: str) -> MirroredWorld:
+    world = mirrored(kind)
+    if name == "undo":
+        hand_over(world, kind)
+    return world
+
+
+@pytest.mark.parametrize("kind", SLOWLY)
+@pytest.mark.parametrize(("phase", "error"), FAULTS)
+@pytest.mark.parametrize("name", CALLS)
+def test_whatever_fails_only_one_may_write_and_the_call_can_be_repeated(
+    kind: str, name: str, phase: str, error: type[BaseException]
+) -> None:
+    with prepared(kind, name).recording() as calls:
+        world = prepared(kind, name)
+    world = prepared(kind, name)
+    with world.recording() as calls:
+        CALLS[name](world, kind)
+    for place, call in enumerate(calls):
+        count = calls[: place + 1].count(call)
+        world = prepared(kind, name)
+        with world.inject(Fault(*call, count, phase, error)), suppress(TableWriterError, DeathError):  # type: ignore[arg-type]
+            CALLS[name](world, kind)
+        assert not (is_open(world) and is_opened_to_others(world, kind)), call
+        world.memory.clear()
+        world.wait_out_claims()
+        if is_open(world) is (name == "handover"):
+            CALLS[name](world, kind)
+        if name == "handover" and not is_opened_to_others(world, kind):
+            CALLS[name](world, kind)
+        assert is_open(world) is (name == "undo"), call
+        assert is_opened_to_others(world, kind) is (name == "handover"), call
+        assert world.rows() == world.mirrored_rows() == {**OLD, **MIXED}
+
+
+def at_each_call(
+    make: Callable[[], MirroredWorld],
+    first: Callable[[MirroredWorld], object],
+    second: Callable[[MirroredWorld], object],
+) -> Iterator[MirroredWorld]:
+    """Yield worlds in which another process does all of the second before one of the calls that the first makes."""
+    with (world := make()).recording() as calls:
+        first(world)
+    for place in range(len(calls)):
+        world = make()
+        interrupt(world, place, second)
+        with suppress(TableWriterError):
+            first(world)
+        yield world
+
+
+def interrupt(world: MirroredWorld, place: int, act: Callable[[MirroredWorld], object]) -> None:
+    left = iter(range(place, -1, -1))
+
+    def called(_: str, phase: str, *__: str) -> None:
+        if phase == "before" and next(left, None) == 0:
+            world.store.on_call = world.metastore.on_call = None
+            memory, world.memory = world.memory, {}
+            with suppress(TableWriterError):
+                act(world)
+            world.memory = memory
+
+    world.store.on_call = world.metastore.on_call = called
+
+
+def agree(world: MirroredWorld, kind: str) -> bool:
+    """Whether others, if they may write, find the rows that readers of the table see."""
+    world.wait_out_claims()
+    world.keeper.recover(TABLE)
+    is_one = not (is_open(world) and is_opened_to_others(world, kind))
+    return is_one and (not is_opened_to_others(world, kind) or world.rows() == world.mirrored_rows())
+
+
+def both(kind: str) -> Iterator[MirroredWorld]:
+    """Yield worlds in which a write and a handover have met."""
+    write: Callable[[MirroredWorld], object] = lambda world: world.write(REPLACED)  # noqa: E731
+    yield from at_each_call(lambda: mirrored(kind), lambda world: hand_over(world, kind), write)
+    yield from at_each_call(lambda: mirrored(kind), write, lambda world: hand_over(world, kind))
+
+
+def test_a_write_that_meets_a_handover_is_in_both_or_refused(kind: str) -> None:
+    worlds = list(both(kind))
+    assert all(agree(world, kind) for world in worlds)
+    assert {world.rows()["d2"] for world in worlds} == {OLD["d2"], REPLACED["d2"]}
+
+
+def mark_alone(opened: OpenTable, _: str, *, closes_for: str) -> int:
+    version = opened.log.lister.read().newest + 1
+    opened.log.marks.close(version, closes_for)
+    return version
+
+
+@pytest.mark.parametrize("kind", SLOWLY)
+@pytest.mark.parametrize("mutated", ["claims go on", "no slot is taken"])
+def test_a_handover_that_lets_a_claim_through_is_noticed(kind: str, mutated: str) -> None:
+    mutations = {
+        "claims go on": mock.patch.object(Slots, "require_open"),
+        "no slot is taken": mock.patch("table_writer.steps.handover._claim", mark_alone),
+    }
+    with mutations[mutated]:
+        assert not all(agree(world, kind) for world in both(kind))
+
+
+def test_a_handover_that_meets_its_undoing_leaves_one_who_may_write(kind: str) -> None:
+    def half(kind: str) -> MirroredWorld:
+        world = mirrored(kind)
+        calls = ("store", "put_if_absent") if kind == "delta" else ("metastore", "alter_partitions")
+        with (twin := mirrored(kind)).recording() as made:
+            hand_over(twin, kind)
+        with world.inject(Fault(*calls, made.count(calls), "before", DeathError)), suppress(DeathError):
+            hand_over(world, kind)
+        return world
+
+    for make in (lambda: half(kind), lambda: prepared(kind, "undo")):
+        for first, second in ((hand_over, take_back), (take_back, hand_over)):
+            for world in at_each_call(make, lambda w, f=first: call(f, w, kind), lambda w, s=second: call(s, w, kind)):
+                assert agree(world, kind)
+
+
+def test_of_two_handovers_one_counts(kind: str) -> None:
+    other = next(name for name in WORLDS if name != kind)
+    for world in at_each_call(lambda: mirrored(kind), lambda w: hand_over(w, kind), lambda w: hand_over(w, other)):
+        opened = [name for name in WORLDS if is_opened_to_others(world, name)]
+        assert opened == [world.services().log.lister.read().closed_for]
+
+
+def call(act: Callable[..., object], world: MirroredWorld, kind: str) -> object:
+    return act(world, kind) if act is hand_over else act(world)
+
+
+def test_a_table_without_a_mirror_gets_one(kind: str) -> None:
+    world = WORLDS[kind](config=TableWriterConfig())
+    world.write(OLD)
+    hand_over(world, kind)
+    assert world.rows() == world.mirrored_rows() == OLD
+    assert is_opened_to_others(world, kind)
