@@ -25,6 +25,10 @@ from table_writer.steps.vacuum.sweep import CLAIM_SECONDS, Vacuum
 from table_writer.table.open_table import OpenTable
 
 DELTA: Final = "delta"
+KEEPS_FILES: Final = {
+    DELTA: "takes delta.deletedFileRetentionDuration away, or names a retention in VACUUM",
+    "iceberg": "sets gc.enabled=true",
+}
 
 
 def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
@@ -39,7 +43,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     _require_own_places(opened, mirror)
     if dry_run:
         report = compared(opened, kind)
-        return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened)))
+        return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened, kind)))
     if not closed_for:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
@@ -141,15 +145,16 @@ def _require_own_places(opened: OpenTable, mirror: TableMirror) -> None:
 
 
 def _handed_over(opened: OpenTable, kind: str, held: Held) -> MirrorReport:
-    return mirror_report(opened, kind, "handed over", held, notes=tuple(_notes(opened)))
+    return mirror_report(opened, kind, "handed over", held, notes=tuple(_notes(opened, kind)))
 
 
-def _notes(opened: OpenTable) -> Iterator[str]:
+def _notes(opened: OpenTable, kind: str) -> Iterator[str]:
     """Yield what a person should know of the Hive table from then on."""
+    yield f"no file of the Hive table is deleted until somebody {KEEPS_FILES[kind]}: then its readers miss files"
     if opened.table.kind == "MANAGED_TABLE":
         yield (
             f"{opened.table.name} is a managed table: DROP TABLE deletes the files, of the new table too. Make it"
-            f" external before: in Hive, ALTER TABLE {opened.table.name.sql} SET TBLPROPERTIES ('EXTERNAL'='TRUE')"
+            f" external before: in Hive, ALTER TABLE {opened.table.name} SET TBLPROPERTIES ('EXTERNAL'='TRUE')"
         )
     if staged := sum(found.key.endswith(".json") for found in opened.store.list(opened.layout.all_staged.key)):
         yield f"{counted(staged, 'staged write')} can be published no more"

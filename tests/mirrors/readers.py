@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from table_writer import TableWriter
 from table_writer.model.table import TableName
@@ -37,6 +37,11 @@ class DeltaReader:
     def rows(self, columns: Sequence[str], version: int | None = None) -> list[tuple[Any, ...]]:
         """Return what delta-rs reads of these columns."""
         return self.query(f"SELECT {', '.join(map(quoted, columns))} FROM mirrored", version)
+
+    def append(self, *rows: tuple[int, str, str]) -> None:
+        """Write rows as delta-rs does."""
+        columns = dict(zip(("id", "note", "dt"), map(list, zip(*rows, strict=True)), strict=True))
+        write_deltalake(self.uri, pa.table(columns), mode="append", storage_options=self.options)
 
     def query(self, sql: str, version: int | None = None) -> list[tuple[Any, ...]]:
         """Ask the engine inside delta-rs, which goes by the statistics of files."""

@@ -5,6 +5,7 @@ Run: ``make test-delta``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.contenders import CONTENDERS
 from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.errors import InvalidInputError
 from table_writer.model.table import TableName
 from table_writer.testing import lakehouse as start_lakehouse
 from tests.readers.tables import Tables, spelled
@@ -102,3 +104,31 @@ def test_delta_has_each_version_and_writes_none(delta_spark: SparkSession, tmp_p
     query = stream.writeStream.format("memory").queryName("seen").option("checkpointLocation", str(tmp_path))
     query.trigger(availableNow=True).start().awaitTermination()
     assert delta_spark.table("seen").count() == 6
+
+
+def test_a_table_that_was_handed_over_is_deltas_own(delta_spark: SparkSession) -> None:
+    writer = TableWriter(delta_spark)
+    delta_spark.sql("CREATE TABLE mirrored.h (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+    for number in (1, 2):
+        values = [(number, "a", "x"), (number, "b", "y"), (number, "c", None)]
+        writer.append(delta_spark.createDataFrame(values, "id BIGINT, note STRING, dt STRING"), "mirrored.h")
+    keeper = Maintenance(services=writer._services)
+    keeper.handover("mirrored.h", to="delta")
+    handed = f"delta.`{location(writer, 'mirrored.h')}`"
+    for statement in (
+        "INSERT INTO {t} VALUES (9, 'z', 'x')",
+        "DELETE FROM {t} WHERE id = 1 AND dt = 'y'",
+        "MERGE INTO {t} AS t USING (SELECT 2 AS id) AS u ON t.id = u.id WHEN MATCHED THEN UPDATE SET note = 'm'",
+        "OPTIMIZE {t}",
+        "ALTER TABLE {t} ADD COLUMN q INT",
+        "VACUUM {t}",
+        "VACUUM {t} LITE",
+    ):
+        delta_spark.sql(statement.format(t=handed)).collect()
+    rows = delta_spark.sql(f"SELECT id, note FROM {handed}").collect()
+    assert Counter((row.id, row.note) for row in rows) == {(1, "a"): 1, (1, "c"): 1, (2, "m"): 3, (9, "z"): 1}
+    assert sorted(row.id for row in delta_spark.table("mirrored.h").collect()) == [1, 1, 1, 2, 2, 2]
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        writer.append(delta_spark.table("mirrored.h"), "mirrored.h")
+    delta_spark.sql(f"CREATE TABLE mirrored.h_delta USING delta LOCATION '{location(writer, 'mirrored.h')}'")
+    assert delta_spark.table("mirrored.h_delta").count() == 6

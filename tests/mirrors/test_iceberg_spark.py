@@ -5,6 +5,7 @@ Run: ``make test-delta``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.contenders import CONTENDERS
 from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.errors import InvalidInputError
 from table_writer.testing import lakehouse as start_lakehouse
 from tests.readers.tables import Tables, spelled
 
@@ -96,3 +98,29 @@ def test_iceberg_has_each_version_and_what_it_writes_is_overruled(iceberg_spark:
         found = iceberg_spark.sql(f"SELECT id FROM {mirror}")
         assert sorted(row.id for row in found.collect()) == [3, 3, 3, 100, 100, 100], statement
         assert iceberg_spark.table(mirror).columns == ["id", "note", "dt"]
+
+
+def test_a_table_that_was_handed_over_is_icebergs_own(iceberg_spark: SparkSession) -> None:
+    writer = TableWriter(iceberg_spark)
+    iceberg_spark.sql("CREATE TABLE mirrored.h (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+    for number in (1, 2):
+        values = [(number, "a", "x"), (number, "b", "y"), (number, "c", None)]
+        writer.append(iceberg_spark.createDataFrame(values, "id BIGINT, note STRING, dt STRING"), "mirrored.h")
+    keeper = Maintenance(services=writer._services)
+    keeper.handover("mirrored.h", to="iceberg")
+    handed, table = "iceberg.mirrored.h_iceberg", {"t": "iceberg.mirrored.h_iceberg", "n": "mirrored.h_iceberg"}
+    for statement in (
+        "INSERT INTO {t} VALUES (9, 'z', 'x')",
+        "DELETE FROM {t} WHERE id = 1 AND dt = 'y'",
+        "MERGE INTO {t} AS t USING (SELECT 2 AS id) AS u ON t.id = u.id WHEN MATCHED THEN UPDATE SET note = 'm'",
+        "CALL iceberg.system.rewrite_data_files(table => '{n}', options => map('rewrite-all', 'true'))",
+    ):
+        iceberg_spark.sql(statement.format(**table)).collect()
+    rows = iceberg_spark.table(handed).collect()
+    assert Counter((row.id, row.note) for row in rows) == {(1, "a"): 1, (1, "c"): 1, (2, "m"): 3, (9, "z"): 1}
+    assert sorted(row.id for row in iceberg_spark.table("mirrored.h").collect()) == [1, 1, 1, 2, 2, 2]
+    expire = "CALL iceberg.system.expire_snapshots(table => 'mirrored.h_iceberg', older_than => TIMESTAMP '2100-01-01')"
+    with pytest.raises(Exception, match="GC is disabled"):  # however py4j passes it on
+        iceberg_spark.sql(expire).collect()
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        writer.append(iceberg_spark.table("mirrored.h"), "mirrored.h")

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import Maintenance, TableWriter
+from table_writer.errors import InvalidInputError
 from tests.cells import first_fast
 from tests.end_to_end.test_partition_values import VALUES
 from tests.readers.tables import KINDS, Tables, modern
@@ -123,6 +124,35 @@ def test_an_unpartitioned_table_with_other_columns_is_read_as_it_is(
     keeper.rollback(table, version=1)
     spark.catalog.refreshTable(table)
     assert set(mirror_of(table).rows(COLUMNS)) == content(table) == {(1, "a", "x")}
+
+
+def test_a_table_that_was_handed_over_is_written_by_delta_rs_and_hive_readers_stay_where_they_were(
+    writer: TableWriter,
+    keeper: Maintenance,
+    make_table: Callable[..., str],
+    rows: Callable[..., Any],
+    content: Callable[[str], set[tuple[Any, ...]]],
+    mirror_of: MirrorOf,
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2")), table)
+    before = content(table)
+    keeper.handover(table, to="delta")
+    keeper.handover(table, undo=True)
+    with pytest.raises(Exception, match="table_writer"):  # of delta-rs: a feature of writers that it does not know
+        mirror_of(table).append((9, "z", "d9"))
+    writer.append(rows((3, "c", "d2")), table)
+    before |= {(3, "c", "d2")}
+    keeper.handover(table, to="delta")
+    mirror = mirror_of(table)
+    mirror.append((4, "d", "d2"), (5, "e", "d5"))
+    mirror.table().delete("id = 1")
+    mirror.table().optimize.compact()
+    assert set(mirror.rows(COLUMNS)) == (before - {(1, "a", "d1")}) | {(4, "d", "d2"), (5, "e", "d5")}
+    mirror.table().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert content(table) == before
+    with pytest.raises(InvalidInputError, match=r"written since.*another tool has made commit"):
+        keeper.handover(table, undo=True)
 
 
 def test_readers_of_the_mirror_see_all_partitions_of_one_generation_and_never_miss_a_file(

@@ -43,7 +43,8 @@ LARGEST_EXACT: Final = 2**53  # of the numbers that every reader of JSON reads e
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_OF_TIME: Final = 1_000  # microseconds: Delta's statistics of times are read to the millisecond
 KEEPS_FOR_EVER: Final = "interval 36500 days"  # what goes, and when, is this library's business
-RETENTIONS: Final = dict.fromkeys(("delta.deletedFileRetentionDuration", "delta.logRetentionDuration"), KEEPS_FOR_EVER)
+LOG_RETENTION: Final = "delta.logRetentionDuration"
+RETENTIONS: Final = dict.fromkeys(("delta.deletedFileRetentionDuration", LOG_RETENTION), KEEPS_FOR_EVER)
 
 
 def commit_lines(actions: Iterable[Action]) -> bytes:
@@ -103,10 +104,13 @@ def metadata(table: MirroredTable, before: Mapping[str, Any] | None, created_at:
 
 
 def handover(before: Action, table: Action, version: int, facts: Action) -> tuple[Action, ...]:
-    """Return the actions by which others may write, with Delta's own retentions; ``before`` is the protocol."""
+    """Return the actions by which others may write, ``before`` being the protocol.
+
+    Files that leave the table stay, since readers of the Hive table need them, until somebody sets another retention.
+    """
     features = [name for name in before.get("writerFeatures", ()) if name != WRITER_FEATURE]
     opened = {**before, "writerFeatures": features} if features else {"minReaderVersion": 1, "minWriterVersion": 2}
-    kept = {name: text for name, text in table["configuration"].items() if text != KEEPS_FOR_EVER}
+    kept = {name: text for name, text in table["configuration"].items() if name != LOG_RETENTION}
     return (
         _own_info("HANDOVER", "", datetime.now(UTC), facts),
         {"protocol": opened},

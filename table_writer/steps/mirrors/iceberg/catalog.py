@@ -21,7 +21,6 @@ from table_writer.steps.mirrors.iceberg.files import MetadataFiles
 
 KIND: Final = "table_type"
 PREVIOUS: Final = "previous_metadata_location"
-GC: Final = "gc.enabled"  # whether engines may delete files of the table
 INPUT: Final = "org.apache.hadoop.mapred.FileInputFormat"  # as Iceberg's own clients describe what only they can read
 OUTPUT: Final = "org.apache.hadoop.mapred.FileOutputFormat"
 SERDE: Final = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -193,4 +192,4 @@ def _metadata_location(table: Table) -> str:
 def _parameters(metadata: TableMetadata, location: str) -> dict[str, str]:
     """Return the parameters by which Iceberg's clients know the table; the server deletes no file of it."""
     kept = {KIND: "ICEBERG", METADATA_LOCATION: location, "uuid": str(metadata.table_uuid)}
-    return {**kept, "EXTERNAL": "TRUE", "external.table.purge": "false", GC: metadata.properties[GC]}
+    return {**kept, "EXTERNAL": "TRUE", "external.table.purge": "false", "gc.enabled": "false"}

@@ -37,7 +37,7 @@ from pyiceberg.table.update import (
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
-from table_writer.steps.mirrors.iceberg.catalog import GC, Catalog, OwnCatalog, PyIcebergCatalog
+from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.snapshot import (
@@ -116,15 +116,13 @@ class IcebergMirror:
         return self._committed(before, metadata, (*updates, *shown, *_expiries(metadata)), manifests, is_new=is_new)
 
     def hand_over(self, held: Held, version: int) -> Snapshot | None:
-        """Let Iceberg's engines delete files of it."""
-        properties = {GC: "true", HANDED_OVER: str(version)}
-        return self._with_updates(held, (SetPropertiesUpdate(updates=properties),))
+        """Note it: Iceberg's engines can write as it is. Files that readers of the Hive table need stay no one's."""
+        return self._with_updates(held, (SetPropertiesUpdate(updates={HANDED_OVER: str(version)}),))
 
     def take_back(self, held: Held, version: int) -> Snapshot | None:
-        """Let nobody delete files of it."""
-        properties = {GC: "false", TAKEN_BACK: str(version)}
+        """Note that."""
         removals = (RemovePropertiesUpdate(removals=[HANDED_OVER]),) if held.handed_over else ()
-        return self._with_updates(held, (SetPropertiesUpdate(updates=properties), *removals))
+        return self._with_updates(held, (SetPropertiesUpdate(updates={TAKEN_BACK: str(version)}), *removals))
 
     def _with_updates(self, held: Held, updates: tuple[TableUpdate, ...]) -> Snapshot | None:
         if not isinstance(held, Snapshot) or held.metadata is None:
@@ -168,7 +166,7 @@ class IcebergMirror:
         return self._catalog(place).add(metadata)
 
     def _place(self) -> CatalogPlace:
-        return self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+        return self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, _usual_name(self._opened.table.name))
 
     def release(self, locations: Collection[Location]) -> None:
         """Expire the earlier snapshots that name files there: no snapshot is listed that cannot be read."""
@@ -243,18 +241,13 @@ class IcebergMirror:
                 raise StorageError(f"not all of {self.home} is deleted: {failures[0]}")
         return len(keys)
 
-    @property
-    def _usual_name(self) -> TableName:
-        table = self._opened.table.name
-        return TableName(table.database, f"{table.name}_iceberg")
-
     def _noted(self) -> CatalogPlace | None:
         """Read where readers find the mirror; ``None`` if there is no note that can be read."""
         found = self._store.get(self._note_key)
         try:
             return None if found is None else CatalogPlace.from_note(found.body)
         except (ValueError, KeyError, TypeError):
-            return CatalogPlace(self._opened.config.iceberg_catalog, self._usual_name)
+            return CatalogPlace(self._opened.config.iceberg_catalog, _usual_name(self._opened.table.name))
 
     def _catalog(self, place: CatalogPlace) -> Catalog:
         files = MetadataFiles(self.files, self._metadata_prefix)
@@ -274,12 +267,11 @@ class IcebergMirror:
     def _snapshot(self, found: Snapshot, metadata: TableMetadata) -> Snapshot:
         """Return the newest snapshot with its files, and what is wrong with it."""
         current, damage = metadata.current_snapshot(), ""
-        wanted_gc = "true" if found.handed_over else "false"
         if current is None:
             return replace(found, damage="it has no snapshot")
         if not own_facts(current):
             damage = f"another tool has made snapshot {current.snapshot_id}"
-        elif metadata.properties.get(GC) != wanted_gc or NAME_MAPPING not in metadata.properties:
+        elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
             damage = "another tool has changed its properties"
         try:
             listed = list(read_manifest_list(self.files.new_input(current.manifest_list)))
@@ -366,6 +358,10 @@ class IcebergMirror:
         return {file.key: int(count or 0) for file, count in zip(files, counts, strict=True)}
 
 
+def _usual_name(table: TableName) -> TableName:
+    return TableName(table.database, f"{table.name}_iceberg")
+
+
 def _last_number(metadata: TableMetadata) -> int:
     return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
 
@@ -389,7 +385,7 @@ def _properties(table: MirroredTable, schemas: Sequence[Schema]) -> dict[str, st
     """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
     return {
         NAME_MAPPING: name_mapping(schemas),
-        GC: "false",
+        "gc.enabled": "false",
         "write.metadata.previous-versions-max": "20",
         LOG_ID: table.log_id,
     }
