@@ -207,12 +207,12 @@ class Tables:
                 counts, wanted = numbers(self._writer.merge(updates, table, on=call.on, **how)), self._merge(call)
             case "delete":
                 counts = numbers(self._writer.delete_where(table, where))
-                wanted = (0, 0, self._changed("DELETE FROM {}", where, {}))
+                wanted = (0, 0, self._changed("DELETE FROM {t}", where, {}))
             case _:
                 values = dict(call.set or {})
                 counts = numbers(self._writer.update_where(table, values, where))
                 setting = ", ".join(f"{name} = {value}" for name, value in values.items())
-                wanted = (0, self._changed(f"UPDATE {{}} SET {setting}", where, values), 0)
+                wanted = (0, self._changed(f"UPDATE {{t}} SET {setting}", where, values), 0)
         assert (counts, self._content("ours")) == (wanted, self._content("theirs")), call
 
     def _merge(self, call: Call) -> tuple[int, ...]:
@@ -231,7 +231,8 @@ class Tables:
         """Delete or update rows of the Delta table; return how many."""
         table = f"theirs.{self.name}"
         if "SELECT" not in where:
-            return int(self._spark.sql(f"{statement.format(table)} WHERE {where}").collect()[0]["num_affected_rows"])
+            named = statement.replace("{t}", table)  # values have braces too
+            return int(self._spark.sql(f"{named} WHERE {where}").collect()[0]["num_affected_rows"])
         hits = self._spark.sql(f"SELECT * FROM {table} WHERE {where}")
         text = {"x": "CAST(x AS STRING)"}  # EXCEPT takes -0.0 for 0.0
         left = mapped(mapped(self._spark.table(table), text).exceptAll(mapped(hits, text)), {"x": "CAST(x AS DOUBLE)"})

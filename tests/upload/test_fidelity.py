@@ -22,7 +22,8 @@ from tests.cells import first_fast
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 
-def write_ours(rows: DataFrame, directory: Path, **options: Any) -> Path:
+def write_ours(rows: DataFrame, directory: Path, *, is_one: bool = True, **options: Any) -> Path:
+    """Return the one file of these rows, or the directory of all."""
     spec = UploadSpec(
         write_id="w1",
         key_prefix=f"{str(directory).lstrip('/')}/w1/",
@@ -37,7 +38,7 @@ def write_ours(rows: DataFrame, directory: Path, **options: Any) -> Path:
     for message in run_upload(rows, spec):
         for upload in message.uploads:
             store.complete_upload(upload.key, upload.upload_id, upload.parts)
-    (file,) = (directory / "w1").glob("*.parquet")
+    (file,) = (directory / "w1").glob("*.parquet") if is_one else (directory / "w1",)
     return file
 
 

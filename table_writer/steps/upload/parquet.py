@@ -61,6 +61,9 @@ class ParquetFile:
 
     Whether a column gets a dictionary is decided by a sample of the first row group: Arrow keeps a dictionary that does
     not pay (files get 40 % larger), Java's writer drops it.
+
+    Floating-point columns of a file with NaN have no bounds: Arrow leaves NaN out of them, and Spark, to whom it is
+    above all numbers, would pass over rows that it looks for.
     """
 
     def __init__(self, sink: Sink, first_rows: Any, options: ParquetOptions, *, counts_figures: bool = False) -> None:
@@ -69,7 +72,12 @@ class ParquetFile:
         self._metadata: list[Any] = []
         is_int96 = writes_int96(self._schema, options)
         self._columns = _plain_columns(self._schema)
-        self._int96_nulls = {column.name: 0 for column in self._columns if is_int96 and column.is_timestamp}
+        self._has_nan = has_nan(first_rows)
+        self._nulls = {  # of columns of which the footer says nothing
+            column.name: 0
+            for column in self._columns
+            if (is_int96 and column.is_timestamp) or (self._has_nan and column.is_floating)
+        }
         level = options.compression_level
         codec = options.compression.lower()
         if level is None and codec == "zstd":
@@ -87,7 +95,7 @@ class ParquetFile:
             data_page_size=options.page_bytes,
             data_page_version=options.page_version,
             write_page_checksum=options.page_checksums,
-            write_statistics=columns_with_statistics(self._schema, options),
+            write_statistics=columns_with_statistics(self._schema, options, has_nan=self._has_nan),
             use_deprecated_int96_timestamps=is_int96,
             store_decimal_as_integer=not options.legacy_format,
             store_schema=False,  # an Arrow reader takes the types from Parquet, as it does from Spark's files
@@ -97,8 +105,12 @@ class ParquetFile:
         )
 
     def takes(self, rows: Any) -> bool:
-        """Return whether these rows can go into the file: its first ones may be so narrow that pages would be huge."""
-        return widest_bytes(rows) * self._batch_values <= LARGEST_PAGE_BYTES or self._batch_values == 1
+        """Return whether these rows can go into the file.
+
+        Its first ones may be so narrow that pages would be huge, or without NaN.
+        """
+        is_wide = widest_bytes(rows) * self._batch_values > LARGEST_PAGE_BYTES and self._batch_values > 1
+        return not is_wide and (self._has_nan or not has_nan(rows))
 
     def write(self, rows: Any) -> None:
         """Encode a table as a row group; what it needs of memory is one of its columns."""
@@ -106,8 +118,8 @@ class ParquetFile:
         self._writer.write_table(written, row_group_size=self._options.row_group_rows)
         if self._figures is not None:
             self._figures.add(written)
-        for name in self._int96_nulls:
-            self._int96_nulls[name] += rows.column(name).null_count
+        for name in self._nulls:
+            self._nulls[name] += rows.column(name).null_count
 
     def close(self) -> tuple[int, int]:
         """Write the footer; returns what the file says it holds: rows, and bytes before compression."""
@@ -119,9 +131,9 @@ class ParquetFile:
         return self._metadata[0].num_rows, raw_size_bytes
 
     def statistics(self) -> dict[str, ColumnStatistics]:
-        """Return what the footer says of columns; it says nothing of INT96, whose nulls were counted on their way."""
-        int96 = {name: ColumnStatistics(null_count=count) for name, count in self._int96_nulls.items()}
-        return _statistics_of_groups(self._row_groups(), self._columns) | int96
+        """Return what the footer says of columns; nulls of others, as of INT96, were counted on their way."""
+        counted = {name: ColumnStatistics(null_count=count) for name, count in self._nulls.items()}
+        return _statistics_of_groups(self._row_groups(), self._columns) | counted
 
     def figures(self) -> str:
         """Return what optimizers are told of the columns; empty where nothing was counted."""
@@ -139,6 +151,7 @@ class _Column(NamedTuple):
     leaf: int  # its number in a footer, where a nested column is as many as it has leaves
     make_bound: MakeBound
     is_timestamp: bool
+    is_floating: bool
 
 
 @lru_cache(maxsize=8)  # a task's files have one schema
@@ -146,7 +159,13 @@ def _plain_columns(schema: Any) -> tuple[_Column, ...]:
     """Return the columns of a file that are not nested, the first ones of very many."""
     ends = accumulate(leaf_count((field,)) for field in schema)
     plain = (
-        _Column(field.name, leaf, _make_bound(field.type), pa.types.is_timestamp(field.type))
+        _Column(
+            name=field.name,
+            leaf=leaf,
+            make_bound=_make_bound(field.type),
+            is_timestamp=pa.types.is_timestamp(field.type),
+            is_floating=pa.types.is_floating(field.type),
+        )
         for field, leaf in zip(schema, (0, *ends), strict=False)
         if not pa.types.is_nested(field.type)
     )
@@ -283,12 +302,25 @@ def columns_that_repeat(looks: Mapping[str, Look], options: ParquetOptions) -> l
     ]
 
 
-def columns_with_statistics(schema: Any, options: ParquetOptions) -> bool | list[str]:
-    """Return the paths of the Parquet columns whose smallest and largest values are told; ``True`` for all."""
+def columns_with_statistics(schema: Any, options: ParquetOptions, *, has_nan: bool) -> bool | list[str]:
+    """Return the paths of the Parquet columns whose smallest and largest values are told; ``True`` for all.
+
+    Of floating point none inside of others, where nobody looks for NaN, and none at all if there is one.
+    """
     switch = options.statistics
-    if not switch.others:
-        return switch.usual
-    return [path for field in schema for path in _paths(field.name, field.type) if switch.of(path)]
+    paths = [(path, kind, field.type) for field in schema for path, kind in _paths(field.name, field.type)]
+    told = [
+        path
+        for path, kind, outer in paths
+        if switch.of(path) and not (pa.types.is_floating(kind) and (has_nan or pa.types.is_nested(outer)))
+    ]
+    return len(told) == len(paths) or told
+
+
+def has_nan(rows: Any) -> bool:
+    """Return whether a floating-point column of a table, not inside of another, has a value that is no number."""
+    columns = (column for column in rows.columns if pa.types.is_floating(column.type))
+    return any(pc.any(pc.is_nan(column)).as_py() for column in columns)
 
 
 def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
@@ -305,10 +337,10 @@ def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
         yield path, values
 
 
-def _paths(path: str, kind: Any) -> Iterator[str]:
-    """Yield the paths of the Parquet columns of a column of a file."""
+def _paths(path: str, kind: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the paths of the Parquet columns of a column of a file, with their types."""
     if not pa.types.is_nested(kind):
-        yield path
+        yield path, kind
         return
     between = ".key_value" if pa.types.is_map(kind) else "" if pa.types.is_struct(kind) else ".list"
     for position in range(kind.num_fields):
