@@ -26,8 +26,8 @@ MAX_SHOWN: Final = 10**18
 SLIP: Final = 0.8  # the similarity of a name to its misspelling
 HARMFUL: Final = frozenset(
     (
-        *("accept_loss", "abort", "adopt", "all", "discard", "drop", "force", "overwrite_table", "publish"),
-        *("recover", "replace", "restore", "rollback", "vacuum", "yes"),
+        *("accept_loss", "abort", "adopt", "all", "discard", "drop", "force", "handover"),
+        *("overwrite_table", "publish", "recover", "replace", "restore", "rollback", "vacuum", "yes"),
     )
 )
 """Names of commands, of options and of their values with which a call replaces or deletes more, or asks less."""

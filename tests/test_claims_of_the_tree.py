@@ -140,8 +140,8 @@ def test_uploads_are_completed_in_one_file() -> None:
     assert store_callers("complete_upload") - {"doctor/servers.py"} == {"steps/complete.py"}
 
 
-def test_entries_are_claimed_by_publishes_recoveries_and_vacuums() -> None:
-    claimers = {"steps/publish/switch.py", "steps/vacuum/sweep.py"}
+def test_entries_are_claimed_by_publishes_recoveries_vacuums_and_handovers() -> None:
+    claimers = {"steps/publish/switch.py", "steps/vacuum/sweep.py", "steps/handover.py"}
     assert {name for name in callers_of("claim") if "log.slots.claim(" in (PACKAGE / name).read_text()} == claimers
 
 

@@ -10,6 +10,7 @@
 ``vacuum``            STEP 6
 ``mirrors``           the same files as a table of another format, after a publish
 ``mirroring``         calls on a mirror, and the reports on it
+``handover``          a table goes on as its mirror, and back again
 ``running_write``     a write while it runs: its sign of life, its clean-up, and who owns its files
 ``staged_writes``     stored writes that any process may publish or discard
 ``staged_write``      a staged write in the hands of a user
