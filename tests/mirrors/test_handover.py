@@ -11,7 +11,9 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
+from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.follow import KINDS
 from table_writer.table.open_table import OpenTable
@@ -298,10 +300,10 @@ def test_a_write_that_meets_a_handover_is_in_both_or_refused(kind: str) -> None:
     assert {world.rows()["d2"] for world in worlds} == {OLD["d2"], REPLACED["d2"]}
 
 
-def mark_alone(opened: OpenTable, _: str, *, closes_for: str) -> int:
-    version = opened.log.lister.read().newest + 1
-    opened.log.marks.close(version, closes_for)
-    return version
+def mark_alone(opened: OpenTable, mode: str, *, closes_for: str) -> LogEntry:
+    entry = opened.next_entry(opened.log.lister.read().newest, Operation.VACUUM, mode, publish_timeout_seconds=1.0)
+    opened.log.marks.close(Closing.of(entry, closes_for))
+    return entry
 
 
 @pytest.mark.parametrize("kind", SLOWLY)
@@ -336,6 +338,42 @@ def test_of_two_handovers_one_counts(kind: str) -> None:
     for world in at_each_call(lambda: mirrored(kind), lambda w: hand_over(w, kind), lambda w: hand_over(w, other)):
         opened = [name for name in WORLDS if is_opened_to_others(world, name)]
         assert opened == [world.services().log.lister.read().closed_for]
+
+
+def test_two_handovers_to_one_kind_leave_the_log_closed_whatever_the_slower_one_does(kind: str) -> None:
+    world = mirrored(kind)
+
+    def meanwhile() -> None:
+        hand_over(world, kind)
+        world.at_store("delete", "after", dies)
+
+    def dies() -> None:
+        raise DeathError
+
+    world.at_store("put_if_absent", "before", meanwhile, key=f"{3:020d}.json")
+    with suppress(DeathError):
+        hand_over(world, kind)
+    world.store.on_call = None
+    assert is_opened_to_others(world, kind)
+    assert not is_open(world)
+    hand_over(world, kind)
+    take_back(world)
+    world.write(REPLACED)
+    assert world.rows() == world.mirrored_rows()
+
+
+def test_a_handover_that_died_before_it_closed_the_log_binds_nobody_to_its_kind(kind: str) -> None:
+    other = next(name for name in WORLDS if name != kind)
+    world = mirrored(kind)
+    died = Fault("store", "put", 1, "after", DeathError)
+    with world.inject(died), suppress(DeathError):
+        hand_over(world, kind)
+    assert not is_open(world)
+    hand_over(world, other)
+    assert [name for name in WORLDS if is_opened_to_others(world, name)] == [other]
+    assert world.services().log.lister.read().closed_for == other
+    world.keeper.handover(TABLE, undo=True)
+    assert is_open(world)
 
 
 def call(act: Callable[..., object], world: MirroredWorld, kind: str) -> object:
