@@ -19,6 +19,7 @@ from table_writer.log.listing import Listing
 from table_writer.log.marks import Closing
 from table_writer.log.slots import closed_error
 from table_writer.model.entry import HANDOVER, TAKE_BACK, DeletedLocation, LogEntry, Operation, Outcome
+from table_writer.model.location import Location
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.steps.mirroring import compared, mirror_report
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
@@ -38,7 +39,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     mirror = TableMirror(opened, kind, hands_over=True)
     if report := _done_before(opened, mirror):
         return report
-    _require_own_places(opened, mirror)
+    _require_own_places(opened, kind)
     if dry_run:
         report = compared(opened, kind)
         return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened)))
@@ -162,21 +163,19 @@ def _settle(opened: OpenTable) -> None:
         )
 
 
-def _require_own_places(opened: OpenTable, mirror: TableMirror) -> None:
+def _require_own_places(opened: OpenTable, kind: str) -> None:
     """Refuse partitions that lie where Delta puts files: readers of the Hive table would find new rows there."""
-    if mirror.kind != DELTA:
+    if kind != DELTA:
         return
-    root, own = opened.layout.root.key, opened.layout.own.key
-    theirs = [
-        values
-        for values, files in mirror.changes.whole().partitions.items()
-        if any(file.key.startswith(root) and not file.key.startswith(own) for file in files)
-    ]
+    root, own = opened.layout.root, opened.layout.own
+    partitions = opened.metastore.get_all_partitions(opened.table).items()
+    places = {values: Location.parse(partition.location) for values, partition in partitions}
+    theirs = [values for values, place in places.items() if root.contains(place) and not own.contains(place)]
     if theirs:
         names = few(opened.partition_names(theirs)) if opened.table.partition_columns else "its files"
         raise InvalidInputError(
             f"{names} of {opened.table.name} lie where other tools put files, and so does Delta: readers of the Hive"
-            " table would see both. Overwrite them with this library first",
+            " table would see both. Overwrite them with this library first, or drop them",
             table=_name(opened),
         )
 

@@ -193,6 +193,14 @@ def test_partitions_where_delta_would_put_files_are_refused() -> None:
     hand_over(world, "delta")
 
 
+def test_empty_partitions_where_delta_would_put_files_are_refused() -> None:
+    world = mirrored("delta")
+    world.pointed_by_another_tool("d5", f"{world.root}dt=d5/")
+    with pytest.raises(InvalidInputError, match=r"dt=d5 of mart\.orders lie where other tools put files"):
+        hand_over(world, "delta")
+    assert is_open(world)
+
+
 def test_a_dry_run_says_what_is_in_the_way_and_changes_nothing(kind: str) -> None:
     world = mirrored(kind)
     world.stage(ADDED)
