@@ -8,6 +8,7 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -163,6 +164,44 @@ def test_it_is_not_taken_back_once_others_have_written(kind: str) -> None:
         take_back(world)
     assert world.commits() == before
     assert not is_open(world)
+
+
+def test_rows_of_others_on_a_branch_keep_it_from_being_taken_back() -> None:
+    world = mirrored("iceberg")
+    hand_over(world, "iceberg")
+
+    def branched(there: IcebergWorld) -> tuple[Any, ...]:
+        added, _ = foreign_snapshot(there)
+        return added, SetSnapshotRefUpdate.model_validate({"ref-name": "b", "type": "branch", "snapshot-id": 77})
+
+    foreign_iceberg(branched)(world)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"cannot be taken back.*on a branch"):
+        take_back(world)
+    assert not is_open(world)
+
+
+def test_after_a_handover_no_mirror_is_dropped_and_none_is_looked_after(kind: str) -> None:
+    other = next(name for name in WORLDS if name != kind)
+    world = mirrored(kind)
+    world.keeper.mirror(TABLE, as_=other)
+    hand_over(world, kind)
+    before = stored(world)
+    for options in ({}, {"repair": True}, {"drop": True}):
+        with pytest.raises(InvalidInputError, match="was handed over"):
+            world.keeper.mirror(TABLE, as_=other, **options)
+    assert stored(world) == before
+
+
+def test_tables_report_and_doctor_find_nothing_wrong_with_a_table_that_was_handed_over(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    keeper = world.keeper
+    assert [(found.version, found.health) for found in keeper.tables("mart").tables] == [(3, "ok")]
+    assert keeper.report(TABLE).troubles == ()
+    found = {finding.check: finding.status for finding in keeper.doctor(TABLE).findings}
+    assert found["data to vacuum"] == found["dead writes"] == "ok"
+    dry_run = keeper.vacuum(TABLE, dry_run=True)
+    assert (dry_run.bytes_freed, "was handed over" in str(dry_run)) == (0, True)
 
 
 def test_calls_that_make_no_sense_are_refused(kind: str) -> None:
