@@ -38,6 +38,7 @@ class Listing:
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
     accepted_losses: frozenset[int] = frozenset()  # lost entries that the log goes on without
     closings: tuple[Closing, ...] = ()  # the marks by which handovers have closed it, in the order of versions
+    opened: frozenset[int] = frozenset()  # the handovers that may have let others write to the mirror
 
     @property
     def closed_for(self) -> str:
@@ -134,6 +135,7 @@ class Lister:
             lost=frozenset(whole) - entries - numbers["lost"] - {0},
             accepted_losses=numbers["lost"],
             closings=tuple(sorted(closings)),
+            opened=numbers["opened"],
         )
         self._slots.closed_for = listing.closed_for
         return listing

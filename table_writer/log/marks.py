@@ -18,7 +18,7 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
 CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})([0-9a-f]+)")
-MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|opened|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
 RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
 
@@ -68,7 +68,15 @@ class Marks:
     def reopen(self, closings: Iterable[Closing]) -> None:
         """Take such notes away, the first one last: while it is there, no later one counts."""
         for closing in sorted(closings, reverse=True):
-            self._store.delete([self.key("closed", str(closing))])
+            self._store.delete([self.key("opened", closing.version), self.key("closed", str(closing))])
+
+    def open_to_others(self, version: int) -> None:
+        """Note, before a mirror is opened, that others may write there: what they do may hide that it was handed over."""
+        self._store.put(self.key("opened", version), b"")
+
+    def keep_from_others(self, version: int) -> None:
+        """Take that back: the mirror was not opened."""
+        self._store.delete([self.key("opened", version)])
 
     def numbers(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
         """Return the versions that marks name, by what they say of them."""

@@ -53,18 +53,24 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
             return report
         held = mirror.bring_up(anew=True)
         _require_first(opened, own, held)
+        opened.log.marks.open_to_others(own.version)
         after = mirror.mirror.hand_over(held, own.version)
         if after is not None:
             return _handed_over(opened, kind, after)
+        opened.log.marks.keep_from_others(own.version)
     raise ConflictError(f"others write to the {kind} mirror of {opened.table.name} all the time", table=_name(opened))
 
 
 def _done_before(opened: OpenTable, mirror: TableMirror) -> MirrorReport | None:
-    """Return the report of a mirror that is handed over already."""
-    held = mirror.mirror.read()
-    if held is None or not held.handed_over:
+    """Return the report of a mirror that others may write to already; it may say so no more after what they have done.
+
+    Whoever replaces a table drops its properties with it.
+    """
+    held, listing = mirror.mirror.read(), opened.log.lister.read()
+    may_be_theirs = any(closing.version in listing.opened for closing in listing.closings)
+    if held is None or not (held.handed_over or (may_be_theirs and held.damage)):
         return None
-    if not opened.log.lister.read().closings:
+    if not listing.closings:
         raise InvalidInputError(
             f"others write to the {mirror.kind} table in the place of a mirror of {opened.table.name}: version"
             f" {held.handed_over} of a log that is gone has handed it over. Nothing was changed. Move the metadata of"
@@ -155,10 +161,18 @@ def _settle(opened: OpenTable) -> None:
     """End what is in doubt, and vacuums that have died; ``ConflictError`` while others are at work."""
     Correction(opened).resolve_all(opened.table)
     Vacuum(opened).finish()
-    history = opened.log.read_recent()
-    if versions := [record.entry.version for record in history.records.in_doubt]:
+    entries = [record.entry for record in opened.log.read_recent().records.in_doubt]
+    if erasures := [entry.version for entry in entries if entry.erasure is not None]:
         raise ConflictError(
-            f"{opened.table.name} is not handed over yet: version {few(versions)} is under way. Call again",
+            f"{opened.table.name} is not handed over yet: version {few(erasures)} is an erasure that a vacuum is to"
+            f" carry out. `table-writer vacuum {opened.table.name}` before, and `handover --undo` before that if the"
+            " log is closed",
+            table=_name(opened),
+        )
+    if entries:
+        raise ConflictError(
+            f"{opened.table.name} is not handed over yet: version {few(entry.version for entry in entries)} is under"
+            " way. Call again",
             table=_name(opened),
         )
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
-from pyiceberg.table.update import SetSnapshotRefUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
 from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Operation
@@ -202,6 +202,37 @@ def test_tables_report_and_doctor_find_nothing_wrong_with_a_table_that_was_hande
     assert found["data to vacuum"] == found["dead writes"] == "ok"
     dry_run = keeper.vacuum(TABLE, dry_run=True)
     assert (dry_run.bytes_freed, "was handed over" in str(dry_run)) == (0, True)
+
+
+def replaced_by_others(world: MirroredWorld, kind: str) -> None:
+    """Another tool replaces the table, rows and properties."""
+    if isinstance(world, IcebergWorld):
+        forgotten = RemovePropertiesUpdate(removals=["table_writer.handed_over"])
+        foreign_iceberg(lambda there: (forgotten, *foreign_snapshot(there)))(world)
+    else:
+        held = KINDS[kind](world.services()).read()
+        foreign({"metaData": {**held.metadata, "configuration": {}}})(world)  # type: ignore[union-attr]
+
+
+def test_a_handover_that_is_repeated_leaves_a_table_that_others_have_replaced(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    replaced_by_others(world, kind)
+    before = world.commits()
+    assert world.keeper.handover(TABLE, to=kind).state == "handed over"
+    with pytest.raises(InvalidInputError, match="cannot be taken back"):
+        take_back(world)
+    assert world.commits() == before
+
+
+def test_an_erasure_that_waits_for_a_vacuum_is_named() -> None:
+    world = mirrored("delta")
+    world.write(REPLACED)
+    erase(world)
+    with pytest.raises(ConflictError, match=r"version 4 is an erasure.*table-writer vacuum mart\.orders"):
+        hand_over(world, "delta")
+    world.vacuum()
+    hand_over(world, "delta")
 
 
 def test_calls_that_make_no_sense_are_refused(kind: str) -> None:
