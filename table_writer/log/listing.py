@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
-from table_writer.log.marks import CLOSING, MARK, Marks
+from table_writer.log.marks import MARK, Closing, Marks
 from table_writer.log.owner import readable_owner
 from table_writer.log.slots import Slots
 from table_writer.log.stored import MAX_BYTES, small_json
@@ -37,14 +37,13 @@ class Listing:
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
     accepted_losses: frozenset[int] = frozenset()  # lost entries that the log goes on without
-    closings: Mapping[int, str] = field(
-        default_factory=dict
-    )  # the formats to which versions have handed the table over
+    closings: tuple[Closing, ...] = ()  # the marks by which handovers have closed it, in the order of versions
+    opened: frozenset[int] = frozenset()  # the handovers that may have let others write to the mirror
 
     @property
     def closed_for(self) -> str:
         """The format in which the table goes on; empty: the log is open. The first handover counts."""
-        return self.closings[min(self.closings)] if self.closings else ""
+        return self.closings[0].kind if self.closings else ""
 
     @property
     def checkpoint(self) -> int:
@@ -96,7 +95,7 @@ class Lister:
         outcomes: set[int] = set()
         marks: list[str] = []
         ids: set[str] = set()
-        closings: dict[int, str] = {}
+        closings: set[Closing] = set()
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
         for found in self._store.list(self._layout.log_prefix, start_after=first) if listed is None else listed:
             name = found.key.removeprefix(self._layout.log_prefix)
@@ -108,8 +107,8 @@ class Lister:
             elif mark is not None and mark[1] == "id":
                 ids.add(mark[2])
             elif mark is not None and mark[1] == "closed":
-                closing = CLOSING.fullmatch(mark[2])
-                closings |= {int(closing[2]): closing[1]} if closing else {}
+                closing = Closing.parse(mark[2])
+                closings |= {closing} if closing else set()
             elif mark is not None:
                 marks.append(found.key)
         numbers = self._marks.numbers(marks)
@@ -135,7 +134,8 @@ class Lister:
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers["lost"] - {0},
             accepted_losses=numbers["lost"],
-            closings=closings,
+            closings=tuple(sorted(closings)),
+            opened=numbers["opened"],
         )
         self._slots.closed_for = listing.closed_for
         return listing

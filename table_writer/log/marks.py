@@ -8,18 +8,46 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
-CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})")
-MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})([0-9a-f]+)")
+MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|opened|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
 RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Closing:
+    """The mark by which one write closes the log: each attempt has its own, so nobody takes away another's."""
+
+    version: int  # of the entry that it is about to claim
+    kind: str  # the format in which the table goes on
+    write_id: str  # only its random part
+
+    @classmethod
+    def of(cls, entry: LogEntry, kind: str) -> Closing:
+        """Return the mark of an entry."""
+        return cls(entry.version, kind, entry.write_id.rpartition("-")[2])
+
+    @classmethod
+    def parse(cls, text: str) -> Closing | None:
+        """Read the name of a mark, ``None`` if it is none."""
+        found = CLOSING.fullmatch(text)
+        return cls(int(found[2]), found[1], found[3]) if found else None
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.version:020d}{self.write_id}"
+
+    def is_of(self, entry: LogEntry | None) -> bool:
+        """Return whether its write has claimed this entry."""
+        return entry is not None and self == Closing.of(entry, self.kind)
 
 
 class Marks:
@@ -33,13 +61,22 @@ class Marks:
         """Return the key of a mark."""
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
 
-    def close(self, version: int, kind: str) -> None:
-        """Note that the table goes on in another format by this version, from which on nobody claims."""
-        self._store.put(self.key("closed", f"{kind}{version:020d}"), b"")
+    def close(self, closing: Closing) -> None:
+        """Note that the table goes on in another format, from which on nobody claims."""
+        self._store.put(self.key("closed", str(closing)), b"")
 
-    def reopen(self, closings: Mapping[int, str]) -> None:
-        """Take such notes away."""
-        self._store.delete([self.key("closed", f"{kind}{version:020d}") for version, kind in closings.items()])
+    def reopen(self, closings: Iterable[Closing]) -> None:
+        """Take such notes away, the first one last: while it is there, no later one counts."""
+        for closing in sorted(closings, reverse=True):
+            self._store.delete([self.key("opened", closing.version), self.key("closed", str(closing))])
+
+    def open_to_others(self, version: int) -> None:
+        """Note, before a mirror is opened, that others may write there: what they do may hide that it was handed over."""
+        self._store.put(self.key("opened", version), b"")
+
+    def keep_from_others(self, version: int) -> None:
+        """Take that back: the mirror was not opened."""
+        self._store.delete([self.key("opened", version)])
 
     def numbers(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
         """Return the versions that marks name, by what they say of them."""

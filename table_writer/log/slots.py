@@ -172,12 +172,7 @@ class Slots:
     def require_open(self, table: str) -> None:
         """Raise ``InvalidInputError`` if the last listing showed that the log was closed by a handover."""
         if self.closed_for:
-            raise InvalidInputError(
-                f"{table} was handed over: it goes on as the {self.closed_for.capitalize()} table that was its"
-                " mirror, and its log is closed. Nothing was changed. Write to that table with its own engines; or, if"
-                f" nobody has yet, `table-writer handover {table} --undo`",
-                table=table,
-            )
+            raise closed_error(table, self.closed_for)
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -241,3 +236,13 @@ class Slots:
         if stands is None:
             raise StorageError(f"the outcome of log entry {version} below {self._layout.root} was there, and is gone")
         return stands
+
+
+def closed_error(table: str, kind: str) -> InvalidInputError:
+    """Return the error of a call on a table that was handed over to a kind of mirror."""
+    return InvalidInputError(
+        f"{table} was handed over: it goes on as the {kind.capitalize()} table that was its mirror, and its log is"
+        " closed. Nothing was changed. Write to that table with its own engines; or, if nobody has yet,"
+        f" `table-writer handover {table} --undo`",
+        table=table,
+    )

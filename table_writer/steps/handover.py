@@ -5,7 +5,7 @@ have taken. So nothing is claimed any more once the entry stands, and what was i
 
 Of a handover and its undoing in one moment one wins: the undoing takes away only marks of entries before its own, and
 says in the mirror which entry that is; a handover goes on while its mark is there, from a mirror that no later entry
-has taken back, by the mirror's own compare-and-set. Of two handovers the first one counts.
+has taken back, by the mirror's own compare-and-set. Of two handovers that have claimed their entries the first counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
-from table_writer.model.entry import HANDOVER, TAKE_BACK, DeletedLocation, Operation, Outcome
+from table_writer.log.listing import Listing
+from table_writer.log.marks import Closing
+from table_writer.log.slots import closed_error
+from table_writer.model.entry import HANDOVER, TAKE_BACK, DeletedLocation, LogEntry, Operation, Outcome
+from table_writer.model.location import Location
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.steps.mirroring import compared, mirror_report
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
@@ -33,52 +37,95 @@ KEEPS_FILES: Final = {
 
 def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     """Close the log of a table, and let others write to its mirror, which is made if there is none."""
-    closed_for = opened.log.lister.read().closed_for
-    if closed_for not in {"", kind}:
-        opened.log.slots.require_open(str(opened.table.name))
+    first = _first_claimed(opened, opened.log.lister.read())
+    if first is not None and first.kind != kind:
+        raise closed_error(_name(opened), first.kind)
     mirror = TableMirror(opened, kind, hands_over=True)
-    held = mirror.mirror.read()
-    if held is not None and held.handed_over:
-        return _handed_over(opened, kind, held)
-    _require_own_places(opened, mirror)
+    if report := _done_before(opened, mirror):
+        return report
+    _require_own_places(opened, kind)
     if dry_run:
         report = compared(opened, kind)
         return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened, kind)))
-    if not closed_for:  # what fails now leaves all as it was
+    if first is None:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
-    version = _claim(opened, HANDOVER, closes_for=kind)
+    own = Closing.of(_claim(opened, HANDOVER, closes_for=kind), kind)
     _settle(opened)
     for _ in range(ATTEMPTS):
+        if report := _done_before(opened, mirror):
+            return report
         held = mirror.bring_up(anew=True)
-        listing = opened.log.lister.read()
-        if held.taken_back >= version or version not in listing.closings:
-            raise ConflictError(f"{opened.table.name} was taken back meanwhile", table=_name(opened))
-        if listing.closed_for != kind:
-            opened.log.marks.reopen({version: kind})
-            opened.log.slots.require_open(_name(opened))
-        after = mirror.mirror.hand_over(held, version)
+        _require_first(opened, own, held)
+        opened.log.marks.open_to_others(own.version)
+        after = mirror.mirror.hand_over(held, own.version)
         if after is not None:
             return _handed_over(opened, kind, after)
+        opened.log.marks.keep_from_others(own.version)
     raise ConflictError(f"others write to the {kind} mirror of {opened.table.name} all the time", table=_name(opened))
+
+
+def _done_before(opened: OpenTable, mirror: TableMirror) -> MirrorReport | None:
+    """Return the report of a mirror that others may write to already; it may say so no more after what they have done.
+
+    Whoever replaces a table drops its properties with it.
+    """
+    held, listing = mirror.mirror.read(), opened.log.lister.read()
+    may_be_theirs = any(closing.version in listing.opened for closing in listing.closings)
+    if held is None or not (held.handed_over or (may_be_theirs and held.damage)):
+        return None
+    if not listing.closings:
+        raise InvalidInputError(
+            f"others write to the {mirror.kind} table in the place of a mirror of {opened.table.name}: version"
+            f" {held.handed_over} of a log that is gone has handed it over. Nothing was changed. Move the metadata of"
+            " that table away, and a mirror is made anew",
+            table=_name(opened),
+        )
+    return _handed_over(opened, mirror.kind, held)
+
+
+def _first_claimed(opened: OpenTable, listing: Listing) -> Closing | None:
+    """Return the first mark whose write has claimed its entry; one that died before it has closed nothing for good."""
+    find = opened.log.slots.find_entry
+    return next((closing for closing in listing.closings if closing.is_of(find(closing.version))), None)
+
+
+def _require_first(opened: OpenTable, own: Closing, held: Held) -> None:
+    """Raise an error, and take the own mark away, unless this handover is the one that counts.
+
+    All marks up to its own have claimed their entry by now, or never will: those that have not are taken away.
+    """
+    listing, find = opened.log.lister.read(), opened.log.slots.find_entry
+    earlier = [closing for closing in listing.closings if closing.version <= own.version]
+    opened.log.marks.reopen(closing for closing in earlier if not closing.is_of(find(closing.version)))
+    if held.taken_back >= own.version or own not in listing.closings or own.version <= listing.trimmed:
+        opened.log.marks.reopen([own])
+        raise ConflictError(f"{opened.table.name} was taken back meanwhile. Call again", table=_name(opened))
+    first = _first_claimed(opened, listing)
+    if first is not None and first.kind != own.kind:
+        opened.log.marks.reopen([own])
+        raise closed_error(_name(opened), first.kind)
 
 
 def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     """Make a mirror of it again, and open the log; refused once anybody else has written."""
-    closings = opened.log.lister.read().closings
-    kind = closings[min(closings)] if closings else ""
-    if not kind:
+    listing = opened.log.lister.read()
+    if not listing.closings:
         raise InvalidInputError(f"{opened.table.name} was not handed over: its log is open", table=_name(opened))
+    kind = (_first_claimed(opened, listing) or listing.closings[0]).kind
     mirror = TableMirror(opened, kind, hands_over=True)
     held = _unwritten(opened, kind, mirror.mirror.read())
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))
-    version = _claim(opened, TAKE_BACK)
+    version = _claim(opened, TAKE_BACK).version
     for _ in range(ATTEMPTS):
         held = _unwritten(opened, kind, mirror.mirror.read())
+        if held.handed_over > version:
+            raise ConflictError(f"{opened.table.name} was handed over again meanwhile", table=_name(opened))
         after = mirror.mirror.take_back(held, version)
         if after is not None:
-            opened.log.marks.reopen({number: to for number, to in closings.items() if number <= version})
+            closings = opened.log.lister.read().closings
+            opened.log.marks.reopen(closing for closing in closings if closing.version <= version)
             return mirror_report(opened, kind, "taken back", after)
     raise ConflictError(f"others write to the {kind} table of {opened.table.name} all the time", table=_name(opened))
 
@@ -95,51 +142,58 @@ def _unwritten(opened: OpenTable, kind: str, held: Held | None) -> Held:
     return held
 
 
-def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> int:
-    """Claim an entry that deletes nothing, after the mark that closes the log for one; returns its version."""
+def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
+    """Claim an entry that deletes nothing, after the mark that closes the log for one.
+
+    The marks of slots that others have taken stay until the claim stands: writes would come in between for ever.
+    """
     while True:
         newest = opened.log.lister.read().newest
         entry = opened.next_entry(newest, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
         own = DeletedLocation(location=str(opened.layout.data(entry.write_id)), replaced_by=None, kept=True)
         entry = replace(entry, deletes=(own,))
         if closes_for:
-            opened.log.marks.close(entry.version, closes_for)
+            opened.log.marks.close(Closing.of(entry, closes_for))
         if opened.log.slots.claim(entry):
             opened.log.slots.record_outcome(
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
-            return entry.version
-        if closes_for:
-            opened.log.marks.reopen({entry.version: closes_for})
+            return entry
 
 
 def _settle(opened: OpenTable) -> None:
     """End what is in doubt, and vacuums that have died; ``ConflictError`` while others are at work."""
     Correction(opened).resolve_all(opened.table)
     Vacuum(opened).finish()
-    history = opened.log.read_recent()
-    if versions := [record.entry.version for record in history.records.in_doubt]:
+    entries = [record.entry for record in opened.log.read_recent().records.in_doubt]
+    if erasures := [entry.version for entry in entries if entry.erasure is not None]:
         raise ConflictError(
-            f"{opened.table.name} is not handed over yet: version {few(versions)} is under way. Call again",
+            f"{opened.table.name} is not handed over yet: version {few(erasures)} is an erasure that a vacuum is to"
+            f" carry out. `table-writer vacuum {opened.table.name}` before, and `handover --undo` before that if the"
+            " log is closed",
+            table=_name(opened),
+        )
+    if entries:
+        raise ConflictError(
+            f"{opened.table.name} is not handed over yet: version {few(entry.version for entry in entries)} is under"
+            " way. Call again",
             table=_name(opened),
         )
 
 
-def _require_own_places(opened: OpenTable, mirror: TableMirror) -> None:
+def _require_own_places(opened: OpenTable, kind: str) -> None:
     """Refuse partitions that lie where Delta puts files: readers of the Hive table would find new rows there."""
-    if mirror.kind != DELTA:
+    if kind != DELTA:
         return
-    root, own = opened.layout.root.key, opened.layout.own.key
-    theirs = [
-        values
-        for values, files in mirror.changes.whole().partitions.items()
-        if any(file.key.startswith(root) and not file.key.startswith(own) for file in files)
-    ]
+    root, own = opened.layout.root, opened.layout.own
+    partitions = opened.metastore.get_all_partitions(opened.table).items()
+    places = {values: Location.parse(partition.location) for values, partition in partitions}
+    theirs = [values for values, place in places.items() if root.contains(place) and not own.contains(place)]
     if theirs:
         names = few(opened.partition_names(theirs)) if opened.table.partition_columns else "its files"
         raise InvalidInputError(
             f"{names} of {opened.table.name} lie where other tools put files, and so does Delta: readers of the Hive"
-            " table would see both. Overwrite them with this library first",
+            " table would see both. Overwrite them with this library first, or drop them",
             table=_name(opened),
         )
 

@@ -13,6 +13,7 @@ from table_writer.table.open_table import OpenTable
 
 def brought_up(opened: OpenTable, kind: str, *, anew: bool) -> MirrorReport:
     """Bring a mirror to the newest version, or make it; ``anew`` mends it where it differs, too."""
+    _require_open(opened)
     mirror = TableMirror(opened, kind)
     held = mirror.bring_up(anew=anew)
     return mirror_report(opened, kind, "in step", held, notes=mirror.notes)
@@ -45,8 +46,15 @@ def dropped(opened: OpenTable, kind: str) -> MirrorReport:
             f" Take it away first: ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{MIRRORS_PROPERTY}')",
             table=str(name),
         )
+    _require_open(opened)
     count = TableMirror(opened, kind).drop()
     return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
+
+
+def _require_open(opened: OpenTable) -> None:
+    """Refuse a table that was handed over: its mirrors stay, of either kind."""
+    opened.log.lister.read(allow_lost=True)
+    opened.log.slots.require_open(str(opened.table.name))
 
 
 def _is_behind(mirror: TableMirror, held: Held) -> bool:

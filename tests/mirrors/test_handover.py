@@ -8,10 +8,13 @@ from typing import Any, Final
 from unittest import mock
 
 import pytest
+from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
+from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
+from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.follow import KINDS
 from table_writer.table.open_table import OpenTable
@@ -163,6 +166,75 @@ def test_it_is_not_taken_back_once_others_have_written(kind: str) -> None:
     assert not is_open(world)
 
 
+def test_rows_of_others_on_a_branch_keep_it_from_being_taken_back() -> None:
+    world = mirrored("iceberg")
+    hand_over(world, "iceberg")
+
+    def branched(there: IcebergWorld) -> tuple[Any, ...]:
+        added, _ = foreign_snapshot(there)
+        return added, SetSnapshotRefUpdate.model_validate({"ref-name": "b", "type": "branch", "snapshot-id": 77})
+
+    foreign_iceberg(branched)(world)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"cannot be taken back.*on a branch"):
+        take_back(world)
+    assert not is_open(world)
+
+
+def test_after_a_handover_no_mirror_is_dropped_and_none_is_looked_after(kind: str) -> None:
+    other = next(name for name in WORLDS if name != kind)
+    world = mirrored(kind)
+    world.keeper.mirror(TABLE, as_=other)
+    hand_over(world, kind)
+    before = stored(world)
+    for options in ({}, {"repair": True}, {"drop": True}):
+        with pytest.raises(InvalidInputError, match="was handed over"):
+            world.keeper.mirror(TABLE, as_=other, **options)
+    assert stored(world) == before
+
+
+def test_tables_report_and_doctor_find_nothing_wrong_with_a_table_that_was_handed_over(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    keeper = world.keeper
+    assert [(found.version, found.health) for found in keeper.tables("mart").tables] == [(3, "ok")]
+    assert keeper.report(TABLE).troubles == ()
+    found = {finding.check: finding.status for finding in keeper.doctor(TABLE).findings}
+    assert found["data to vacuum"] == found["dead writes"] == "ok"
+    dry_run = keeper.vacuum(TABLE, dry_run=True)
+    assert (dry_run.bytes_freed, "was handed over" in str(dry_run)) == (0, True)
+
+
+def replaced_by_others(world: MirroredWorld, kind: str) -> None:
+    """Another tool replaces the table, rows and properties."""
+    if isinstance(world, IcebergWorld):
+        forgotten = RemovePropertiesUpdate(removals=["table_writer.handed_over"])
+        foreign_iceberg(lambda there: (forgotten, *foreign_snapshot(there)))(world)
+    else:
+        held = KINDS[kind](world.services()).read()
+        foreign({"metaData": {**held.metadata, "configuration": {}}})(world)  # type: ignore[union-attr]
+
+
+def test_a_handover_that_is_repeated_leaves_a_table_that_others_have_replaced(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    replaced_by_others(world, kind)
+    before = world.commits()
+    assert world.keeper.handover(TABLE, to=kind).state == "handed over"
+    with pytest.raises(InvalidInputError, match="cannot be taken back"):
+        take_back(world)
+    assert world.commits() == before
+
+
+def test_an_erasure_that_waits_for_a_vacuum_is_named() -> None:
+    world = mirrored("delta")
+    world.write(REPLACED)
+    erase(world)
+    with pytest.raises(ConflictError, match=r"version 4 is an erasure.*table-writer vacuum mart\.orders"):
+        hand_over(world, "delta")
+    world.vacuum()
+    hand_over(world, "delta")
+
+
 def test_calls_that_make_no_sense_are_refused(kind: str) -> None:
     world = mirrored(kind)
     other = next(name for name in WORLDS if name != kind)
@@ -189,6 +261,14 @@ def test_partitions_where_delta_would_put_files_are_refused() -> None:
     assert is_open(world)
     world.write({"d5": frozenset({5})})
     hand_over(world, "delta")
+
+
+def test_empty_partitions_where_delta_would_put_files_are_refused() -> None:
+    world = mirrored("delta")
+    world.pointed_by_another_tool("d5", f"{world.root}dt=d5/")
+    with pytest.raises(InvalidInputError, match=r"dt=d5 of mart\.orders lie where other tools put files"):
+        hand_over(world, "delta")
+    assert is_open(world)
 
 
 def test_a_dry_run_says_what_is_in_the_way_and_changes_nothing(kind: str) -> None:
@@ -298,10 +378,10 @@ def test_a_write_that_meets_a_handover_is_in_both_or_refused(kind: str) -> None:
     assert {world.rows()["d2"] for world in worlds} == {OLD["d2"], REPLACED["d2"]}
 
 
-def mark_alone(opened: OpenTable, _: str, *, closes_for: str) -> int:
-    version = opened.log.lister.read().newest + 1
-    opened.log.marks.close(version, closes_for)
-    return version
+def mark_alone(opened: OpenTable, mode: str, *, closes_for: str) -> LogEntry:
+    entry = opened.next_entry(opened.log.lister.read().newest, Operation.VACUUM, mode, publish_timeout_seconds=1.0)
+    opened.log.marks.close(Closing.of(entry, closes_for))
+    return entry
 
 
 @pytest.mark.parametrize("kind", SLOWLY)
@@ -336,6 +416,42 @@ def test_of_two_handovers_one_counts(kind: str) -> None:
     for world in at_each_call(lambda: mirrored(kind), lambda w: hand_over(w, kind), lambda w: hand_over(w, other)):
         opened = [name for name in WORLDS if is_opened_to_others(world, name)]
         assert opened == [world.services().log.lister.read().closed_for]
+
+
+def test_two_handovers_to_one_kind_leave_the_log_closed_whatever_the_slower_one_does(kind: str) -> None:
+    world = mirrored(kind)
+
+    def meanwhile() -> None:
+        hand_over(world, kind)
+        world.at_store("delete", "after", dies)
+
+    def dies() -> None:
+        raise DeathError
+
+    world.at_store("put_if_absent", "before", meanwhile, key=f"{3:020d}.json")
+    with suppress(DeathError):
+        hand_over(world, kind)
+    world.store.on_call = None
+    assert is_opened_to_others(world, kind)
+    assert not is_open(world)
+    hand_over(world, kind)
+    take_back(world)
+    world.write(REPLACED)
+    assert world.rows() == world.mirrored_rows()
+
+
+def test_a_handover_that_died_before_it_closed_the_log_binds_nobody_to_its_kind(kind: str) -> None:
+    other = next(name for name in WORLDS if name != kind)
+    world = mirrored(kind)
+    died = Fault("store", "put", 1, "after", DeathError)
+    with world.inject(died), suppress(DeathError):
+        hand_over(world, kind)
+    assert not is_open(world)
+    hand_over(world, other)
+    assert [name for name in WORLDS if is_opened_to_others(world, name)] == [other]
+    assert world.services().log.lister.read().closed_for == other
+    world.keeper.handover(TABLE, undo=True)
+    assert is_open(world)
 
 
 def call(act: Callable[..., object], world: MirroredWorld, kind: str) -> object:

@@ -100,7 +100,8 @@ class Vacuum:
         while True:
             traces = look_for_traces(self._store, self._layout)
             history, partitions, is_last_look = self._look()
-            self._log.slots.require_open(str(self._opened.table.name))
+            if not dry_run:
+                self._log.slots.require_open(str(self._opened.table.name))
             oldest = self._log.read_oldest(history, ages.history_seconds)
             self.look = Look(traces, history, partitions)
             if looks_again and self._is_overtaken(self.look):
@@ -119,6 +120,9 @@ class Vacuum:
                 kept=chosen.kept,
                 in_doubt=tuple(record.entry.version for record in history.records.publishes_in_doubt),
             )
+            if self._log.slots.closed_for:
+                kept = KeptLocation(self._layout.own, "the table was handed over, and no vacuum deletes any more")
+                return VacuumResult(in_doubt=plan.in_doubt, kept=(kept,))
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
             plan = self._kept_for_mirrors(plan)
