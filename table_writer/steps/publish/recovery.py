@@ -26,7 +26,7 @@ from table_writer.model.table import PartitionsNow, PartitionValues, Table, loca
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
-from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.evidence import Evidence, LostTest, never
 from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
 from table_writer.steps.publish.success import mark_partitions
 from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
@@ -53,13 +53,13 @@ class RecoveredEntry:
 class Recovery:
     """Resolves entries in doubt: finds out how they ended, or carries them out."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, is_lost: LostTest = never) -> None:
         self._opened = opened
         self._log = opened.log
         self._metastore = opened.metastore
         self._layout = opened.layout
         self._claimed = ClaimedEntries(opened)
-        self._evidence = Evidence(opened)
+        self._evidence = Evidence(opened, is_lost)
 
     def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
         """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.

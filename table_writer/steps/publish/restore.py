@@ -6,11 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from table_writer.errors import few
+from table_writer.errors import counted, few
 from table_writer.log.history import History
+from table_writer.log.placements import Placement
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, locations
+from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
     NotThereError,
     RepublishResult,
@@ -32,9 +34,32 @@ def restore_partitions(
 ) -> RepublishResult:
     """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-    An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
+    An unpartitioned table that was made again is pointed at its rows. Of a metastore that was set back, partitions at
+    older rows follow, unless some were chosen. Raises as a write does.
     """
-    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    recovery = Recovery(opened, partial(_is_lost, opened))
+    added = _add_missing(opened, recovery, chosen, dry_run=dry_run)
+    return added if chosen else replace(added, notes=added.notes + _put_back(opened, recovery, dry_run=dry_run))
+
+
+def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[str, ...]:
+    """Put partitions back that the metastore has at older rows of ours."""
+    if dry_run:
+        history = opened.log.read_history()
+        here = locations(opened.metastore.get_partitions(opened.table, sorted(history.placements.known_values)))
+        placements = history.placements.of_all(here)
+        values, verb = {v for v, placement in placements.items() if placement is Placement.BEHIND}, "would be"
+    else:
+        corrected = Correction(opened, recovery).resolve_all(opened.table).corrected
+        values, verb = {v for correction in corrected for v in correction.partitions}, "were"
+    names = few(opened.partition_names(values))
+    return (f"{counted(len(values), 'partition')} at older rows {verb} put back: {names}",) if values else ()
+
+
+def _add_missing(
+    opened: OpenTable, recovery: Recovery, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> RepublishResult:
+    table, claimed = opened.table, ClaimedEntries(opened)
     resolved: tuple[str, ...] = ()
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
@@ -46,12 +71,7 @@ def restore_partitions(
         }
         require_known(chosen or (), history, table)
         now = opened.metastore.get_partitions(table, list(wanted))
-        root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
-        lost: dict[PartitionValues, Partition] = {
-            v: partition
-            for v, partition in now.items()
-            if v == () and Location.parse(partition.location).same_place(root)
-        }
+        lost = {v: partition for v, partition in now.items() if _was_made_again(opened, v, partition)}
         missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
         unsure = {} if chosen else _why_not_restored(history, missing)
         unsure |= there_under_other_names(opened.metastore, table, missing)
@@ -74,6 +94,27 @@ def restore_partitions(
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
             return replace(result, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
+
+
+def _was_made_again(opened: OpenTable, values: PartitionValues, partition: Partition) -> bool:
+    """Return whether this is an unpartitioned table that is back at its root: it has lost its rows."""
+    return values == () and Location.parse(partition.location).same_place(opened.layout.root)
+
+
+def _is_lost(opened: OpenTable, history: History, values: PartitionValues, partition: Partition | None) -> bool:
+    """Return whether the metastore has lost a partition of an entry in doubt, as far as anybody can tell.
+
+    A write adds a partition again that another tool has dropped; so does an entry that is carried out later.
+    """
+    if partition is None:
+        return True
+    if not _was_made_again(opened, values, partition):
+        return False
+    try:
+        refuse_new_files(opened.store, history, opened.layout.root)
+    except NotThereError:
+        return False
+    return True
 
 
 def _check(
