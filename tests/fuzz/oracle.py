@@ -220,6 +220,9 @@ class Oracle:
 
     def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
         original, found_at = self._original(entry), self._where(self._seen.get(value))
+        if where is None and value in self.once_wild and self._was_found_gone(value, original):
+            self.current[value], self.expected[value] = None, NONE
+            return
         if any(one.added for one in original.partitions if value_of(one.values) == value):
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
         self.current[value] = where
@@ -251,6 +254,11 @@ class Oracle:
         self._voided_after[original.version] = frozenset(self._voided)
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
+
+    def _was_found_gone(self, value: str, original: LogEntry) -> bool:
+        """Whether a recovery of an entry has found that another tool had dropped a partition: it belongs nowhere."""
+        found = [one.found for one in self.world.history().records if one.entry.version == original.version]
+        return any(location is None for one in found for values, location in one.items() if value_of(values) == value)
 
     def _leave(self, place: str | None, where: str | None) -> None:
         """Note that readers have gone from one place of this library to another: queries may be at work there."""
@@ -301,10 +309,11 @@ class Oracle:
 
     def _put_back(self, value: str, where: str, entry: LogEntry) -> Ids | None:
         """Return what a rollback or a restore must show, ``None`` if that is not known."""
-        version = entry.rollback_to
+        is_copied = where.startswith(self.world.layout.data(entry.write_id).key)
+        version = entry.rollback_to if entry.rollback_to is not None or not is_copied else entry.version - 1
         if version is None:
             return self.content.get((value, where))
-        if not where.startswith(self.world.layout.data(entry.write_id).key):
+        if not is_copied:
             if more := self._added_after(value, where, version):
                 self.blame(f"{value} was rolled back to version {version}, to {where} with {sorted(more)} added since")
             return self.content.get((value, where))

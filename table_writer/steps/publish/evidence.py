@@ -17,7 +17,6 @@ from table_writer.storage.object_store import is_hidden
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
 
-
 LostTest = Callable[[History, PartitionValues, Partition | None], bool]
 """Whether the metastore has lost a partition: else another tool has dropped or moved it."""
 

@@ -6,19 +6,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from table_writer.errors import counted, few
+from table_writer.errors import TableWriterError, counted, few
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
-from table_writer.model.entry import EntryPartition, Operation
+from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, locations
+from table_writer.steps.publish.copies import SeparateCopies
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
+    FilesThere,
     NotThereError,
     RepublishResult,
     check_each,
     columns_of,
     files_there,
+    left_locations,
     require_known,
     there_under_other_names,
 )
@@ -39,7 +42,17 @@ def restore_partitions(
     """
     recovery = Recovery(opened, partial(_is_lost, opened))
     added = _add_missing(opened, recovery, chosen, dry_run=dry_run)
-    return added if chosen else replace(added, notes=added.notes + _put_back(opened, recovery, dry_run=dry_run))
+    is_open = added.version is not None and opened.log.slots.stored_outcome(added.version) is None
+    if chosen is not None or is_open:  # who would look further has to wait for the claim
+        return added
+    try:
+        notes = _put_back(opened, recovery, dry_run=dry_run)
+    except TableWriterError as error:
+        if added.version is None:
+            raise
+        # readers see what was added: an error would promise that they do not
+        notes = (f"partitions at older rows were not put back, run it again: {error.message}",)
+    return replace(added, notes=added.notes + notes)
 
 
 def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[str, ...]:
@@ -48,18 +61,18 @@ def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[
         history = opened.log.read_history()
         here = locations(opened.metastore.get_partitions(opened.table, sorted(history.placements.known_values)))
         placements = history.placements.of_all(here)
-        values, verb = {v for v, placement in placements.items() if placement is Placement.BEHIND}, "would be"
+        values, done = {v for v, placement in placements.items() if placement is Placement.BEHIND}, "to be put back"
     else:
         corrected = Correction(opened, recovery).resolve_all(opened.table).corrected
-        values, verb = {v for correction in corrected for v in correction.partitions}, "were"
+        values, done = {v for correction in corrected for v in correction.partitions}, "put back"
     names = few(opened.partition_names(values))
-    return (f"{counted(len(values), 'partition')} at older rows {verb} put back: {names}",) if values else ()
+    return (f"{counted(len(values), 'partition')} {done} to the newest version: {names}",) if values else ()
 
 
 def _add_missing(
     opened: OpenTable, recovery: Recovery, chosen: Collection[PartitionValues] | None, *, dry_run: bool
 ) -> RepublishResult:
-    table, claimed = opened.table, ClaimedEntries(opened)
+    table, claimed, copies = opened.table, ClaimedEntries(opened), SeparateCopies(opened)
     resolved: tuple[str, ...] = ()
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
@@ -76,24 +89,35 @@ def _add_missing(
         unsure = {} if chosen else _why_not_restored(history, missing)
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
-        partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
+        found, not_there = check_each(sure, partial(_check, opened, history, lost))
+        partitions = copies.partitions_of(found, history)
         result = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
             present_count=len(now) - len(lost),
-            notes=resolved,
+            notes=resolved + copies.notes,
         )
         if dry_run or not partitions:
             return result
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         columns = columns_of(history, history.newest, lost)
-        entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions, **columns)
+        left = [str(there.described.new_location) for there in found if there.others]
+        entry = opened.next_entry(
+            history.last_slot,
+            Operation.RESTORE,
+            "restore",
+            write_id=copies.write_id,
+            partitions=partitions,
+            replaced=left_locations(opened, left),
+            **columns,
+        )
+        copies.make()
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(result, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
+            return replace(result, version=entry.version, notes=result.notes + notes, write_id=entry.write_id)
 
 
 def _was_made_again(opened: OpenTable, values: PartitionValues, partition: Partition) -> bool:
@@ -123,17 +147,11 @@ def _check(
     lost: Mapping[PartitionValues, Partition],
     values: PartitionValues,
     location: str,
-) -> EntryPartition:
+) -> FilesThere:
     if values in lost:
         refuse_new_files(opened.store, history, opened.layout.root)
     there = files_there(opened.store, history, values, Location.parse(location))
-    if there.others:
-        raise NotThereError(
-            f"files of an append that was given up may lie at {location}, too, or come there for a day: delete them"
-            f" ({few(sorted(there.others), most=3)}) and add the partition by hand (ALTER TABLE"
-            f" {opened.table.name.sql} ADD PARTITION ... LOCATION)"
-        )
-    return replace(there.described, old_location=None, new_location=location)
+    return replace(there, described=replace(there.described, old_location=None, new_location=location))
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
