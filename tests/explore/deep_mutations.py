@@ -122,9 +122,16 @@ MUTATIONS: Final = (
         schedule="publish, vacuum: 0@22>>>1 1@47>0",
     ),
     Mutation(
+        "a recovery that came too late says nothing of what it was to recover",
+        "steps.publish.recovery:Recovery._outcome_of_origin",
+        "or was_ended or (ended is not None and record.entry.recovers is None)",
+        "or ended is not None",
+        schedule="restore, append in place, recover: 0@13!lost 1@50>2 2@80>1",
+    ),
+    Mutation(
         "a restore tears no entry in doubt: what is not there was lost",
         "steps.publish.evidence:Evidence.states",
-        "and self._is_lost(history, partition.values, now.get(partition.values))",
+        "and self._is_lost(history, partition.values, shown)",
         "and False",
         test=f"{RESTORE_IN_DOUBT}::test_a_restore_carries_out_an_entry_in_doubt_whole",
     ),

@@ -190,7 +190,10 @@ class Oracle:
             self.stale.add(value)
         else:
             self._applied[value] = entry.version
-            self._takes_effect(value, where, entry)
+            if where is None and value in self.once_wild and self._was_found_gone(value, entry):
+                self.current[value], self.expected[value] = None, NONE
+            else:
+                self._takes_effect(value, where, entry)
 
     def _is_given_up(self, entry: LogEntry) -> bool:
         """Whether somebody else than its claimant has recorded that an entry was abandoned."""
@@ -220,9 +223,6 @@ class Oracle:
 
     def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
         original, found_at = self._original(entry), self._where(self._seen.get(value))
-        if where is None and value in self.once_wild and self._was_found_gone(value, original):
-            self.current[value], self.expected[value] = None, NONE
-            return
         if any(one.added for one in original.partitions if value_of(one.values) == value):
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
         self.current[value] = where
@@ -255,9 +255,10 @@ class Oracle:
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
 
-    def _was_found_gone(self, value: str, original: LogEntry) -> bool:
+    def _was_found_gone(self, value: str, entry: LogEntry) -> bool:
         """Whether a recovery of an entry has found that another tool had dropped a partition: it belongs nowhere."""
-        found = [one.found for one in self.world.history().records if one.entry.version == original.version]
+        version = self._original(entry).version
+        found = [one.found for one in self.world.history().records if one.entry.version == version]
         return any(location is None for one in found for values, location in one.items() if value_of(values) == value)
 
     def _leave(self, place: str | None, where: str | None) -> None:

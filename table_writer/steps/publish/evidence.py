@@ -49,11 +49,10 @@ class Evidence:
                 state = rules.recovered_state(
                     history, partition, here.get(partition.values), copied=partition.values in whole
                 )
-                if state is PartitionState.SUPERSEDED and self._is_lost(
-                    history, partition.values, now.get(partition.values)
-                ):
+                shown = now.get(partition.values)
+                if state is PartitionState.SUPERSEDED and self._is_lost(history, partition.values, shown):
                     state = PartitionState.BEFORE
-                had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
+                had_switched = not partition.added and _writer_of(shown) in ids
                 found[partition.values] = (
                     PartitionState.SWITCHED_THEN_MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )

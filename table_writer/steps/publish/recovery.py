@@ -255,15 +255,18 @@ class Recovery:
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
     def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
-        """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
+        """Return how that has ended which a recover entry recovers, through others that are in doubt as it is.
+
+        One that came too late for the last word is on record as abandoned, which says nothing of its origin.
+        """
+        too_late = None
         while entry.recovers is not None:
-            if ended := self._log.slots.stored_outcome(entry.recovers):
-                return ended
-            record = self._log.slots.find(entry.recovers)
-            if record is None:  # its entry is lost
-                return None
-            entry = record.entry
-        return None
+            ended, record = self._log.slots.stored_outcome(entry.recovers), self._log.slots.find(entry.recovers)
+            was_ended = ended is not None and (ended.outcome is Outcome.PUBLISHED or bool(ended.superseded))
+            if record is None or was_ended or (ended is not None and record.entry.recovers is None):
+                return ended or too_late
+            too_late, entry = ended or too_late, record.entry
+        return too_late
 
     def _do_again(
         self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool
