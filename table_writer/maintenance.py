@@ -766,13 +766,13 @@ class Maintenance:
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
 
-        For a metastore whose database was lost: create the table again at its location, then restore. Partitions that
-        the metastore has stay as they are; a partition whose files are not all there is named and left out.
+        For a metastore whose database was lost: create the table again at its location, then restore. Publishes in
+        doubt come first, each whole, and partitions at older rows are put back unless some are named. What another tool
+        has moved stays; a partition whose files are not all there is named and left out.
 
-        Writes to a
-        table that was created again are refused until no partition is missing: they would take it for dropped. What
-        this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards. The files of an earlier
-        table of the same name are adopted.
+        Writes to a table that was created again are refused until no partition is missing: they would take it for
+        dropped. What this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards. The files
+        of an earlier table of the same name are adopted.
 
         Parameters
         ----------
@@ -815,7 +815,9 @@ class Maintenance:
                 adopt_root(opened.store, opened.layout, opened.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
-        if republished.version is not None:
+        if not dry_run and (
+            republished.version is not None or republished.notes
+        ):  # what was in doubt changes rows, too
             notes = (*notes, *follow(opened, republished.version))
         report = RestoreReport(
             table=str(opened.table.name),

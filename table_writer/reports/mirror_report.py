@@ -15,7 +15,10 @@ DIFFERENCES: Final[Columns] = (Column("file", "key"), State("", "state"))
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorDifference:
-    """A file that is ``"missing"`` in the mirror, or ``"surplus"``: named by it, and read by no reader of the table."""
+    """A file that is ``"missing"`` in the mirror, or ``"surplus"``: named by it, and read by no reader of the table.
+
+    Or it is named ``"in another partition"``, ``"of another size"`` or ``"with another row count"``.
+    """
 
     key: str
     state: str

@@ -32,6 +32,7 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
     differences = (
         *(MirrorDifference(key=key, state="missing") for key in sorted(wanted - held.keys)),
         *(MirrorDifference(key=key, state="surplus") for key in sorted(held.keys - wanted)),
+        *(MirrorDifference(key=key, state=state) for key, state in sorted(held.differing(whole).items())),
     )
     state = "damaged" if held.damage else "behind" if _is_behind(mirror, held) else "differs" if differences else ""
     return mirror_report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)

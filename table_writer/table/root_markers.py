@@ -16,7 +16,7 @@ DELTA_LOG: Final = "_delta_log"
 ICEBERG_MIRROR: Final = "_iceberg"  # of an Iceberg mirror; a table of Iceberg's own has "metadata"
 ICEBERG_NOTE: Final = "table_writer.json"  # in it: in which catalog the mirror is found
 MOST_COMMITS_READ: Final = 50  # of a log that may be another tool's: no write waits for all of them
-OF_OWN_COMMIT: Final = b'"appId":"table_writer"'
+OF_OWN_COMMIT: Final = (b'"appId":"table_writer"', b'"engineInfo":"table_writer/')
 MARKERS: Final = {
     SINK: (
         "a list of files that a stream of Spark keeps there (writeStream.start or toTable): Spark takes the files of"
@@ -52,7 +52,7 @@ def is_own_delta_log(store: ObjectStore, root: Location) -> bool:
     """Return whether the Delta log in a root is a mirror of this library: one of its newest commits says so."""
     commits = [key for key in store.list_files(f"{root.key}{DELTA_LOG}/") if key.endswith(".json")]
     bodies = (store.get(key) for key in commits[: -MOST_COMMITS_READ - 1 : -1])
-    return any(found is not None and OF_OWN_COMMIT in found.body for found in bodies)
+    return any(found is not None and any(mark in found.body for mark in OF_OWN_COMMIT) for found in bodies)
 
 
 def refuse_sink(store: ObjectStore, root: Location, table: Table) -> None:

@@ -18,6 +18,7 @@ BETWEEN_CALLS: Final = "tests/publish/test_between_calls.py"
 BELONG: Final = "tests/publish/test_where_partitions_belong.py"
 ACKNOWLEDGED: Final = "tests/publish/test_acknowledged.py"
 FILES_THERE: Final = "tests/publish/test_files_there.py"
+RESTORE_IN_DOUBT: Final = "tests/maintenance/test_restore_in_doubt.py"
 MUTATIONS: Final = (
     Mutation(
         "an append looks again after copying",
@@ -121,9 +122,30 @@ MUTATIONS: Final = (
         schedule="publish, vacuum: 0@22>>>1 1@47>0",
     ),
     Mutation(
+        "a recovery that came too late says nothing of what it was to recover",
+        "steps.publish.recovery:Recovery._outcome_of_origin",
+        "or was_ended or (ended is not None and record.entry.recovers is None)",
+        "or ended is not None",
+        schedule="restore, append in place, recover: 0@13!lost 1@50>2 2@80>1",
+    ),
+    Mutation(
+        "a restore tears no entry in doubt: what is not there was lost",
+        "steps.publish.evidence:Evidence.states",
+        "and self._is_lost(history, partition.values, shown)",
+        "and False",
+        test=f"{RESTORE_IN_DOUBT}::test_a_restore_carries_out_an_entry_in_doubt_whole",
+    ),
+    Mutation(
+        "a restore puts older rows back",
+        "steps.publish.restore:restore_partitions",
+        "if chosen is not None or is_open:",
+        "if True:",
+        test=f"{RESTORE_IN_DOUBT}::test_a_restore_puts_back_what_a_backup_has_at_older_rows",
+    ),
+    Mutation(
         "a restore shows no files of an abandoned entry",
-        "steps.publish.restore:_check",
-        "if there.others:",
+        "steps.publish.copies:SeparateCopies.partitions_of",
+        "if checked.others:",
         "if False:",
         test=f"{FILES_THERE}::test_a_restore_shows_no_files_of_an_append_in_place_that_was_given_up",
     ),

@@ -142,9 +142,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a rollback that a vacuum has given up stops",
-        "steps.publish.rollback:roll_back",
-        "if found != copied_of or place in history.state.deleted_places or place in history.state.doomed_places:",
-        "if found != copied_of:",
+        "steps.publish.copies:SeparateCopies.partitions_of",
+        "if found != self._made_for or place in state.deleted_places or place in state.doomed_places:",
+        "if found != self._made_for:",
         ("rollback of files", "vacuum"),
         Bound(1, 0),
         300,

@@ -98,6 +98,7 @@ VARIANTS: Final = frozenset(
         "publish create",
         "publish rows",
         "rollback far",
+        "restore in doubt",
         "vacuum what is to be erased",
     }
 )

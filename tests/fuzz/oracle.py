@@ -190,7 +190,10 @@ class Oracle:
             self.stale.add(value)
         else:
             self._applied[value] = entry.version
-            self._takes_effect(value, where, entry)
+            if where is None and value in self.once_wild and self._was_found_gone(value, entry):
+                self.current[value], self.expected[value] = None, NONE
+            else:
+                self._takes_effect(value, where, entry)
 
     def _is_given_up(self, entry: LogEntry) -> bool:
         """Whether somebody else than its claimant has recorded that an entry was abandoned."""
@@ -252,6 +255,12 @@ class Oracle:
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
 
+    def _was_found_gone(self, value: str, entry: LogEntry) -> bool:
+        """Whether a recovery of an entry has found that another tool had dropped a partition: it belongs nowhere."""
+        version = self._original(entry).version
+        found = [one.found for one in self.world.history().records if one.entry.version == version]
+        return any(location is None for one in found for values, location in one.items() if value_of(values) == value)
+
     def _leave(self, place: str | None, where: str | None) -> None:
         """Note that readers have gone from one place of this library to another: queries may be at work there."""
         self.left.pop(where or "", None)
@@ -301,10 +310,11 @@ class Oracle:
 
     def _put_back(self, value: str, where: str, entry: LogEntry) -> Ids | None:
         """Return what a rollback or a restore must show, ``None`` if that is not known."""
-        version = entry.rollback_to
+        is_copied = where.startswith(self.world.layout.data(entry.write_id).key)
+        version = entry.rollback_to if entry.rollback_to is not None or not is_copied else entry.version - 1
         if version is None:
             return self.content.get((value, where))
-        if not where.startswith(self.world.layout.data(entry.write_id).key):
+        if not is_copied:
             if more := self._added_after(value, where, version):
                 self.blame(f"{value} was rolled back to version {version}, to {where} with {sorted(more)} added since")
             return self.content.get((value, where))

@@ -132,6 +132,20 @@ def lost_metastore(world: FaultyWorld) -> None:
     world.lose_metastore()
 
 
+def lost_in_place(world: FaultyWorld) -> None:
+    dead_in_place(world)
+    world.lose_metastore()
+
+
+def given_up_in_place(world: FaultyWorld) -> None:
+    """An append in place that is given up where another tool has dropped the partition, with a file there already."""
+    world.write(OLD)
+    with world.inject(Fault("store", "copy", 1, "after", DeathError)), pytest.raises(DeathError):
+        once_in_place({"d1": frozenset({10})})(world)
+    world.dropped_by_another_tool("d1")
+    world.recover_later()
+
+
 def write(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
     def run(world: TableWorld) -> object:
         with suppress(ConflictError):  # with what an earlier attempt left in doubt and this one has just resolved
@@ -358,6 +372,19 @@ OPERATIONS: Final = (
             ("", lost_metastore),
             (" of an unpartitioned table", lambda world: (unpartitioned(WHOLE)(world), world.lose_metastore())),
         )
+    ),
+    Operation(
+        "restore over a dead append in place",
+        lost_in_place,
+        lambda world: world.keeper.restore(str(world.name)),
+        resolves=True,
+        adopts=True,
+        is_gradual=True,
+    ),
+    Operation(
+        "restore where an append in place was given up",
+        given_up_in_place,
+        lambda world: world.keeper.restore(str(world.name)),
     ),
     Operation("vacuum", garbage, lambda world: world.vacuum(), publishes=False),
     Operation("erasure", written(OLD, MIXED), erase, publishes=False),

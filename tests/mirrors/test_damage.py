@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.steps.mirrors import follow
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.mirrors.delta.actions import APP_ID
 from table_writer.table.root_markers import MOST_COMMITS_READ
@@ -240,3 +243,101 @@ def test_a_mirror_of_a_log_that_was_deleted_follows_the_new_one() -> None:
     world.store.delete([world.layout.owner_key, world.layout.checkpoint_key, *(info.key for info in own)])
     world.write({"d2": frozenset({77})})
     assert world.mirrored_rows() == world.rows()
+
+
+@pytest.mark.parametrize("size", [60, 150, 300])
+@pytest.mark.parametrize("by", ["repair", "the next write", "drop"])
+def test_a_mirror_whose_only_commit_is_cut_off_is_known_as_ours(size: int, by: str) -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    cut(commit(0), size)(world)
+    world.memory.clear()
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "damaged"
+    if by == "drop":
+        assert world.keeper.mirror(TABLE, as_="delta", drop=True).files == 1
+        assert world.store.list_files(PREFIX) == []
+        return
+    if by == "repair":
+        world.keeper.mirror(TABLE, as_="delta", repair=True)
+    else:
+        world.write(ADDED)
+    assert world.mirrored_rows() == world.rows()
+    assert readable_from_pointer(world)
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+
+
+def otherwise(change: Callable[[dict[str, Any]], object]) -> Callable[[MirroredWorld], None]:
+    """Let the newest commit say something else of the first file that it adds."""
+
+    def write(world: MirroredWorld) -> None:
+        actions = [json.loads(line) for line in body_of(world.store, world.commits()[-1]).splitlines()]
+        change(next(action["add"] for action in actions if "add" in action))
+        world.store.put(world.commits()[-1], "\n".join(map(json.dumps, actions)).encode())
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (lambda added: added.update(size=1), "of another size"),
+        (lambda added: added.update(partitionValues={"dt": "d7"}), "in another partition"),
+        (lambda added: added.update(stats=json.dumps({"numRecords": 77})), "with another row count"),
+        (lambda added: added.update(stats="{"), "with another row count"),
+    ],
+)
+def test_check_compares_what_is_said_of_files_without_a_request_more(change: Any, state: str) -> None:
+    world = mirrored(2)
+    before = Counter(world.store.request_counts())
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+    plain = Counter(world.store.request_counts()) - before
+    otherwise(change)(world)
+    world.memory.clear()
+    before = Counter(world.store.request_counts())
+    report = world.keeper.mirror(TABLE, as_="delta", check=True)
+    assert Counter(world.store.request_counts()) - before == plain + Counter(PutObject=0)
+    assert report.state == "differs"
+    assert [difference.state for difference in report.differences] == [state]
+    world.keeper.mirror(TABLE, as_="delta", repair=True)
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+    assert world.mirrored_rows() == world.rows()
+    for key in world.commits():
+        told = [json.loads(line) for line in body_of(world.store, key).splitlines()]
+        paths = [{one[kind]["path"] for one in told if kind in one} for kind in ("add", "remove")]
+        assert not paths[0] & paths[1], "no commit takes a path and adds it"
+
+
+def test_a_writer_that_remembers_a_mirror_that_was_dropped_begins_it_anew_within_a_minute() -> None:
+    world = mirrored(13)
+    world.write(ADDED)
+    DeltaMirror(world.services()).drop()  # by another process
+    world.write({"d1": frozenset({71})})
+    assert not readable_from_pointer(world), "within the minute"
+    with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
+        world.write({"d1": frozenset({72})})
+    assert world.mirrored_rows() == world.rows()
+    assert readable_from_pointer(world)
+    DeltaMirror(world.services()).drop()
+    with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
+        world.write({"d1": frozenset({73})})
+    assert world.mirrored_rows() == world.rows()
+    assert world.commits()[0] == commit(0)
+    assert readable_from_pointer(world)
+
+
+def test_a_look_whether_a_mirror_is_there_costs_one_request() -> None:
+    world = mirrored(13)
+    for number in range(2):
+        world.write({"d1": frozenset({80 + number})})
+    plain = Counter(world.costs[-1])
+    with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
+        world.write({"d1": frozenset({82})})
+    assert Counter(world.costs[-1]) - plain == Counter(HeadObject=1)
+
+
+def test_a_drop_takes_what_a_writer_has_put_meanwhile() -> None:
+    world = mirrored(3)
+    world.write(ADDED)
+    world.at_store("delete", "after", lambda: world.write({"d1": frozenset({71})}))
+    DeltaMirror(world.services()).drop()
+    assert world.store.list_files(PREFIX) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -18,6 +19,7 @@ from pyiceberg.table.update import (
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table
+from table_writer.steps.mirrors.follow import TableMirror
 from table_writer.steps.mirrors.iceberg.catalog import OwnCatalog
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from tests.maintenance.operations import ADDED, OLD
@@ -216,3 +218,29 @@ def test_a_mirror_of_a_log_that_was_deleted_follows_the_new_one() -> None:
     world.write({"d2": frozenset({77})})
     assert world.mirrored_rows() == world.rows()
     assert world.keeper.mirror(TABLE, as_="iceberg", check=True).state == "in step"
+
+
+def test_a_writer_that_remembers_a_mirror_that_was_dropped_begins_it_anew() -> None:
+    world = mirrored()
+    world.write(ADDED)
+    TableMirror(world.services(), "iceberg").mirror.drop()  # by another process
+    world.write({"d1": frozenset({71})})
+    assert world.mirrored_rows() == world.rows()
+
+
+def test_check_compares_what_manifests_say_of_files() -> None:
+    world = mirrored(1)
+    mirror = TableMirror(world.services(), "iceberg")
+    held, whole = mirror.mirror.read(), mirror.changes.whole()
+    assert held is not None
+    assert held.differing(whole) == {}
+    first, second = sorted(whole.partitions)
+    [file] = whole.partitions[first]
+    for partitions, state in (
+        ({first: (replace(file, size_bytes=1),)}, "of another size"),
+        ({first: (replace(file, rows=77),)}, "with another row count"),
+        ({second: (file,)}, "in another partition"),
+        ({first: (replace(file, rows=None),)}, None),
+    ):
+        found = held.differing(replace(whole, partitions=partitions))
+        assert found == ({} if state is None else {file.key: state})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 from unittest import mock
@@ -17,6 +18,7 @@ from table_writer.steps.vacuum.sweep import Vacuum
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
 from tests.publish.world import DeathError, Fault
 
+from .test_overtaken import at_call
 from .world import PREFIX, MirroredWorld
 
 TABLE: Final = "mart.orders"
@@ -137,7 +139,7 @@ def test_commits_before_an_old_checkpoint_go_and_readers_go_on() -> None:
     assert world.mirrored_rows() == world.rows()
 
 
-def test_a_table_without_a_mirror_costs_a_vacuum_two_requests_if_it_deletes() -> None:
+def test_a_table_without_a_mirror_costs_a_vacuum_four_requests_if_it_deletes() -> None:
     world = MirroredWorld(config=TableWriterConfig())
     world.write(OLD)
     asked: list[str] = []
@@ -146,7 +148,34 @@ def test_a_table_without_a_mirror_costs_a_vacuum_two_requests_if_it_deletes() ->
     assert asked == []
     world.write(REPLACED)
     world.vacuum()
-    assert sorted(asked) == ["get", "list_page"]
+    assert sorted(asked) == 2 * ["get"] + 2 * ["list_page"], "before it deletes, and after"
+
+
+@pytest.mark.parametrize("number", range(1, 41))
+def test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_afterwards(number: int) -> None:
+    world = MirroredWorld(config=TableWriterConfig())
+    for rows in (OLD, REPLACED, MIXED):
+        world.write(rows)
+    other = MirroredWorld(store=world.store, metastore=world.metastore)
+    other.remembers = False
+
+    def begin() -> None:
+        with other.inject(Fault("store", "put_if_absent", 1, "after", DeathError)), suppress(DeathError):
+            other.keeper.mirror(TABLE, as_="delta")
+
+    world.store.on_call = at_call(world, number, begin)
+    assert world.vacuum().failures == ()
+    world.store.on_call = None
+    if world.commits():
+        assert world.named_files_are_there()
+        assert world.mirrored_rows() == world.rows()
+    assert world.leftovers() == []
+
+
+def test_a_vacuum_that_does_not_look_for_mirrors_after_it_has_deleted_is_noticed() -> None:
+    with mock.patch.object(Vacuum, "_behind_after", return_value=[]), pytest.raises(AssertionError):  # the mutation
+        for number in range(1, 41):
+            test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_afterwards(number)
 
 
 def test_a_rollback_after_a_vacuum_and_an_append_are_followed() -> None:

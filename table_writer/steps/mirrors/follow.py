@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -24,6 +25,7 @@ from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
 MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
+SECONDS_BETWEEN_LOOKS: Final = 60.0  # at a mirror that a process remembers: somebody may have dropped it
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
 KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror, "iceberg": iceberg_mirror}
 
@@ -38,6 +40,7 @@ class TableMirror:
         self.mirror = KINDS[kind](opened)
         self.changes = TableChanges(opened)
         self._key = (f"mirror {kind}", opened.layout.root.place)
+        self._looked_at = time.monotonic()
         self.notes: tuple[str, ...] = ()
 
     def bring_up(self, known: Held | None = None, *, anew: bool = False) -> Held:
@@ -47,7 +50,7 @@ class TableMirror:
         remembers may be deleted by now, by a vacuum or with the whole mirror.
         """
         for attempt in range(ATTEMPTS):
-            held = (None if anew or attempt else known) or self.mirror.read()
+            held = (None if anew or attempt else known) or self._read()
             written = self._write_all(held, self._missing(held, anew=anew))
             if written is not None:
                 return written
@@ -57,8 +60,8 @@ class TableMirror:
         """Put a publish of this process on top of the version before, if the mirror is known to hold that."""
         held, seen = self._recalled()
         known = None
-        if held is None:
-            held = known = self.mirror.read()
+        if held is None or not self._is_there(held):
+            held = known = self._read()
             seen = held.version if held is not None and not held.damage and held.log_id == files.plan.log_id else 0
         is_next = held is not None and seen == entry.version - 1 and not held.in_doubt
         if held is not None and is_next and held.log_id == files.plan.log_id:
@@ -70,6 +73,17 @@ class TableMirror:
 
     def _of_publish(self, files: WrittenFiles, entry: LogEntry) -> Iterator[MirrorChange]:
         yield self.changes.of_publish(files, entry)
+
+    def _is_there(self, held: Held) -> bool:
+        """Look once a minute whether the mirror was dropped: the next commit would lie in an empty log."""
+        if time.monotonic() - self._looked_at < SECONDS_BETWEEN_LOOKS:
+            return True
+        self._looked_at = time.monotonic()
+        return self.mirror.is_there(held)
+
+    def _read(self) -> Held | None:
+        self._looked_at = time.monotonic()
+        return self.mirror.read()
 
     def drop(self) -> int:
         """Delete the mirror, if it is ours."""
@@ -109,7 +123,7 @@ class TableMirror:
         except OvertakenError:
             return None
         if held is not None and held.file_count <= MOST_REMEMBERED:
-            self._opened.memory[self._key] = (held, self.changes.seen)
+            self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at)
         return held
 
     def _require_mirror(self, held: Held | None) -> None:
@@ -123,8 +137,9 @@ class TableMirror:
 
     def _recalled(self) -> tuple[Held | None, int]:
         """Return what this process has seen in the mirror last, and up to which version of the log it has looked."""
-        recalled: tuple[Held | None, int] = self._opened.memory.get(self._key, (None, 0))
-        return recalled
+        recalled: tuple[Held | None, int, float] = self._opened.memory.get(self._key, (None, 0, 0.0))
+        held, seen, self._looked_at = recalled
+        return held, seen
 
     def _forget(self) -> None:
         self._opened.memory.pop(self._key, None)

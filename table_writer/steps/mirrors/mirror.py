@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
@@ -58,6 +58,11 @@ class MirrorChange:
     notes: tuple[str, ...] = ()  # what readers of the mirror find otherwise than readers of the table
 
 
+IN_OTHER_PARTITION: Final = "in another partition"
+OTHER_SIZE: Final = "of another size"
+OTHER_ROW_COUNT: Final = "with another row count"
+
+
 class Held(Protocol):
     """What a mirror holds, as it was read or written last. It never changes."""
 
@@ -97,12 +102,18 @@ class Held(Protocol):
     def keys(self) -> frozenset[str]:
         """Return the keys of the files that its readers read; of a file elsewhere its full path."""
 
+    def differing(self, change: MirrorChange) -> dict[str, str]:
+        """Say of files that it names, too, by their keys, what it says otherwise of them than a whole change."""
+
 
 class Mirror(Protocol):
     """One mirror of one table. Every call raises ``TableWriterError`` alone."""
 
     def read(self) -> Held | None:
         """Read what it holds, ``None`` if there is none; ``InvalidInputError`` if there is one that is not ours."""
+
+    def is_there(self, held: Held) -> bool:
+        """Return whether what was read some time ago has not been dropped since, as far as one look tells."""
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:
         """Put a change on top of what it holds; ``None`` if another process has put something there before."""

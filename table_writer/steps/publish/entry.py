@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
@@ -178,6 +178,12 @@ def replaced_locations(
         for location in foreign
     )
     return ScheduledDeletions(tuple(scheduled), notes)
+
+
+def left_locations(opened: OpenTable, locations: Sequence[str]) -> tuple[ReplacedLocation, ...]:
+    """Describe the locations that readers leave when older rows are published again."""
+    delete_after, partitioned = datetime.now(UTC) + opened.retention, bool(opened.table.partition_columns)
+    return replaced_locations(opened.store, opened.layout, locations, delete_after, partitioned=partitioned).locations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from table_writer.log import rules
 from table_writer.log.history import History
@@ -17,16 +17,29 @@ from table_writer.storage.object_store import is_hidden
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
 
+LostTest = Callable[[History, PartitionValues, Partition | None], bool]
+"""Whether the metastore has lost a partition: else another tool has dropped or moved it."""
+
+
+def never(*_: object) -> bool:
+    """Take no partition for lost."""
+    return False
+
 
 class Evidence:
     """Looks at what an entry in doubt has done, and at what has come in its way."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, is_lost: LostTest = never) -> None:
         self._log, self._store, self._layout = opened.log, opened.store, opened.layout
         self._metastore, self._table = opened.metastore, opened.table
+        self._is_lost = is_lost
 
     def states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
-        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
+        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed.
+
+        What the metastore has lost is as it was before the entry, or the entry would be torn: done where there was
+        nothing to lose, and given up elsewhere.
+        """
         whole = whole_partitions(self._store, entry.partitions)
         found, here = states(entry, now, self._layout, whole), locations(now)
         if PartitionState.SUPERSEDED in found.values():
@@ -36,7 +49,10 @@ class Evidence:
                 state = rules.recovered_state(
                     history, partition, here.get(partition.values), copied=partition.values in whole
                 )
-                had_switched = not partition.added and _writer_of(now.get(partition.values)) in ids
+                shown = now.get(partition.values)
+                if state is PartitionState.SUPERSEDED and self._is_lost(history, partition.values, shown):
+                    state = PartitionState.BEFORE
+                had_switched = not partition.added and _writer_of(shown) in ids
                 found[partition.values] = (
                     PartitionState.SWITCHED_THEN_MOVED if state is PartitionState.SUPERSEDED and had_switched else state
                 )

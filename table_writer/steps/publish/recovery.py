@@ -26,7 +26,7 @@ from table_writer.model.table import PartitionsNow, PartitionValues, Table, loca
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
-from table_writer.steps.publish.evidence import Evidence
+from table_writer.steps.publish.evidence import Evidence, LostTest, never
 from table_writer.steps.publish.in_place import half_added_error, is_copied, missing_files, whole_partitions
 from table_writer.steps.publish.success import mark_partitions
 from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown, states
@@ -53,13 +53,13 @@ class RecoveredEntry:
 class Recovery:
     """Resolves entries in doubt: finds out how they ended, or carries them out."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, is_lost: LostTest = never) -> None:
         self._opened = opened
         self._log = opened.log
         self._metastore = opened.metastore
         self._layout = opened.layout
         self._claimed = ClaimedEntries(opened)
-        self._evidence = Evidence(opened)
+        self._evidence = Evidence(opened, is_lost)
 
     def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
         """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
@@ -255,15 +255,18 @@ class Recovery:
         return self._do_again(record, claimed, table, deadline, is_correction=bool(behind))
 
     def _outcome_of_origin(self, entry: LogEntry) -> StoredOutcome | None:
-        """Return how that has ended which a recover entry recovers, through others that are in doubt as it is."""
+        """Return how that has ended which a recover entry recovers, through others that are in doubt as it is.
+
+        One that came too late for the last word is on record as abandoned, which says nothing of its origin.
+        """
+        too_late = None
         while entry.recovers is not None:
-            if ended := self._log.slots.stored_outcome(entry.recovers):
-                return ended
-            record = self._log.slots.find(entry.recovers)
-            if record is None:  # its entry is lost
-                return None
-            entry = record.entry
-        return None
+            ended, record = self._log.slots.stored_outcome(entry.recovers), self._log.slots.find(entry.recovers)
+            was_ended = ended is not None and (ended.outcome is Outcome.PUBLISHED or bool(ended.superseded))
+            if record is None or was_ended or (ended is not None and record.entry.recovers is None):
+                return ended or too_late
+            too_late, entry = ended or too_late, record.entry
+        return too_late
 
     def _do_again(
         self, record: SlotRecord, claimed: LogEntry, table: Table, deadline: Deadline, *, is_correction: bool

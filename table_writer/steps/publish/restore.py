@@ -6,17 +6,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from table_writer.errors import few
+from table_writer.errors import TableWriterError, counted, few
 from table_writer.log.history import History
-from table_writer.model.entry import EntryPartition, Operation
+from table_writer.log.placements import Placement
+from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, locations
+from table_writer.steps.publish.copies import SeparateCopies
+from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
+    FilesThere,
     NotThereError,
     RepublishResult,
     check_each,
     columns_of,
     files_there,
+    left_locations,
     require_known,
     there_under_other_names,
 )
@@ -32,9 +37,42 @@ def restore_partitions(
 ) -> RepublishResult:
     """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-    An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
+    An unpartitioned table that was made again is pointed at its rows. Of a metastore that was set back, partitions at
+    older rows follow, unless some were chosen. Raises as a write does.
     """
-    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    recovery = Recovery(opened, partial(_is_lost, opened))
+    added = _add_missing(opened, recovery, chosen, dry_run=dry_run)
+    is_open = added.version is not None and opened.log.slots.stored_outcome(added.version) is None
+    if chosen is not None or is_open:  # who would look further has to wait for the claim
+        return added
+    try:
+        notes = _put_back(opened, recovery, dry_run=dry_run)
+    except TableWriterError as error:
+        if added.version is None:
+            raise
+        # readers see what was added: an error would promise that they do not
+        notes = (f"partitions at older rows were not put back, run it again: {error.message}",)
+    return replace(added, notes=added.notes + notes)
+
+
+def _put_back(opened: OpenTable, recovery: Recovery, *, dry_run: bool) -> tuple[str, ...]:
+    """Put partitions back that the metastore has at older rows of ours."""
+    if dry_run:
+        history = opened.log.read_history()
+        here = locations(opened.metastore.get_partitions(opened.table, sorted(history.placements.known_values)))
+        placements = history.placements.of_all(here)
+        values, done = {v for v, placement in placements.items() if placement is Placement.BEHIND}, "to be put back"
+    else:
+        corrected = Correction(opened, recovery).resolve_all(opened.table).corrected
+        values, done = {v for correction in corrected for v in correction.partitions}, "put back"
+    names = few(opened.partition_names(values))
+    return (f"{counted(len(values), 'partition')} {done} to the newest version: {names}",) if values else ()
+
+
+def _add_missing(
+    opened: OpenTable, recovery: Recovery, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> RepublishResult:
+    table, claimed, copies = opened.table, ClaimedEntries(opened), SeparateCopies(opened)
     resolved: tuple[str, ...] = ()
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
@@ -46,34 +84,61 @@ def restore_partitions(
         }
         require_known(chosen or (), history, table)
         now = opened.metastore.get_partitions(table, list(wanted))
-        root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
-        lost: dict[PartitionValues, Partition] = {
-            v: partition
-            for v, partition in now.items()
-            if v == () and Location.parse(partition.location).same_place(root)
-        }
+        lost = {v: partition for v, partition in now.items() if _was_made_again(opened, v, partition)}
         missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
         unsure = {} if chosen else _why_not_restored(history, missing)
         unsure |= there_under_other_names(opened.metastore, table, missing)
         sure = {values: location for values, location in missing.items() if values not in unsure}
-        partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
+        found, not_there = check_each(sure, partial(_check, opened, history, lost))
+        partitions = copies.partitions_of(found, history)
         result = RepublishResult(
             version=None,
             partitions=partitions,
             not_there=not_there | unsure,
             present_count=len(now) - len(lost),
-            notes=resolved,
+            notes=resolved + copies.notes,
         )
         if dry_run or not partitions:
             return result
         before = locations(lost)
         partitions = tuple(replace(partition, old_location=before.get(partition.values)) for partition in partitions)
         columns = columns_of(history, history.newest, lost)
-        entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions, **columns)
+        left = [str(there.described.new_location) for there in found if there.others]
+        entry = opened.next_entry(
+            history.last_slot,
+            Operation.RESTORE,
+            "restore",
+            write_id=copies.write_id,
+            partitions=partitions,
+            replaced=left_locations(opened, left),
+            **columns,
+        )
+        copies.make()
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(result, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
+            return replace(result, version=entry.version, notes=result.notes + notes, write_id=entry.write_id)
+
+
+def _was_made_again(opened: OpenTable, values: PartitionValues, partition: Partition) -> bool:
+    """Return whether this is an unpartitioned table that is back at its root: it has lost its rows."""
+    return values == () and Location.parse(partition.location).same_place(opened.layout.root)
+
+
+def _is_lost(opened: OpenTable, history: History, values: PartitionValues, partition: Partition | None) -> bool:
+    """Return whether the metastore has lost a partition of an entry in doubt, as far as anybody can tell.
+
+    A write adds a partition again that another tool has dropped; so does an entry that is carried out later.
+    """
+    if partition is None:
+        return True
+    if not _was_made_again(opened, values, partition):
+        return False
+    try:
+        refuse_new_files(opened.store, history, opened.layout.root)
+    except NotThereError:
+        return False
+    return True
 
 
 def _check(
@@ -82,17 +147,11 @@ def _check(
     lost: Mapping[PartitionValues, Partition],
     values: PartitionValues,
     location: str,
-) -> EntryPartition:
+) -> FilesThere:
     if values in lost:
         refuse_new_files(opened.store, history, opened.layout.root)
     there = files_there(opened.store, history, values, Location.parse(location))
-    if there.others:
-        raise NotThereError(
-            f"files of an append that was given up may lie at {location}, too, or come there for a day: delete them"
-            f" ({few(sorted(there.others), most=3)}) and add the partition by hand (ALTER TABLE"
-            f" {opened.table.name.sql} ADD PARTITION ... LOCATION)"
-        )
-    return replace(there.described, old_location=None, new_location=location)
+    return replace(there, described=replace(there.described, old_location=None, new_location=location))
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:

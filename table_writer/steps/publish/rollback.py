@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import ConflictError, InvalidInputError, counted
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location, same_place
-from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in, shown_name
-from table_writer.model.write import new_write_id
+from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
+from table_writer.steps.publish.copies import SeparateCopies, moved_error
 from table_writer.steps.publish.entry import (
     FilesThere,
     NotThereError,
@@ -23,13 +22,12 @@ from table_writer.steps.publish.entry import (
     check_each,
     columns_of,
     files_there,
-    replaced_locations,
+    left_locations,
     require_known,
     there_under_other_names,
 )
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries
-from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 from table_writer.storage.table_files import existing_values, files_read_at
 from table_writer.table.open_table import OpenTable
 
@@ -45,8 +43,7 @@ def roll_back(
     table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
     first: dict[PartitionValues, str | None] | None = None
     resolved: tuple[str, ...] = ()
-    copied_of: tuple[FilesThere, ...] | None = None
-    write_id = new_write_id()  # kept for the next slot: files may have been copied for it
+    copies = SeparateCopies(opened)
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
         opened.log.slots.require_open(str(table.name))
@@ -61,61 +58,23 @@ def roll_back(
         now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
-            raise _moved_error(table)
+            raise moved_error(table)
         first = before
         found = _checked_partitions(opened, history, version, targets, now)
-        place = opened.layout.data(write_id).place
-        if found != copied_of or place in history.state.deleted_places or place in history.state.doomed_places:
-            write_id, copied_of = new_write_id(), None
-        partitions, copies = _separate_copies(opened, write_id, found)
-        copied = (_copy_note(copies),) if copies else ()
+        partitions = copies.partitions_of(found, history)
+        copied = copies.notes
         if dry_run or not partitions:
             return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
-        entry = replace(_entry(opened, history, version, partitions, now), write_id=write_id)
-        if copied_of is None:
-            _copy(opened, copies)
-            copied_of = found
+        entry = replace(_entry(opened, history, version, partitions, now), write_id=copies.write_id)
+        copies.make()
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
-            raise _moved_error(table)  # while files were listed, which can take minutes
+            raise moved_error(table)  # while files were listed, which can take minutes
         opened.log.marks.remember_rollback(entry.version)
         deadline = opened.deadline(entry)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
             return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
-
-
-def _separate_copies(
-    opened: OpenTable, write_id: str, found: Sequence[FilesThere]
-) -> tuple[tuple[EntryPartition, ...], dict[str, ObjectInfo]]:
-    """Return the partitions to point readers at, and the copies that this takes, by new key.
-
-    Where appends in place have added files since, those of the version are copied to a directory of the rollback's own:
-    in one location nobody can tell them apart. A rollback that does not come to its claim leaves that to a vacuum.
-    """
-    partitions: list[EntryPartition] = []
-    copies: dict[str, ObjectInfo] = {}
-    for checked in found:
-        partition = checked.described
-        if checked.others:
-            location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
-            prefix = Location.parse(str(partition.new_location)).key
-            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in checked.files}
-            partition = replace(partition, new_location=str(location))
-        partitions.append(partition)
-    return tuple(partitions), copies
-
-
-def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
-    try:
-        many(lambda key: opened.store.copy(copies[key], key), copies)
-    except SourceChangedError as gone:
-        raise _moved_error(opened.table) from gone
-
-
-def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
-    size = sum(file.size_bytes for file in copies.values())
-    return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
 
 
 def _checked_partitions(
@@ -211,26 +170,14 @@ def _entry(
     opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
 ) -> LogEntry:
     left = [now[partition.values].location for partition in partitions if partition.values in now]
-    partitioned = bool(opened.table.partition_columns)
-    replaced = replaced_locations(
-        opened.store, opened.layout, left, datetime.now(UTC) + opened.retention, partitioned=partitioned
-    )
     return opened.next_entry(
         history.last_slot,
         Operation.ROLLBACK,
         f"rollback to version {version}",
         rollback_to=version,
         partitions=partitions,
-        replaced=replaced.locations,
+        replaced=left_locations(opened, left),
         **columns_of(history, version, now),
-    )
-
-
-def _moved_error(table: Table) -> ConflictError:
-    return ConflictError(
-        f"partitions of {table.name} were moved by somebody else while they were being rolled back; nothing changed."
-        " Look at the history and decide again.",
-        table=str(table.name),
     )
 
 

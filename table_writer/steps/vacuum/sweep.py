@@ -280,6 +280,12 @@ class Vacuum:
         kept = (KeptLocation(place, reason) for place in places)
         return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
 
+    def _behind_after(self, plan: VacuumResult) -> list[str]:
+        """Let mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone."""
+        places = [found.left.location for found in plan.locations]
+        reason = why_behind(self._opened, places) if plan.locations or plan.dead_writes else ""
+        return [reason] if reason else []
+
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
 
@@ -389,6 +395,7 @@ class Vacuum:
                 dead.append(write)
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
+        failures += self._behind_after(plan)
         if not failures and not spared:  # otherwise it stays in doubt, and the next vacuum takes over
             self._record_outcomes(entry, history)
         return replace(

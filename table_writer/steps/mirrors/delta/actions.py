@@ -61,10 +61,10 @@ def commit_info(change: MirrorChange) -> Action:
 def _own_info(operation: str, mode: str, moment: datetime, facts: Action) -> Action:
     """Return a commit's first action; the id makes each commit another one, whoever writes the same."""
     info = {
+        "engineInfo": ENGINE,  # first: a commit that is cut off is known by it
         "timestamp": millis(moment),
         "operation": operation,
         "operationParameters": {"mode": mode},
-        "engineInfo": ENGINE,
         "txnId": str(uuid.uuid4()),
         OWN: facts,
     }

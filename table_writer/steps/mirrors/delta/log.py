@@ -78,7 +78,15 @@ class DeltaMirror:
         """Commit a change under the next number, if nobody has taken it."""
         before = self._known(held)
         actions = before.changed(change)
-        return self._commit(before, actions) if actions else before
+        after = self._commit(before, actions) if actions else before
+        if after is None or not change.is_whole:
+            return after
+        more = after.changed(change)  # files that were in another partition
+        return self._commit(after, more) if more else after
+
+    def is_there(self, held: Held) -> bool:
+        """Look for the commit of the newest checkpoint, or the first: it outlasts all but a drop."""
+        return self._store.head(self._commit_key(max(self._known(held).checkpoint, 0))) is not None
 
     def hand_over(self, held: Held, version: int) -> Snapshot | None:
         """Commit what lets others write."""
@@ -124,12 +132,14 @@ class DeltaMirror:
     def drop(self) -> int:
         """Delete the log, the newest commit last."""
         self.read()  # refuses one that is not ours
-        keys = [found.key for found in self._store.list(self._prefix)]
-        last = [key for key in keys if COMMIT.fullmatch(key.removeprefix(self._prefix))][-1:]  # by which it is known
-        for batch in ([key for key in keys if key not in last], last):
-            if failures := delete_keys(self._store, batch).failures:
-                raise StorageError(f"not all of {self._root}{DELTA_LOG}/ is deleted: {failures[0]}")
-        return len(keys)
+        count = 0
+        while keys := [found.key for found in self._store.list(self._prefix)]:  # again: a writer may go on with it
+            last = [key for key in keys if COMMIT.fullmatch(key.removeprefix(self._prefix))][-1:]  # it is known by that
+            for batch in ([key for key in keys if key not in last], last):
+                if failures := delete_keys(self._store, batch).failures:
+                    raise StorageError(f"not all of {self._root}{DELTA_LOG}/ is deleted: {failures[0]}")
+            count += len(keys)
+        return count
 
     def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""

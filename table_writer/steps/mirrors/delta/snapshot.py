@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ from table_writer.steps.mirrors.delta.actions import (
     remove,
     transaction,
 )
-from table_writer.steps.mirrors.mirror import MirrorChange
+from table_writer.steps.mirrors.mirror import IN_OTHER_PARTITION, OTHER_ROW_COUNT, OTHER_SIZE, MirrorChange
 
 FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
 OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
@@ -130,6 +131,23 @@ class Snapshot:
             shown.setdefault(_values_of(found, names), {})[_file_key(found)] = found
         return {**files, **{values: {**files.get(values, {}), **adds} for values, adds in shown.items()}}
 
+    def differing(self, change: MirrorChange) -> dict[str, str]:
+        """Say of files that the mirror names, too, what it says otherwise of them."""
+        held = {
+            self._key_of(path): (values, found)
+            for values, files in self.files.items()
+            for (path, _), found in files.items()
+        }
+        differences: dict[str, str] = {}
+        for hive_values, files in change.partitions.items():
+            values = delta_values(hive_values, change.table)
+            for file in files:
+                action = add(file, values, change, self.root)
+                in_values, before = held.get(self._key_of(action["path"]), (values, action))
+                if why := IN_OTHER_PARTITION if in_values != values else _why_differs(before, action):
+                    differences[file.key] = why
+        return differences
+
     def changed(self, change: MirrorChange) -> tuple[Action, ...]:
         """Return the actions that make a change of this; none if there is nothing to change."""
         table = change.table
@@ -153,10 +171,15 @@ class Snapshot:
             adds = (add(file, values, change, self.root) for file in files)
             wanted.setdefault(values, {}).update({_file_key(found): found for found in adds})
         replaced = self.files.keys() | wanted.keys() if change.is_whole else wanted.keys()
+        taken = {
+            key for values in replaced for key in self.files.get(values, {}).keys() - wanted.get(values, {}).keys()
+        }
         for values in replaced:
             before, after = self.files.get(values, {}), wanted.get(values, {})
             yield from ({"remove": remove(found, change)} for key, found in before.items() if key not in after)
-            yield from ({"add": found} for key, found in after.items() if not _is_same(before.get(key), found))
+            for key, found in after.items():
+                if key not in taken and not _is_same(before.get(key), found):  # no commit may take a path and add it
+                    yield {"add": found}
         for hive_values, files in change.added.items():
             grown = delta_values(hive_values, change.table)
             present = {**self.files.get(grown, {}), **wanted.get(grown, {})}
@@ -183,4 +206,19 @@ def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
 
 
 def _is_same(before: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    return before is not None and before.get("size") == wanted["size"]
+    return before is not None and not _why_differs(before, wanted)
+
+
+def _why_differs(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Say how an action of the same file differs; empty where nothing is known to."""
+    if before.get("size") != wanted["size"]:
+        return OTHER_SIZE
+    counts = {_row_count(before), _row_count(wanted)} - {None}
+    return OTHER_ROW_COUNT if len(counts) > 1 else ""
+
+
+def _row_count(action: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(action.get("stats") or "{}").get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return "unreadable"

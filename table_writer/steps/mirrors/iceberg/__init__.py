@@ -46,6 +46,9 @@ class _WithoutLibrary:
             return None
         raise self.missing
 
+    def is_there(self, held: Held) -> bool:  # noqa: ARG002  # nothing can be done
+        raise self.missing
+
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:  # noqa: ARG002  # nothing can be done
         raise self.missing
 

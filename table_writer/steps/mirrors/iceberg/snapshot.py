@@ -19,7 +19,13 @@ from pyiceberg.typedef import Record
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.columns import figures_of, partition_record
-from table_writer.steps.mirrors.mirror import MirrorChange, MirroredFile
+from table_writer.steps.mirrors.mirror import (
+    IN_OTHER_PARTITION,
+    OTHER_ROW_COUNT,
+    OTHER_SIZE,
+    MirrorChange,
+    MirroredFile,
+)
 
 PartitionKey = tuple[Any, ...]
 RowCounts = Mapping[str, int]  # by the keys of files
@@ -160,6 +166,21 @@ class Snapshot:
             found.setdefault(key_of(entry.data_file.partition), {})[entry.data_file.file_path] = entry
         return found
 
+    def differing(self, change: MirrorChange) -> dict[str, str]:
+        """Say of files that the mirror names, too, what it says otherwise of them."""
+        held = {_path(entry): entry.data_file for entry in self._entries()}
+        differences: dict[str, str] = {}
+        for values, files in change.partitions.items():
+            record = partition_record(values, change.table)
+            for file in files:
+                before = held.get(str(self.root.beside(file.key)).rstrip("/"))
+                if before is None:
+                    continue
+                is_elsewhere = key_of(before.partition) != key_of(record)
+                if why := IN_OTHER_PARTITION if is_elsewhere else _why_differs(before, file):
+                    differences[file.key] = why
+        return differences
+
     def edit(self, change: MirrorChange, schema: Schema, spec: PartitionSpec, count: CountRows) -> Edit:
         """Return what a change makes of these files; ``count`` counts the rows of files where nobody knows them."""
         taken, new = self._differences(change)
@@ -283,4 +304,11 @@ def _path(entry: ManifestEntry) -> str:
 
 
 def _is_same(entry: ManifestEntry | None, file: MirroredFile | None) -> bool:
-    return entry is not None and file is not None and entry.data_file.file_size_in_bytes == file.size_bytes
+    return entry is not None and file is not None and not _why_differs(entry.data_file, file)
+
+
+def _why_differs(before: DataFile, file: MirroredFile) -> str:
+    """Say how the description of a file differs; empty where nothing is known to."""
+    if before.file_size_in_bytes != file.size_bytes:
+        return OTHER_SIZE
+    return OTHER_ROW_COUNT if file.rows not in {None, before.record_count} else ""

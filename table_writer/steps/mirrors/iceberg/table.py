@@ -97,6 +97,10 @@ class IcebergMirror:
             return Snapshot(root=self._root, place=place, location=location, damage=damage)
         return self._snapshot(Snapshot(root=self._root, place=place, location=location, metadata=metadata), metadata)
 
+    def is_there(self, held: Held) -> bool:  # noqa: ARG002 - the catalog tells
+        """Leave that to the catalog, which takes no change of a table that it has not."""
+        return True
+
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
         before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
