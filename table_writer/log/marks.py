@@ -71,7 +71,7 @@ class Marks:
             self._store.delete([self.key("opened", closing.version), self.key("closed", str(closing))])
 
     def open_to_others(self, version: int) -> None:
-        """Note, before a mirror is opened, that others may write there: what they do may hide that it was handed over."""
+        """Note, before a mirror is opened, that others may write there: they may replace what says so in it."""
         self._store.put(self.key("opened", version), b"")
 
     def keep_from_others(self, version: int) -> None:

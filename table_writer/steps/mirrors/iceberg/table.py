@@ -275,7 +275,7 @@ class IcebergMirror:
             return replace(found, damage="it has no snapshot")
         if not own_facts(current):
             damage = f"another tool has made snapshot {current.snapshot_id}"
-        elif found.handed_over and metadata.last_sequence_number != current.sequence_number:
+        elif found.handed_over and _last_number(metadata) != current.sequence_number:
             damage = "another tool has made a snapshot that is not the current one, on a branch or before a rollback"
         elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
             damage = "another tool has changed its properties"
