@@ -25,7 +25,7 @@ from table_writer.testing.processes import LOCALHOST, ServerProcess
 VERSION: Final = "435"
 ENGINE: Final = Path(__file__).with_name("trino_jars.txt")
 START: Final = """\
-/** Starts Trino as its own launcher does, whose jar is in no repository; compiled without Trino, which may need another Java. */
+/** Starts Trino as its own launcher does, whose jar is in no repository; compiled without it, for any Java. */
 public class Start {
     public static void main(String[] args) throws Exception {
         Class<?> server = Class.forName("io.trino.server.Server");
@@ -103,7 +103,7 @@ class TrinoServer(ServerProcess):
         class_path = ":".join(map(str, (directory, *engine)))
         return [find_java(self.JAVA), *options, "-cp", class_path, "Start", self.VERSION], java_environment()
 
-    def _jars(self, directory: Path) -> tuple[Sequence[Path], Path]:  # noqa: ARG002  # where others put theirs
+    def _jars(self, directory: Path) -> tuple[Sequence[Path], Path]:
         return fetched()
 
     def _answers(self) -> bool:
