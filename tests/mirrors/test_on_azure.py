@@ -5,11 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 from table_writer.config import TableWriterConfig
+from table_writer.steps.mirrors.iceberg import catalog as catalogs
 from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from tests.azurite import AzuriteServer
@@ -55,20 +59,24 @@ def azurite() -> Iterator[AzuriteServer]:
         yield server
 
 
-@pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest, azurite: AzuriteServer) -> Iterator[DeltaInAzure | IcebergInAzure]:
+def in_azure(kind: str, azurite: AzuriteServer, **config: Any) -> DeltaInAzure | IcebergInAzure:
     root, hadoop = azurite.location(f"{uuid.uuid4().hex}/mart/orders/"), azurite.hadoop_settings()
     store, metastore = HookedStore(open_store(settings_for(root, hadoop))), MemoryMetastore()
     metastore.create_table(replace(World().table, location=str(root), serde=PARQUET))
+    return WORLDS[kind](
+        store=store,
+        metastore=metastore,
+        root=str(root),
+        hadoop=hadoop,
+        config=TableWriterConfig(mirrors=[kind], **config),
+        counts_figures=True,
+    )
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest, azurite: AzuriteServer) -> Iterator[DeltaInAzure | IcebergInAzure]:
     with rows_of_json():
-        yield WORLDS[request.param](
-            store=store,
-            metastore=metastore,
-            root=str(root),
-            hadoop=hadoop,
-            config=TableWriterConfig(mirrors=[request.param]),
-            counts_figures=True,
-        )
+        yield in_azure(request.param, azurite)
 
 
 @pytest.mark.parametrize("operation", chosen(), ids=str)
@@ -109,3 +117,17 @@ def test_what_is_missing_is_told_and_repaired(world: DeltaInAzure | IcebergInAzu
     assert world.mirrored_rows() == world.rows()
     assert world.keeper.mirror(name, as_=kind, drop=True).state == "dropped"
     assert world.keeper.mirror(name, as_=kind, check=True).state == "absent"
+
+
+def test_a_catalog_that_cannot_read_there_is_refused_before_anything_is_written(
+    azurite: AzuriteServer, tmp_path: Path
+) -> None:
+    world = in_azure("iceberg", azurite, iceberg_catalog="lake")
+    sql = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db")
+    without_adlfs = mock.patch.object(catalogs, "find_spec", return_value=None)
+    with rows_of_json(), without_adlfs, mock.patch.object(catalogs, "load_catalog", return_value=sql):
+        world.write(OLD)
+    sql.close()
+    [note] = world.notes()
+    assert "the Iceberg catalog 'lake' reads files in Azure by adlfs: pip install adlfs" in note
+    assert [found.key for found in world.store.list(world.layout.root.key) if "_iceberg/" in found.key] == []
