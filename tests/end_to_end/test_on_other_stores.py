@@ -32,3 +32,5 @@ def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: 
     assert found["rolled back"] == found["after the vacuum"] == found["overwritten"]
     assert found["vacuumed"] == [True, []]
     assert [text.partition(":")[0] for text in found["wrong"]] == wrong, found["wrong"]
+    assert found.get("in the mirror") == found.get("in the table")
+    assert len(found.get("in the mirror", ())) == (3 if kind == "azurite" else 0)

@@ -160,6 +160,25 @@ def test_a_commit_of_ours_over_one_of_another_tool_takes_away_what_that_has_done
     assert removed["path"] in {action["add"]["path"] for action in newest if "add" in action}
 
 
+def test_statistics_of_another_tool_for_our_files_do_not_stay() -> None:
+    world = mirrored(3)
+    held = DeltaMirror(world.services()).read()
+    assert held is not None
+    added = [found for files in held.files.values() for found in files.values()]
+    wrong = {"stats": '{"numRecords":7}', "dataChange": False}  # as an ANALYZE of Trino's writes them, feature or not
+    foreign(*({"add": {**found, **wrong}} for found in added))(world)
+    world.write({"d9": frozenset({9})})
+    after = DeltaMirror(world.services()).read()
+    assert after is not None
+    stats = {path: found.get("stats") for files in after.files.values() for (path, _), found in files.items()}
+    assert stats.keys() >= {found["path"] for found in added}
+    assert wrong["stats"] not in stats.values()
+    commits = len(world.commits())
+    world.write({"d9": frozenset({10})})
+    [newest] = [body_of(world.store, key) for key in world.commits()[commits:]]
+    assert newest.count(b'{"add"') == 1, "they are told of once"
+
+
 @pytest.mark.parametrize("body", [b'{"commitInfo":{}}\n{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}', b""])
 def test_a_log_that_this_library_did_not_begin_is_refused_and_stays(body: bytes) -> None:
     world = MirroredWorld()

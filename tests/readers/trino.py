@@ -8,38 +8,49 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 import urllib.request
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import trino
 
 from table_writer.testing import Lakehouse
-from table_writer.testing.jars import find_java, java_environment, resolve_jars
+from table_writer.testing.jars import MIN_JAVA_VERSION, find_java, java_environment, resolve_jars
 from table_writer.testing.processes import LOCALHOST, ServerProcess
 
 VERSION: Final = "435"
 ENGINE: Final = Path(__file__).with_name("trino_jars.txt")
-START: Final = f"""\
-/** Starts Trino as its own launcher does, whose jar is in no repository. */
-public class Start {{
-    public static void main(String[] args) {{
-        new io.trino.server.Server().start("{VERSION}");
-    }}
-}}
+START: Final = """\
+/** Starts Trino as its own launcher does, whose jar is in no repository; compiled without it, for any Java. */
+public class Start {
+    public static void main(String[] args) throws Exception {
+        Class<?> server = Class.forName("io.trino.server.Server");
+        server.getMethod("start", String.class).invoke(server.getConstructor().newInstance(), args[0]);
+    }
+}
 """
 CACHE_SECONDS: Final = int(os.environ.get("TRINO_CACHE_SECONDS", "12"))  # people set minutes
+HIVE: Final = {
+    "connector.name": "hive",
+    "hive.metastore": "thrift",
+    "hive.parquet.time-zone": "UTC",
+    "hive.orc.time-zone": "UTC",
+    "hive.timestamp-precision": "MICROSECONDS",
+}
 CATALOGS: Final[Mapping[str, Mapping[str, str]]] = {
-    "hive": {},  # its caches at their defaults: what the metastore says of statistics stays for five minutes
-    "remembers_partitions": {"hive.metastore-cache-ttl": f"{CACHE_SECONDS}s"},
+    "hive": HIVE,  # its caches at their defaults: what the metastore says of statistics stays for five minutes
+    "remembers_partitions": {**HIVE, "hive.metastore-cache-ttl": f"{CACHE_SECONDS}s"},
     "remembers_tables": {
+        **HIVE,
         "hive.metastore-cache-ttl": f"{CACHE_SECONDS}s",
         "hive.metastore-cache.cache-partitions": "false",
     },
     "remembers_files": {
+        **HIVE,
         "hive.file-status-cache-tables": "*",
         "hive.file-status-cache-expire-time": f"{CACHE_SECONDS}s",
     },
@@ -51,6 +62,9 @@ class TrinoServer(ServerProcess):
     """A coordinator that is its own worker, with some catalogs over a lakehouse's metastore and S3."""
 
     START_TIMEOUT_SECONDS = 240
+    VERSION: ClassVar[str] = VERSION
+    JAVA: ClassVar[int] = MIN_JAVA_VERSION
+    CATALOGS: ClassVar[Mapping[str, Mapping[str, str]]] = CATALOGS
 
     def __init__(self, lake: Lakehouse) -> None:
         super().__init__("Trino")
@@ -75,17 +89,22 @@ class TrinoServer(ServerProcess):
         raise AssertionError("Trino has found no worker in half a minute")
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
-        engine, plugins = fetched()
+        engine, plugins = self._jars(directory)
         (directory / "Start.java").write_text(START)
+        compiler = [find_java(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "Start.java"]
+        subprocess.run(compiler, cwd=directory, env=java_environment(), capture_output=True, check=True)
         (directory / "catalog").mkdir(exist_ok=True)
         _write(directory / "config.properties", self._server_properties(directory, plugins))
-        for name, more in CATALOGS.items():
+        for name, more in self.CATALOGS.items():
             _write(directory / "catalog" / f"{name}.properties", self._catalog_properties() | more)
         options = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio")]
         options += ["-Djdk.attach.allowAttachSelf=true", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={directory}"]
         options += ["-Xmx1500m", f"-Dconfig={directory / 'config.properties'}"]
-        class_path = ":".join(map(str, engine))
-        return [find_java(), *options, "-cp", class_path, str(directory / "Start.java")], java_environment()
+        class_path = ":".join(map(str, (directory, *engine)))
+        return [find_java(self.JAVA), *options, "-cp", class_path, "Start", self.VERSION], java_environment()
+
+    def _jars(self, directory: Path) -> tuple[Sequence[Path], Path]:
+        return fetched()
 
     def _answers(self) -> bool:
         try:
@@ -114,12 +133,7 @@ class TrinoServer(ServerProcess):
     def _catalog_properties(self) -> dict[str, str]:
         s3 = self._lake.s3_server
         return {
-            "connector.name": "hive",
-            "hive.metastore": "thrift",
             "hive.metastore.uri": self._lake.metastore_uri,
-            "hive.parquet.time-zone": "UTC",
-            "hive.orc.time-zone": "UTC",
-            "hive.timestamp-precision": "MICROSECONDS",
             "fs.hadoop.enabled": "false",
             "fs.native-s3.enabled": "true",
             "s3.endpoint": s3.endpoint_url,

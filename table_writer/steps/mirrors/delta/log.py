@@ -174,10 +174,8 @@ class DeltaMirror:
             if actions is None or snapshot is None:
                 damage = damage or f"checkpoint {number} cannot be read"
                 continue
-            is_ours = snapshot.version > 0
-            return replace(
-                snapshot, foreign=(), checkpoint=number, checkpoint_size=len(actions), is_ours=is_ours
-            ), damage
+            own = replace(snapshot, foreign=(), retold=frozenset(), is_ours=snapshot.version > 0)
+            return replace(own, checkpoint=number, checkpoint_size=len(actions)), damage
         return Snapshot(root=self._root), damage
 
     def _checkpoint(self, number: int) -> list[Action] | None:

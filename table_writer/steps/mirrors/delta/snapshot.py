@@ -49,6 +49,7 @@ class Snapshot:
     others: Mapping[str, Action] = field(default_factory=dict)  # transactions of other writers
     is_ours: bool = False
     foreign: tuple[int, ...] = ()  # commits of other writers since our last one
+    retold: frozenset[FileKey] = frozenset()  # files of which another writer has the last word: its statistics too
     damage: str = ""
     checkpoint: int = NOTHING  # the newest
     checkpoint_size: int = 0  # in actions
@@ -103,6 +104,7 @@ class Snapshot:
         facts = info.get(OWN) if str(info.get("engineInfo", "")).startswith(OWN_ENGINE) else None
         is_own = isinstance(facts, Mapping)
         files = self._files_after(found, metadata)
+        told = frozenset(_file_key(action["add"]) for action in found if action.get("add"))
         return replace(
             self,
             own_version=number,
@@ -114,6 +116,7 @@ class Snapshot:
             others={**self.others, **transactions},
             is_ours=is_own or self.is_ours,
             foreign=() if is_own else (*self.foreign, number),
+            retold=self.retold - told if is_own else self.retold | told,
         )
 
     def _files_after(self, actions: Sequence[Action], metadata: Action) -> dict[DeltaValues, Mapping[FileKey, Action]]:
@@ -178,13 +181,16 @@ class Snapshot:
             before, after = self.files.get(values, {}), wanted.get(values, {})
             yield from ({"remove": remove(found, change)} for key, found in before.items() if key not in after)
             for key, found in after.items():
-                if key not in taken and not _is_same(before.get(key), found):  # no commit may take a path and add it
+                if key not in taken and not self._holds(before, key, found):  # no commit may take a path and add it
                     yield {"add": found}
         for hive_values, files in change.added.items():
             grown = delta_values(hive_values, change.table)
             present = {**self.files.get(grown, {}), **wanted.get(grown, {})}
             shown = (add(file, grown, change, self.root) for file in files)
-            yield from ({"add": added} for added in shown if not _is_same(present.get(_file_key(added)), added))
+            yield from ({"add": added} for added in shown if not self._holds(present, _file_key(added), added))
+
+    def _holds(self, present: Mapping[FileKey, Action], key: FileKey, wanted: Action) -> bool:
+        return key not in self.retold and key in present and not _why_differs(present[key], wanted)
 
     def actions(self) -> Iterator[Action]:
         """Yield what a checkpoint holds; removed files would be there for Delta's VACUUM, which is kept out."""
@@ -203,10 +209,6 @@ def _file_key(action: Mapping[str, Any]) -> FileKey:
 def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
     values = action.get("partitionValues") or {}
     return tuple(values.get(name) or None for name in names)
-
-
-def _is_same(before: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> bool:
-    return before is not None and not _why_differs(before, wanted)
 
 
 def _why_differs(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Final, Protocol
 
 from pyiceberg.catalog import Catalog as ForeignCatalog
@@ -12,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableUpdate, update_table_metadata
 
-from table_writer.errors import MetastoreError, TableWriterError
+from table_writer.errors import MetastoreError, MissingExtraError, TableWriterError
 from table_writer.metastore.hive_objects import METADATA_LOCATION, TableChangedError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Partition, PartitionChange, Table, TableName
@@ -112,9 +113,11 @@ class OwnCatalog:
 class PyIcebergCatalog:
     """A catalog that pyiceberg knows by a name of the user's."""
 
-    def __init__(self, catalog: str, name: TableName, files: MetadataFiles) -> None:
+    def __init__(self, catalog: str, name: TableName, files: MetadataFiles, *, is_in_azure: bool) -> None:
         with _foreign_errors(catalog):
             self._catalog: ForeignCatalog = load_catalog(catalog)
+        if is_in_azure:
+            _require_adlfs(catalog, self._catalog)
         self._name = catalog
         self._identifier = (name.database, name.name)
         self._files = files
@@ -171,6 +174,14 @@ class PyIcebergCatalog:
         """Drop the table; files stay."""
         with _foreign_errors(self._name), suppress(NoSuchTableError):
             self._catalog.drop_table(self._identifier)
+
+
+def _require_adlfs(name: str, catalog: ForeignCatalog) -> None:
+    """Refuse a catalog that would fail once it reads the first metadata: all but REST read them in this process."""
+    from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - seldom used
+
+    if not isinstance(catalog, RestCatalog) and find_spec("adlfs") is None:
+        raise MissingExtraError(f"the Iceberg catalog {name!r} reads files in Azure by adlfs: pip install adlfs")
 
 
 @contextmanager

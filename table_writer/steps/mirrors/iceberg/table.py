@@ -35,7 +35,7 @@ from pyiceberg.table.update import (
 )
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.model.location import Location
+from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
@@ -256,7 +256,8 @@ class IcebergMirror:
     def _catalog(self, place: CatalogPlace) -> Catalog:
         files = MetadataFiles(self.files, self._metadata_prefix)
         if place.catalog:
-            return PyIcebergCatalog(place.catalog, place.table, files)
+            is_in_azure = self._root.scheme in AZURE_SCHEMES
+            return PyIcebergCatalog(place.catalog, place.table, files, is_in_azure=is_in_azure)
         return OwnCatalog(self._opened.metastore, place.table, files)
 
     def _require_own(self, place: CatalogPlace, location: str) -> None:
