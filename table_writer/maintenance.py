@@ -815,9 +815,8 @@ class Maintenance:
                 adopt_root(opened.store, opened.layout, opened.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
-        if not dry_run and (
-            republished.version is not None or republished.notes
-        ):  # what was in doubt changes rows, too
+        has_changed = republished.version is not None or bool(republished.notes)  # also where only doubt was resolved
+        if has_changed and not dry_run:
             notes = (*notes, *follow(opened, republished.version))
         report = RestoreReport(
             table=str(opened.table.name),

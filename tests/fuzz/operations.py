@@ -209,6 +209,7 @@ class Operations:
         return f"rolled back to {report.to_version} as {report.version}"
 
     def restore(self, _: Random) -> str:
+        self._on.oracle.has_restored = True
         report = self._on.world.keeper.restore(self._on.table)
         return f"restored {[one.name for one in report.partitions]} not there {report.not_there}"
 

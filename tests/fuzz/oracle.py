@@ -71,6 +71,8 @@ class Oracle:
     """Those of them of which the next recover decides whose change it was."""
     once_wild: set[str] = field(default_factory=set)
     """All that ever were wild."""
+    has_restored: bool = False
+    """Whether a restore has begun: it takes what is not there for lost."""
     stale: set[str] = field(default_factory=set)
     """Partitions that a late call has put back: readers may see older rows until that is corrected."""
     expected: dict[str, Ids] = field(default_factory=dict)
@@ -229,6 +231,7 @@ class Oracle:
         self._leave(found_at, where)
         before = [one for one in self.effects if one.value == value]
         if any(one.original.version == original.version for one in before):
+            self._came_back(value, where, found_at)
             return  # corrected: the rows stay as they were promised
         if original.version in self.refused:
             self.blame(f"version {original.version} shows in {value} though {self.refused[original.version]}")
@@ -254,6 +257,11 @@ class Oracle:
         self._voided_after[original.version] = frozenset(self._voided)
         self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
+
+    def _came_back(self, value: str, where: str | None, found_at: str | None) -> None:
+        """Take in that a restore takes a partition for lost which another tool has dropped."""
+        if self.has_restored and found_at is None and where is not None and not self.expected.get(value):
+            self.expected[value] = self.content.get((value, where), NONE)
 
     def _was_found_gone(self, value: str, entry: LogEntry) -> bool:
         """Whether a recovery of an entry has found that another tool had dropped a partition: it belongs nowhere."""
