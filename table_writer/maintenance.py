@@ -675,8 +675,8 @@ class Maintenance:
         """Let a mirror go on as the table: its own engines may write to it, and this library writes no more.
 
         The mirror is made or mended, the log closed, every version in doubt ended; then the mirror is opened to all.
-        Readers of the Hive table see its last version as before. Every write and vacuum of this library is refused;
-        :meth:`recover` and :meth:`restore` work on.
+        Readers of the Hive table see its last version as before. Every write of this library is refused, a vacuum
+        deletes nothing; :meth:`recover` and :meth:`restore` work on.
 
         Parameters
         ----------

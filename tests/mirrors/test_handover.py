@@ -84,7 +84,6 @@ WRITES: Final[dict[str, Callable[[MirroredWorld], object]]] = {
     "append in place": lambda world: world.write(ADDED, plan=world.plan(WriteMode.APPEND), in_place=True),
     "compaction": lambda world: world.compact(),
     "rollback": lambda world: world.keeper.rollback(TABLE, version=1),
-    "vacuum": lambda world: world.vacuum(),
     "erasure": erase,
     "mirror": lambda world: world.keeper.mirror(TABLE, as_="delta"),
     "mirror repaired": lambda world: world.keeper.mirror(TABLE, as_="iceberg", repair=True),
@@ -103,6 +102,18 @@ def test_after_a_handover_nothing_of_this_library_writes(kind: str, name: str) -
         WRITES[name](world)
     assert (world.rows(), world.mirrored_rows(), world.commits()) == before
     assert before[0] == before[1] == {**OLD, **MIXED}
+
+
+def test_a_vacuum_deletes_nothing_says_why_and_fails_no_nightly_job(kind: str) -> None:
+    world = mirrored(kind)
+    world.write(REPLACED)
+    hand_over(world, kind)
+    before = stored(world)
+    report = world.vacuum()
+    assert (report.deleted, report.failures, report.version) == ((), (), None)
+    assert [kept.reason for kept in report.kept] == ["the table was handed over, and no vacuum deletes any more"]
+    assert world.keeper.vacuum_many([TABLE]).results[0].error is None
+    assert stored(world) == before
 
 
 def test_a_staged_write_is_told_of_and_can_be_published_no_more(kind: str) -> None:

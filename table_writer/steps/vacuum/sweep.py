@@ -100,8 +100,6 @@ class Vacuum:
         while True:
             traces = look_for_traces(self._store, self._layout)
             history, partitions, is_last_look = self._look()
-            if not dry_run:
-                self._log.slots.require_open(str(self._opened.table.name))
             oldest = self._log.read_oldest(history, ages.history_seconds)
             self.look = Look(traces, history, partitions)
             if looks_again and self._is_overtaken(self.look):
