@@ -173,7 +173,7 @@ def test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_a
 
 
 def test_a_vacuum_that_does_not_look_for_mirrors_after_it_has_deleted_is_noticed() -> None:
-    with mock.patch.object(Vacuum, "_behind_after", return_value=[]), pytest.raises(AssertionError):  # the mutation
+    with mock.patch.object(sweep, "_behind_after", return_value=[]), pytest.raises(AssertionError):  # the mutation
         for number in range(1, 41):
             test_a_mirror_that_is_begun_during_a_vacuum_and_left_names_no_deleted_file_afterwards(number)
 

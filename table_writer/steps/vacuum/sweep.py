@@ -22,6 +22,7 @@ from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, L
 from table_writer.model.location import Location, Place
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.model.write import TableLayout
 from table_writer.steps.mirrors.follow import tidy, why_behind
 from table_writer.steps.vacuum.due import (
     Ages,
@@ -79,6 +80,20 @@ class VacuumResult:
     kept: tuple[KeptLocation, ...] = ()
     in_doubt: tuple[int, ...] = ()
     failures: tuple[str, ...] = ()
+
+
+def _places_of(plan: VacuumResult, layout: TableLayout) -> list[Location]:
+    """Return the locations that a plan deletes."""
+    return [
+        *(found.left.location for found in plan.locations),
+        *(layout.data(dead.write_id) for dead in plan.dead_writes),
+    ]
+
+
+def _behind_after(opened: OpenTable, plan: VacuumResult) -> list[str]:
+    """Let mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone."""
+    places = _places_of(plan, opened.layout)
+    return [reason] if places and (reason := why_behind(opened, places)) else []
 
 
 class Vacuum:
@@ -270,19 +285,12 @@ class Vacuum:
         Mirrors follow first: files that are not there any more would fail their readers. Writes of an earlier log, of
         which this one knows nothing, look dead.
         """
-        places = [found.left.location for found in plan.locations]
-        places += [self._layout.data(write.write_id) for write in plan.dead_writes]
+        places = _places_of(plan, self._layout)
         reason = why_behind(self._opened, places) if places else ""
         if not reason:
             return plan
         kept = (KeptLocation(place, reason) for place in places)
         return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
-
-    def _behind_after(self, plan: VacuumResult) -> list[str]:
-        """Let mirrors follow once more: one begun meanwhile may name what is deleted, and its process may be gone."""
-        places = [found.left.location for found in plan.locations]
-        reason = why_behind(self._opened, places) if plan.locations or plan.dead_writes else ""
-        return [reason] if reason else []
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
         """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
@@ -393,7 +401,7 @@ class Vacuum:
                 dead.append(write)
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
-        failures += self._behind_after(plan)
+        failures += _behind_after(self._opened, plan)
         if not failures and not spared:  # otherwise it stays in doubt, and the next vacuum takes over
             self._record_outcomes(entry, history)
         return replace(

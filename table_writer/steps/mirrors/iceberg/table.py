@@ -148,7 +148,9 @@ class IcebergMirror:
             answer = catalog.commit(before.location, metadata, updates)
         else:
             made = update_table_metadata(metadata, updates)
-            location = catalog.replace(before.location, made) if before.location else self._begun(place, made)
+            if not before.location:  # before the table is there, a note in the root says where it is
+                self._store.put(self._note_key, place.note())
+            location = catalog.replace(before.location, made) if before.location else catalog.add(made)
             answer = None if location is None else (location, made)
         if answer is None:
             return None
@@ -163,11 +165,6 @@ class IcebergMirror:
             self._require_own(place, location)
             self._store.put(self._note_key, place.note())
         return location is None
-
-    def _begun(self, place: CatalogPlace, metadata: TableMetadata) -> str | None:
-        """Make the table; before it is there, a note in the root says where it is."""
-        self._store.put(self._note_key, place.note())
-        return self._catalog(place).add(metadata)
 
     def _place(self) -> CatalogPlace:
         return self._noted() or CatalogPlace(self._opened.config.iceberg_catalog, _usual_name(self._opened.table.name))
