@@ -50,8 +50,8 @@ class World:
 
     def with_hadoop(self, **settings: str) -> Any:
         named = {name.replace("__", "."): value for name, value in settings.items()}
-        limit = 0.5 if "hive.metastore.uris" in named else TableWriterConfig.metastore_timeout_seconds
-        config = TableWriterConfig(hadoop=named, metastore_timeout_seconds=limit)
+        limit: Any = {"metastore_timeout_seconds": 0.5} if "hive.metastore.uris" in named else {}
+        config = TableWriterConfig(hadoop=named, **limit)
         return TableWriter(self.spark, config=config).overwrite_partitions(self.df, self.orders)
 
     @property
