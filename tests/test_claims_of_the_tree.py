@@ -123,7 +123,7 @@ def test_readers_switch_in_one_file() -> None:
 
 def test_copies_come_to_where_readers_look_in_one_file() -> None:
     """The others copy to a directory of the write's own, before the switch."""
-    assert store_callers("copy") == {"steps/publish/in_place.py", "steps/complete.py", "steps/publish/rollback.py"}
+    assert store_callers("copy") == {"steps/publish/in_place.py", "steps/complete.py", "steps/publish/copies.py"}
 
 
 def test_published_files_are_deleted_by_the_sweep_alone() -> None:

@@ -208,7 +208,7 @@ def _notes(opened: OpenTable, kind: str) -> Iterator[str]:
     if opened.table.kind == "MANAGED_TABLE":
         yield (
             f"{opened.table.name} is a managed table: DROP TABLE deletes the files, of the new table too. Make it"
-            f" external before: in Hive, ALTER TABLE {opened.table.name} SET TBLPROPERTIES ('EXTERNAL'='TRUE')"
+            " external before, by its table property EXTERNAL=TRUE"
         )
     if staged := sum(found.key.endswith(".json") for found in opened.store.list(opened.layout.all_staged.key)):
         yield f"{counted(staged, 'staged write')} can be published no more"

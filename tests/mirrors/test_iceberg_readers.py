@@ -44,26 +44,6 @@ def mirror_of(lakehouse: Lakehouse) -> MirrorOf:
     return lambda table: IcebergReader(lakehouse, table)
 
 
-def test_a_table_that_was_handed_over_is_written_by_pyiceberg_and_hive_readers_stay_where_they_were(
-    iceberg_writer: TableWriter,
-    keeper: Maintenance,
-    make_table: Callable[..., str],
-    rows: Callable[..., Any],
-    content: Callable[[str], set[tuple[Any, ...]]],
-    mirror_of: MirrorOf,
-) -> None:
-    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
-    iceberg_writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2")), table)
-    before = content(table)
-    keeper.handover(table, to="iceberg")
-    mirror = mirror_of(table)
-    mirror.table().delete("dt = 'd1'")
-    assert set(mirror.rows(COLUMNS)) == before - {(1, "a", "d1")}
-    assert content(table) == before
-    with pytest.raises(InvalidInputError, match=r"written since.*another tool has made snapshot"):
-        keeper.handover(table, undo=True)
-
-
 @pytest.mark.parametrize("kind", first_fast(KINDS))
 def test_values_of_every_type_are_those_of_the_table(
     kind: str, spark: SparkSession, tables: Tables, keeper: Maintenance, mirror_of: MirrorOf

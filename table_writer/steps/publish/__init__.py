@@ -17,6 +17,7 @@ before the switch or after it: whoever comes next finds out which, and finishes 
 ``recovery``     finishes an entry whose writer is gone
 ``evidence``     the partitions and files of an entry, as a recovery finds them
 ``correction``   undoes calls that the metastore has applied late
+``copies``       files of one version, copied out of where appends in place have put others
 ``rollback``     puts partitions back to an earlier version
 ``restore``      adds partitions that the metastore has lost
 ``adopt``        adopts the files of a table that was renamed, moved, or created again
