@@ -179,7 +179,7 @@ class Maintenance:
             table=str(opened.table.name),
             summary=version_summary(record, opened.layout),
             partitions=partition_facts(opened.table, opened.layout, record.switched_partitions, record.entry),
-            deletes=tuple(deleted.location for deleted in record.entry.deletes),
+            deletes=tuple(deleted.location for deleted in record.entry.deletes if not deleted.kept),
         )
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:

@@ -19,6 +19,7 @@ MARKUP: Final = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`|``\"?(.*?)\"?``")
 DEFAULT: Final = "Default: "  # begins the sentence of a docstring that says what no value means
 IN_ALL_CALLS: Final[Mapping[str, str]] = {"dry_run": "check everything and change nothing"}
 VERSIONS: Final = frozenset({"version", "from_version", "to_version"})
+KINDS_OF_MIRRORS: Final = ("as_", "to")
 KINDS: Final[Mapping[str, tuple[Mapping[str, Any], str]]] = {
     "bool": ({"action": "store_true"}, ""),
     "int": ({"type": int, "metavar": "N"}, ""),
@@ -63,10 +64,12 @@ class Call:
         keywords, hint = KINDS[parameter.annotation.removesuffix(" | None")]
         if name in VERSIONS:
             keywords = {**keywords, "type": version_number}
+        if name in KINDS_OF_MIRRORS:
+            keywords = {**keywords, "metavar": "KIND"}
         sentences = self._sentences.get(name) or [IN_ALL_CALLS.get(name, "")]
         text = sentences[0][:1].lower() + sentences[0][1:]
         if parameter.kind is Parameter.KEYWORD_ONLY and default is Parameter.empty:
-            return option_of(name), {**keywords, "dest": name, "metavar": "KIND", "required": True, "help": text}
+            return option_of(name), {**keywords, "dest": name, "required": True, "help": text}
         if default is Parameter.empty:
             return name, {**keywords, "metavar": name.removesuffix("_version").upper(), "help": text}
         default_text = next((words.removeprefix(DEFAULT) for words in sentences if words.startswith(DEFAULT)), "")
