@@ -211,6 +211,11 @@ class DeletedLocation:
     replaced_by: int | None
     kept: bool = False
 
+    @classmethod
+    def kept_at(cls, location: Location) -> DeletedLocation:
+        """Name the directory of a write of which nothing goes now: an entry of a vacuum has to name one."""
+        return cls(location=str(location), replaced_by=None, kept=True)
+
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that may hold deleted rows, as they were found when they were to be erased."""

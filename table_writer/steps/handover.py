@@ -150,8 +150,7 @@ def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
     while True:
         newest = opened.log.lister.read().newest
         entry = opened.next_entry(newest, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
-        own = DeletedLocation(location=str(opened.layout.data(entry.write_id)), replaced_by=None, kept=True)
-        entry = replace(entry, deletes=(own,))
+        entry = replace(entry, deletes=(DeletedLocation.kept_at(opened.layout.data(entry.write_id)),))
         if closes_for:
             opened.log.marks.close(Closing.of(entry, closes_for))
         if opened.log.slots.claim(entry):

@@ -19,7 +19,7 @@ from tests.maintenance.test_every_fault import KINDS
 from tests.publish.world import CHANGING, DeathError, Fault, Rows
 
 from .iceberg_world import IcebergWorld, rows_of_json
-from .world import MirroredWorld
+from .world import MirroredWorld, assert_the_mirror_goes_on
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 
@@ -111,13 +111,7 @@ def test_the_table_has_its_rows_and_the_next_write_mends_the_mirror(
         world.memory.clear()
     world.wait_out_claims()
     if not operation.adopts or raised is None:
-        world.keeper.recover(str(world.name))
-        world.write({"next": frozenset({5_000})} if world.table.partition_columns else {"": frozenset({5_000})})
-        assert world.mirrored_rows() == world.rows()
-        assert world.vacuum().failures == ()
-        assert world.leftovers() == []
-        assert world.named_files_are_there()
-        assert world.mirrored_rows() == world.rows()
+        assert_the_mirror_goes_on(world)
 
 
 def test_the_matrix_holds_every_change_that_a_mirror_makes() -> None:

@@ -24,7 +24,7 @@ from tests.publish.world import World
 from tests.real.hooked import HookedStore
 
 from .iceberg_world import IcebergWorld, rows_of_json
-from .world import PARQUET, MirroredWorld
+from .world import PARQUET, MirroredWorld, assert_the_mirror_goes_on
 
 pytestmark = pytest.mark.needs("azure")
 
@@ -86,13 +86,7 @@ def test_the_mirror_has_the_rows_of_the_table_after_each_operation_and_a_vacuum(
     operation.prepare(world)
     operation.run(world)
     world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    world.write({"next": frozenset({5_000})} if world.table.partition_columns else {"": frozenset({5_000})})
-    assert world.mirrored_rows() == world.rows()
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
-    assert world.named_files_are_there()
-    assert world.mirrored_rows() == world.rows()
+    assert_the_mirror_goes_on(world)
 
 
 def test_of_two_commits_of_one_number_one_wins_and_the_other_follows(world: DeltaInAzure | IcebergInAzure) -> None:

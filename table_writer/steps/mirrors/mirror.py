@@ -11,6 +11,9 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
+HANDED_OVER: Final = "table_writer.handed_over"  # a property: the version of the log that has let others write
+TAKEN_BACK: Final = "table_writer.taken_back"
+
 
 class NotOursError(InvalidInputError):
     """What lies where the mirror would be is another tool's."""
@@ -61,6 +64,12 @@ class MirrorChange:
 IN_OTHER_PARTITION: Final = "in another partition"
 OTHER_SIZE: Final = "of another size"
 OTHER_ROW_COUNT: Final = "with another row count"
+
+
+def noted_version(properties: Mapping[str, Any], name: str) -> int:
+    """Return the version that a property of a mirror names; 0 if there is none."""
+    text = str(properties.get(name, ""))
+    return int(text) if text.isdecimal() else 0
 
 
 class Held(Protocol):

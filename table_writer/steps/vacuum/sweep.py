@@ -122,6 +122,10 @@ class Vacuum:
                 continue
             if is_last_look and not dry_run and self._verify(history, partitions):
                 continue
+            in_doubt = tuple(record.entry.version for record in history.records.publishes_in_doubt)
+            if self._log.slots.closed_for:
+                kept = KeptLocation(self._layout.own, "the table was handed over, and no vacuum deletes any more")
+                return VacuumResult(in_doubt=in_doubt, kept=(kept,))
             used = in_use(history, partitions.values(), self._why_partial)
             chosen = self._spare_others(due_locations(history, used, ages, traces.staged_ids))
             plan = VacuumResult(
@@ -131,11 +135,8 @@ class Vacuum:
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
                 trimmed=self._trimmable(history, ages, oldest),
                 kept=chosen.kept,
-                in_doubt=tuple(record.entry.version for record in history.records.publishes_in_doubt),
+                in_doubt=in_doubt,
             )
-            if self._log.slots.closed_for:
-                kept = KeptLocation(self._layout.own, "the table was handed over, and no vacuum deletes any more")
-                return VacuumResult(in_doubt=plan.in_doubt, kept=(kept,))
             if dry_run:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
             plan = self._kept_for_mirrors(plan)
@@ -189,8 +190,7 @@ class Vacuum:
             keys = tuple(found.key for location in chosen for found in location.objects)
             entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
             if not chosen:
-                own = DeletedLocation(location=str(self._layout.data(entry.write_id)), replaced_by=None, kept=True)
-                entry = replace(entry, deletes=(own,))
+                entry = replace(entry, deletes=(DeletedLocation.kept_at(self._layout.data(entry.write_id)),))
             described = msgspec.structs.replace(erasure, keys=keys, remarks=(*erasure.remarks, *remarks))
             entry = replace(entry, erasure=described)
             if self._log.slots.claim(entry):
@@ -246,7 +246,7 @@ class Vacuum:
             plan = self._plan_to_give_up(history, write_id)
             if dry_run:
                 return plan
-            deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
+            deletes = self._deletes(plan) or (DeletedLocation.kept_at(data),)
             entry = self._entry(history, DISCARD, deletes)
             deadline = self._deadline(entry)
             if self._log.slots.claim(entry):

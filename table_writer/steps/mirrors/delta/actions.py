@@ -22,15 +22,13 @@ from table_writer.model.hive_columns import HIVE_NAMES
 from table_writer.model.location import Location
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, PartitionValues
-from table_writer.steps.mirrors.mirror import MirrorChange, MirroredFile, MirroredTable
+from table_writer.steps.mirrors.mirror import HANDED_OVER, TAKEN_BACK, MirrorChange, MirroredFile, MirroredTable
 from table_writer.version import __version__
 
 Action = dict[str, Any]
 DeltaValues = tuple[str | None, ...]
 APP_ID: Final = "table_writer"
 LOG_ID: Final = "table_writer.log_id"  # in the configuration of the Delta table
-HANDED_OVER: Final = "table_writer.handed_over"  # the same: the version of the log that has let others write
-TAKEN_BACK: Final = "table_writer.taken_back"
 OWN: Final = "tableWriter"  # in a commit's own facts
 ENGINE: Final = f"table_writer/{__version__}"
 WRITER_FEATURE: Final = "table_writer"  # no other writer knows it, and by protocol each refuses to commit

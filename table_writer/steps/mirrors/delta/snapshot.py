@@ -13,10 +13,8 @@ from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import (
     APP_ID,
     ENGINE,
-    HANDED_OVER,
     LOG_ID,
     OWN,
-    TAKEN_BACK,
     Action,
     DeltaValues,
     add,
@@ -27,7 +25,15 @@ from table_writer.steps.mirrors.delta.actions import (
     remove,
     transaction,
 )
-from table_writer.steps.mirrors.mirror import IN_OTHER_PARTITION, OTHER_ROW_COUNT, OTHER_SIZE, MirrorChange
+from table_writer.steps.mirrors.mirror import (
+    HANDED_OVER,
+    IN_OTHER_PARTITION,
+    OTHER_ROW_COUNT,
+    OTHER_SIZE,
+    TAKEN_BACK,
+    MirrorChange,
+    noted_version,
+)
 
 FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
 OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
@@ -58,21 +64,21 @@ class Snapshot:
     @property
     def log_id(self) -> str:
         """Return the id of the log that it follows."""
-        return str((self.metadata.get("configuration") or {}).get(LOG_ID, ""))
+        return str(self._configuration.get(LOG_ID, ""))
 
     @property
     def handed_over(self) -> int:
         """Return the version of the log by which it went on without this library; 0 if it is a mirror."""
-        return self._configured_version(HANDED_OVER)
+        return noted_version(self._configuration, HANDED_OVER)
 
     @property
     def taken_back(self) -> int:
         """Return the version of the log by which it became a mirror again, until a next change."""
-        return self._configured_version(TAKEN_BACK)
+        return noted_version(self._configuration, TAKEN_BACK)
 
-    def _configured_version(self, name: str) -> int:
-        text = str((self.metadata.get("configuration") or {}).get(name, ""))
-        return int(text) if text.isdecimal() else 0
+    @property
+    def _configuration(self) -> Mapping[str, Any]:
+        return self.metadata.get("configuration") or {}
 
     @property
     def own_facts(self) -> Action:

@@ -20,19 +20,20 @@ from table_writer.model.location import Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.columns import figures_of, partition_record
 from table_writer.steps.mirrors.mirror import (
+    HANDED_OVER,
     IN_OTHER_PARTITION,
     OTHER_ROW_COUNT,
     OTHER_SIZE,
+    TAKEN_BACK,
     MirrorChange,
     MirroredFile,
+    noted_version,
 )
 
 PartitionKey = tuple[Any, ...]
 RowCounts = Mapping[str, int]  # by the keys of files
 CountRows = Callable[[Sequence[MirroredFile]], RowCounts]
 LOG_ID: Final = "table_writer.log_id"
-HANDED_OVER: Final = "table_writer.handed_over"  # a property: the version of the log that has let others write
-TAKEN_BACK: Final = "table_writer.taken_back"
 VERSION: Final = "table_writer.version"
 IN_DOUBT: Final = "table_writer.in_doubt"
 WRITE_ID: Final = "table_writer.write_id"
@@ -120,21 +121,21 @@ class Snapshot:
     @property
     def log_id(self) -> str:
         """Return the id of the log that it follows."""
-        return "" if self.metadata is None else self.metadata.properties.get(LOG_ID, "")
+        return self._properties.get(LOG_ID, "")
 
     @property
     def handed_over(self) -> int:
         """Return the version of the log by which it went on without this library; 0 if it is a mirror."""
-        return self._noted_version(HANDED_OVER)
+        return noted_version(self._properties, HANDED_OVER)
 
     @property
     def taken_back(self) -> int:
         """Return the version of the log by which it became a mirror again, until a next change."""
-        return self._noted_version(TAKEN_BACK)
+        return noted_version(self._properties, TAKEN_BACK)
 
-    def _noted_version(self, name: str) -> int:
-        text = "" if self.metadata is None else self.metadata.properties.get(name, "")
-        return int(text) if text.isdecimal() else 0
+    @property
+    def _properties(self) -> Mapping[str, str]:
+        return {} if self.metadata is None else self.metadata.properties
 
     @property
     def own_version(self) -> int:

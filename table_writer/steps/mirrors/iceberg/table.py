@@ -41,10 +41,8 @@ from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIc
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.snapshot import (
-    HANDED_OVER,
     LOG_ID,
     MOST_ENTRIES,
-    TAKEN_BACK,
     CatalogPlace,
     Edit,
     Manifest,
@@ -53,7 +51,15 @@ from table_writer.steps.mirrors.iceberg.snapshot import (
     own_facts,
     values_of,
 )
-from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable, NotOursError
+from table_writer.steps.mirrors.mirror import (
+    HANDED_OVER,
+    TAKEN_BACK,
+    Held,
+    MirrorChange,
+    MirroredFile,
+    MirroredTable,
+    NotOursError,
+)
 from table_writer.storage.footers import count_rows
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import delete_keys
