@@ -1,0 +1,62 @@
+"""A scheduled job: an application that starts, writes once, and ends. Run by :mod:`benchmarks.cold`.
+
+Its clock starts with the session: what it imports after that is part of what the write costs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.peaks import PROC, core_seconds, descendants
+
+KINDS: Final = {"SparkSubmit": "Java", "pyspark.daemon": "workers"}
+
+
+def used_core_seconds() -> dict[str, float]:
+    """Return what this process, its Java and its Python workers have used so far."""
+    used = {"driver": core_seconds(os.getpid()), "Java": 0.0, "workers": 0.0}
+    for pid in descendants(os.getpid()):
+        command = (PROC / str(pid) / "cmdline").read_text()
+        used[next((kind for part, kind in KINDS.items() if part in command), "driver")] += core_seconds(pid)
+    return used
+
+
+def drop_rows(rows: DataFrame, table: str, mode: str) -> None:
+    """Let Spark read the rows, and write nothing: the floor of any writer."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def insert_overwrite(rows: DataFrame, table: str, mode: str) -> None:
+    """Write as Spark does."""
+    rows.write.insertInto(table, overwrite=True)
+
+
+def write_with_table_writer(rows: DataFrame, table: str, mode: str) -> None:
+    """Write as this library does, its import included."""
+    from table_writer import TableWriter
+
+    getattr(TableWriter(rows.sparkSession), mode)(rows, table)
+
+
+SIDES: Final = {"floor": drop_rows, "spark": insert_overwrite, "ours": write_with_table_writer}
+
+
+def main() -> None:
+    """Write the rows of a directory into a table, and print what it took."""
+    side, source, table, mode = sys.argv[1:]
+    spark = SparkSession.builder.getOrCreate()
+    begun, used = time.monotonic(), used_core_seconds()
+    SIDES[side](spark.read.parquet(source), table, mode)
+    seconds, after = time.monotonic() - begun, used_core_seconds()
+    print(json.dumps({"seconds": seconds, "cores": {kind: after[kind] - used[kind] for kind in used}}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
