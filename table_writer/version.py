@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -24,7 +23,7 @@ MODULES_OF_TASKS: Final = {
         " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
     ),
     "steps/": "__init__",
-    "steps/upload/": "__init__ figures files parquet partitioning parts task",
+    "steps/upload/": "__init__ arrays figures files parquet partitioning parts task",
 }
 FILES_OF_TASKS: Final = tuple(
     f"{folder}{name}.py" for folder, names in MODULES_OF_TASKS.items() for name in names.split()
@@ -34,6 +33,8 @@ FILES_OF_TASKS: Final = tuple(
 
 def installed_version() -> str:
     """Return the version that is installed now."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - see __getattr__
+
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # a checkout that is not installed, or a zip of the sources made by hand
@@ -75,7 +76,17 @@ def is_replaced() -> bool:
     return replaced
 
 
-__version__: Final = installed_version()
 _known_stamps = _stamps()
 CODE: Final = code_of_tasks()
 """Of what this process has loaded."""
+
+
+def __getattr__(name: str) -> str:
+    """Return ``__version__``, looked up when it is first asked for.
+
+    Tasks never ask. In their processes Spark's jars are on Python's path, and looking for packages in them takes 0.2 s.
+    """
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = installed_version()
+    return found

@@ -148,10 +148,18 @@ class ClassicSpark:
         return tuple(undone)
 
     def _refresh_table(self, table: Table) -> None:
-        catalog = self._spark.catalog  # asks the JVM, which may be gone
-        if not self._session.sharedState().cacheManager().isEmpty():
-            catalog.refreshByPath(table.root)  # cached queries have lists of files of their own
-        catalog.refreshTable(table.name.sql)
+        """Let this session forget what it knows of the table: its files, and what cached queries have read.
+
+        A job that has read no table knows nothing, and would start Spark's client of the metastore for it: a second.
+        """
+        known = self._java.org.apache.spark.sql.catalyst.QualifiedTableName
+        catalog = self._session.sessionState().catalog()  # asks the JVM, which may be gone
+        no_query_is_cached = self._session.sharedState().cacheManager().isEmpty()
+        if no_query_is_cached and catalog.getCachedTable(known.apply(table.name.database, table.name.name)) is None:
+            return
+        if not no_query_is_cached:
+            self._spark.catalog.refreshByPath(table.root)  # cached queries have lists of files of their own
+        self._spark.catalog.refreshTable(table.name.sql)
 
     def _drop_statistics(self, table: Table) -> None:
         """Do what Spark's own INSERT does to statistics that it does not renew."""

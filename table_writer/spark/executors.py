@@ -172,13 +172,13 @@ def as_sent(work: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[An
         try:
             from table_writer import version  # noqa: PLC0415
 
-            there, is_same = f"{version.__version__} in {version.__file__}", code == version.CODE
+            another = "" if code == version.CODE else f"{version.__version__} in {version.__file__}"
         except (ImportError, AttributeError, OSError) as error:  # none, or one from before it had a CODE
-            there, is_same = f"none that can be used ({error})", False
-        if not is_same:
+            another = f"none that can be used ({error})"
+        if another:
             raise RuntimeError(
                 f"\ntable_writer.errors.InvalidInputError: the Python worker on {socket.gethostname()} has another"
-                f" table_writer than the driver, which has loaded {here}: {there}. Nothing was published. If it was"
+                f" table_writer than the driver, which has loaded {here}: {another}. Nothing was published. If it was"
                 " installed while this session ran, end the driver's Python process and start it again; if executors"
                 " have one of their own, install the driver's there, or none\n"
             )

@@ -1,4 +1,8 @@
-"""The boto3 client: timeouts, retries, checksums, signing."""
+"""The client of S3: timeouts, retries, checksums, signing.
+
+It is botocore's, as every client of boto3 is. What boto3 itself adds, transfers of files, costs each Python worker a tenth
+of a second, and nothing here uses it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ import random
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import boto3
 import botocore.session
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSRequest
@@ -63,8 +66,9 @@ def make_client(settings: S3Settings) -> S3Client:
             vars(session)["_credentials"] = credentials  # set_credentials takes only keys, which can't be renewed
         session.register("creating-client-class.s3", _with_readable_answers)
         client_at = functools.partial(
-            boto3.Session(botocore_session=session, region_name=region).client,
+            session.create_client,
             "s3",
+            region_name=region,
             verify=None if settings.verify_tls is True else settings.verify_tls,  # None: AWS_CA_BUNDLE counts
             config=_config(settings, anonymous=credentials is None),
         )

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from table_writer.errors import CheckFailedError, StorageError, WideRowError
 from table_writer.model.message import CommitMessage, CommitMessages, names_of_task
@@ -24,13 +24,14 @@ from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import balanced_tree, frame_of, quoted
 from table_writer.spark.widths import refusing_wide
-from table_writer.steps.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
+from table_writer.steps.upload.task import MESSAGE_COLUMN, map_function
 from table_writer.storage.hadoop import why_renamed
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
 FOUND: Final = "_exists"
+MESSAGES: Final = StructType([StructField(MESSAGE_COLUMN, BinaryType())])  # as text, Spark would start its parser
 PLAIN_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")  # PySpark trips over dots in others
 
 
@@ -60,7 +61,7 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
 
 
 def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
-    job = rows.mapInArrow(as_sent(map_function(spec)), MESSAGE_SCHEMA)
+    job = rows.mapInArrow(as_sent(map_function(spec)), MESSAGES)
 
     def collect() -> list[Row]:
         with spark.batches_of(spec.batches.row_count):

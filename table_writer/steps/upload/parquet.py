@@ -19,6 +19,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.column_figures import as_text
 from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
+from table_writer.steps.upload.arrays import whole_numbers
 from table_writer.steps.upload.figures import FigureCount, Look
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
@@ -260,7 +261,7 @@ def look_at(rows: Any) -> dict[str, Look]:
         (largest,) = rows.combine_chunks().to_batches()
     sample_rows = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES * largest.num_rows // max(1, largest.nbytes)))
     step = max(1, largest.num_rows // sample_rows)
-    sample = largest.take(pa.array(_spread(largest.num_rows, step), type=pa.int64()))
+    sample = largest.take(whole_numbers(_spread(largest.num_rows, step)))
     scale = rows.num_rows / sample.num_rows
     return {
         path: _look(values, scale)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from table_writer.errors import InvalidInputError, PartitionExistsError, StorageError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.upload_spec import CHUNK_BYTES
+from table_writer.steps.upload.arrays import whole_numbers
 
 CHUNK_ROWS: Final = 200_000
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -68,13 +69,14 @@ class PartitionIds:
                 found = [(*found[0], value) for value in values]
                 codes = encoded.indices
             else:
-                pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), encoded.indices)
+                width = whole_numbers([len(values)])[0].cast(pa.int64())
+                pairs = pc.add(pc.multiply(codes.cast(pa.int64()), width), encoded.indices)
                 encoded = pc.dictionary_encode(pairs)  # as few numbers as there are, or more columns would overflow
                 found = [
                     (*found[pair // len(values)], values[pair % len(values)]) for pair in encoded.dictionary.to_pylist()
                 ]
                 codes = encoded.indices
-        ids = pa.array([self._id_of(values) for values in found], type=pa.int32())
+        ids = whole_numbers([self._id_of(values) for values in found])
         return pa.repeat(ids[0], row_count) if codes is None else ids.take(codes)
 
     def _id_of(self, values: PartitionValues) -> int:
@@ -167,7 +169,7 @@ class Spill(ExitStack):
         buckets: dict[int, list[Any]] = {}
         for partition_id, batches in pieces:
             bucket = partition_id // BUCKETS**self._level % BUCKETS
-            number = pa.scalar(partition_id, pa.int32())
+            (number,) = whole_numbers([partition_id])
             numbered = (batch.append_column(PARTITION_ID, pa.repeat(number, batch.num_rows)) for batch in batches)
             buckets.setdefault(bucket, []).extend(numbered)
         with disk_errors():

@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import CommitMessage, RowMark
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.steps.upload.arrays import one_binary
 from table_writer.steps.upload.files import Files, file_name, names_of_attempt, write_rows
 from table_writer.steps.upload.partitioning import PartitionIds, in_chunks
 from table_writer.steps.upload.parts import Uploads
@@ -23,7 +24,6 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.worker import worker_store
 
 MESSAGE_COLUMN: Final = "message"
-MESSAGE_SCHEMA: Final = "message binary"
 LARGEST_FILE_NUMBER: Final = 99_999  # for the length of keys
 
 
@@ -38,7 +38,7 @@ def map_function(spec: UploadSpec) -> Callable[[Iterator[Any]], Iterator[Any]]:
         keep_modules()
         task_index, attempt_id = context.partitionId(), context.taskAttemptId()
         message = upload_rows(batches, spec, store, task_index=task_index, attempt_id=attempt_id)
-        yield pa.RecordBatch.from_pydict({MESSAGE_COLUMN: pa.array([message], type=pa.binary())})
+        yield pa.RecordBatch.from_arrays([one_binary(message)], names=[MESSAGE_COLUMN])
 
     return upload
 
