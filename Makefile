@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -74,7 +74,7 @@ $(VENV)-bench/.ready: pyproject.toml
 	touch $@
 
 # Java with all its compilers, as in a job; tests run for too short a time to earn them back.
-bench bench-append bench-budget bench-formats bench-memory bench-rows bench-scale bench-small bench-connect: export JAVA_TOOL_OPTIONS :=
+bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small bench-connect: export JAVA_TOOL_OPTIONS :=
 
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against its peers, side by side, half an hour; options: BENCH="--cases lineitem --runs 5"
@@ -89,6 +89,9 @@ bench-memory: $(VENV)/.ready  ## Peak memory of a Python worker, against its for
 
 bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, step by step
 	$(BIN)/python -m benchmarks.budget
+
+bench-cold: $(VENV)/.ready versitygw  ## The only write of an application, ours and Spark's in turns; options: BENCH="--shapes small --latency-ms 20"
+	$(BIN)/python -m benchmarks.cold $(BENCH)
 
 bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files, side by side
 	$(BIN)/python -m benchmarks.append

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CODE", "__version__", "code_of_tasks", "is_replaced"]
+__all__ = ["CODE", "code_of_tasks", "is_replaced"]
 
 DISTRIBUTION: Final = "table-writer"
 MODULES_OF_TASKS: Final = {

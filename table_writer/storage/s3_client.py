@@ -1,7 +1,7 @@
 """The client of S3: timeouts, retries, checksums, signing.
 
-It is botocore's, as every client of boto3 is. What boto3 itself adds, transfers of files, costs each Python worker a tenth
-of a second, and nothing here uses it.
+It is botocore's, as every client of boto3 is. What boto3 itself adds, transfers of files, is not used here, and to
+import it takes each Python worker a tenth of a second.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ def make_client(settings: S3Settings) -> S3Client:
         if credentials is not None:
             vars(session)["_credentials"] = credentials  # set_credentials takes only keys, which can't be renewed
         session.register("creating-client-class.s3", _with_readable_answers)
+        create: Any = session.create_client  # its types know no service
         client_at = functools.partial(
-            session.create_client,
+            create,
             "s3",
             region_name=region,
             verify=None if settings.verify_tls is True else settings.verify_tls,  # None: AWS_CA_BUNDLE counts

@@ -65,7 +65,41 @@ LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "boto3"),
     *("botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3"),  # of boto3
 )
-MOST_BYTES_OF_TASKS = 350_000
+MOST_BYTES_OF_TASKS = 400_000
+MAKE_ROWS = """
+import sys
+import pyarrow as pa
+n = range(3000)
+columns = {"id": n, "x": [i / 7 for i in n], "s": [f"order {i % 50}" for i in n], "tags": [[str(i)] for i in n]}
+columns |= {"place": [{"lat": i, "lon": 1.5} for i in n], "dt": [f"d{i % 5}" for i in n], "h": ["1" for _ in n]}
+rows = pa.record_batch(columns)
+with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
+    stream.write_batch(rows)
+"""
+UNNEEDED = ("pandas", "boto3", "s3transfer")
+ONE_TASK = """
+import pickle, sys
+import pyarrow as pa
+import table_writer.storage.s3_client
+from table_writer import version
+from table_writer.model.message import CommitMessage
+from table_writer.steps.upload.arrays import one_binary
+from table_writer.steps.upload.task import upload_rows
+spec = pickle.loads({packed})
+class Store:
+    def request_counts(self): return {{}}
+    def create_upload(self, key): return key
+    def upload_part(self, key, upload_id, number, body):
+        from table_writer.model.message import UploadedPart
+        return UploadedPart(number=number, etag="e", size_bytes=len(body))
+(rows,) = pa.ipc.open_stream(sys.stdin.buffer.read())
+rows = rows.select([*spec.data_columns, *spec.partition_columns])
+message = upload_rows([rows], spec, Store(), task_index=0, attempt_id=1)
+found = [name for name in {unneeded} if name in sys.modules]
+assert not found, found
+assert version.CODE and "__version__" not in vars(version)
+print(CommitMessage.from_bytes(one_binary(message)[0].as_py()).row_count, "rows")
+"""
 LOADED = """
 import json, sys
 sys.path[:0] = {paths}
@@ -119,6 +153,19 @@ def test_tasks_need_none_of_the_requirements_that_executors_are_not_asked_for() 
     absent = {*required, "thrift"} - {"pyspark", *(name for name, _ in REQUIRED)}
     assert {"hmsclient", "msgspec"} <= absent
     subprocess.run([sys.executable, "-c", ON_EXECUTORS.format(absent=absent)], check=True, cwd=ROOT)
+
+
+def test_a_task_loads_no_library_that_it_can_do_without(spec: Callable[..., UploadSpec]) -> None:
+    """Each new worker would pay for it: pandas 0.25 seconds, boto3's own part 0.1, a look at what is installed 0.2."""
+    made = subprocess.run([sys.executable, "-c", MAKE_ROWS], check=True, capture_output=True).stdout
+    for partition_columns in ((), ("dt",), ("dt", "h")):
+        work = spec(
+            data_columns=("id", "x", "s", "tags", "place"), partition_columns=partition_columns, store=LocalSettings()
+        )
+        script = ONE_TASK.format(packed=pickle.dumps(work), unneeded=UNNEEDED)
+        done = subprocess.run([sys.executable, "-c", script], input=made, capture_output=True, cwd=ROOT, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        assert done.stdout.decode().split() == ["3000", "rows"]
 
 
 def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None:
