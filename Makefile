@@ -109,8 +109,10 @@ bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic sessi
 bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
 	$(BIN)/python -m benchmarks.formats
 
-docs: $(VENV)/.ready  ##* The documentation, warnings are errors
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+docs: $(VENV)/.ready  ##* The documentation of this version, warnings are errors: docs/_build/html/VERSION
+	version=$$($(BIN)/python -c 'import table_writer; print(table_writer.__version__)') && \
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html/$$version && \
+	echo "<!doctype html><meta http-equiv=refresh content='0; url=$$version/index.html'>" > docs/_build/html/index.html
 
 # The reports are tested in a real browser; where there is none, npm's headless build does it, without root.
 NODE := 24.19.0

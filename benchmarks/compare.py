@@ -98,7 +98,7 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Name what was compared, and what it ran on."""
-    packages = {name: version(name) for name in ("table-writer", "pyspark", "pyarrow", "boto3")}
+    packages = {name: version(name) for name in ("hive-table-writer", "pyspark", "pyarrow", "boto3")}
     peers = {name: coordinates[0].rpartition(":")[2] for name, coordinates, _ in (DELTA, ICEBERG)}
     java = str(_java_version(find_java()))
     return {**packages, **peers, "python": platform.python_version(), "java": java, "spark": pyspark.__version__}

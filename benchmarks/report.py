@@ -36,7 +36,7 @@ def as_text(report: Report) -> str:
     """Return all tables."""
     machine, versions, options = report.machine, report.versions, report.options
     software = (
-        f"Spark {versions['spark']}, table_writer {versions['table-writer']}, Delta {versions['delta']},"
+        f"Spark {versions['spark']}, table_writer {versions['hive-table-writer']}, Delta {versions['delta']},"
         f" Iceberg {versions['iceberg']}, Java {versions['java']}, Python {versions['python']}"
     )
     hardware = f"{machine['cores']} cores, {machine['memory_gib']} GiB; {options['server']}"

@@ -56,7 +56,7 @@ def report() -> Report:
         outcome("table-writer", 5.0),
         outcome("iceberg-hash", 8.0),
     ]
-    versions = dict.fromkeys(("spark", "table-writer", "delta", "iceberg", "java", "python"), "4.1.4")
+    versions = dict.fromkeys(("spark", "hive-table-writer", "delta", "iceberg", "java", "python"), "4.1.4")
     options = {"server": "versitygw", "runs": 2}
     return Report(machine={"cores": 2, "memory_gib": 24}, versions=versions, options=options, cases=[case])
 

@@ -103,14 +103,14 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
     Examples
     --------
     >>> with needs_extra("azure", "abfss://"):
-    ...     import no_such
+    ...     import lost
     Traceback (most recent call last):
-    table_writer.errors.MissingExtraError: abfss:// needs pip install 'table-writer[azure]': No module named 'no_such'
+    table_writer.errors.MissingExtraError: abfss:// needs pip install 'hive-table-writer[azure]': No module named 'lost'
     """
     try:
         yield
     except ImportError as missing:
-        raise MissingExtraError(f"{what} needs pip install 'table-writer[{extra}]': {missing}") from missing
+        raise MissingExtraError(f"{what} needs pip install 'hive-table-writer[{extra}]': {missing}") from missing
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:

@@ -104,7 +104,9 @@ class Maintenance:
     ) -> None:
         from table_writer.config import TableWriterConfig
         from table_writer.table.services import Services
+        from table_writer.version import refuse_namesake
 
+        refuse_namesake()
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
     if not TYPE_CHECKING:  # without this condition a type checker would accept every name

@@ -53,6 +53,7 @@ from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
 from table_writer.steps.staged_writes import StagedWrites
 from table_writer.table.past import Past
+from table_writer.version import refuse_namesake
 
 
 @checked
@@ -84,6 +85,7 @@ class TableWriter:
     def __init__(
         self, spark: SparkSession, *, config: TableWriterConfig | None = None, services: SessionServices | None = None
     ) -> None:
+        refuse_namesake()
         self._spark = spark
         self._services = services or SessionServices(spark, config or TableWriterConfig())
         self._steps = Steps(spark, self._services)

@@ -1,6 +1,6 @@
 """The listener that sends lineage: it turns each event into run events, for OpenLineage's own client.
 
-Needs ``pip install 'table-writer[openlineage]'``.
+Needs ``pip install 'hive-table-writer[openlineage]'``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The listener that makes traces and metrics, through OpenTelemetry's API; the SDK and the exporters are yours.
 
-Needs ``pip install 'table-writer[opentelemetry]'``.
+Needs ``pip install 'hive-table-writer[opentelemetry]'``.
 """
 
 from __future__ import annotations

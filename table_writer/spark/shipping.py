@@ -60,5 +60,7 @@ def _zip(sources: Iterable[tuple[str, Traversable]], compression: int) -> bytes:
         for name, source in sources:
             file.writestr(zipfile.ZipInfo(f"table_writer/{name}"), source.read_bytes(), compression)
         metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {__version__}\n"
-        file.writestr(zipfile.ZipInfo(f"table_writer-{__version__}.dist-info/METADATA"), metadata, compression)
+        file.writestr(
+            zipfile.ZipInfo(f"{DISTRIBUTION.replace('-', '_')}-{__version__}.dist-info/METADATA"), metadata, compression
+        )
     return buffer.getvalue()

@@ -130,4 +130,4 @@ def test_without_shtab_the_command_says_how_to_get_it(shell: Shell, monkeypatch:
     monkeypatch.setitem(sys.modules, "shtab", None)
     ran = shell.run_raw("--print-completion", "bash")
     assert ran.code == 2
-    assert "pip install 'table-writer[completion]'" in ran.err
+    assert "pip install 'hive-table-writer[completion]'" in ran.err

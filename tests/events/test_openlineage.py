@@ -313,5 +313,5 @@ def test_what_is_not_installed_is_named_with_how_to_install_it(
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     extra = module.rpartition(".")[2]
-    with pytest.raises(InvalidInputError, match=rf"pip install 'table-writer\[{extra}\]'"):
+    with pytest.raises(InvalidInputError, match=rf"pip install 'hive-table-writer\[{extra}\]'"):
         importlib.import_module(module)

@@ -254,8 +254,8 @@ def test_without_pyiceberg_a_vacuum_deletes_nothing_that_a_mirror_may_name(
     monkeypatch.setitem(__import__("sys").modules, "table_writer.steps.mirrors.iceberg.table", None)
     report = world.vacuum()
     assert report.deleted == ()
-    assert "pip install 'table-writer[iceberg]'" in report.kept[0].reason
-    with pytest.raises(InvalidInputError, match=r"table-writer\[iceberg\]"):
+    assert "pip install 'hive-table-writer[iceberg]'" in report.kept[0].reason
+    with pytest.raises(InvalidInputError, match=r"hive-table-writer\[iceberg\]"):
         world.keeper.mirror(TABLE, as_="iceberg", repair=True)
 
 

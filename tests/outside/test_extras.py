@@ -1,6 +1,6 @@
 """An optional part is used without its libraries: the error names what to install, as it is written in a shell.
 
-Seen by a user: ``lakehouse()`` after ``pip install table-writer`` ended with the log of a server, *No module named
+Seen by a user: ``lakehouse()`` after ``pip install hive-table-writer`` ended with the log of a server, *No module named
 moto*.
 """
 
@@ -92,5 +92,5 @@ def test_every_extra_is_tried() -> None:
 @pytest.mark.parametrize("use", USES)
 def test_what_is_not_installed_is_named_with_its_extra(use: str, answers: dict[str, tuple[str, bool]]) -> None:
     text, is_ours = answers[use]
-    assert f"pip install 'table-writer[{use.partition(',')[0]}]'" in text
+    assert f"pip install 'hive-table-writer[{use.partition(',')[0]}]'" in text
     assert is_ours

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MADE_BY_THE_BUILD = ("PKG-INFO", "table_writer.egg-info/")
+MADE_BY_THE_BUILD = ("PKG-INFO", "hive_table_writer.egg-info/")
 OF_EXTRAS = (  # modules that say which extra they need, or are imported by what needs it
     "table_writer.airflow",
     "table_writer.dbt",

@@ -1,51 +1,72 @@
-"""Versions come from tags; without tags, without history and without git there is one, too."""
+"""One name and one version, wherever they are said."""
 
 from __future__ import annotations
 
-import shutil
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
-from packaging.version import Version
+
+from table_writer import version
+from table_writer.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
-GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SAID = re.compile(r"[\w-]*table[-_]writer(?=\[[a-z])|(?<=pip install )[^\n]*?table[-_]writer\b")
+TEXTS = (".md", ".py", ".toml", ".cfg", ".ipynb", ".yml", ".cff", "Makefile")
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """Return a tree of one file, with this project's settings."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+def texts() -> dict[str, str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = (name for name in listed.split("\0") if name.endswith(TEXTS))
+    return {name: (ROOT / name).read_text() for name in names}
 
 
-def commit(tree: Path, *more: list[str]) -> None:
-    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "one"], *more):
-        subprocess.run([*GIT, *command], cwd=tree, check=True)
+def test_wherever_it_is_installed_from_the_index_it_has_the_name_that_is_ours() -> None:
+    found = {
+        name: [said.rpartition(" ")[2].strip("'\"") for said in SAID.findall(text)] for name, text in texts().items()
+    }
+    others = {name: names for name, names in found.items() if set(names) - {PROJECT["name"]}}
+    assert {"README.md", "docs/tutorial.md", "pyproject.toml", "table_writer/errors.py"} <= {
+        n for n, f in found.items() if f
+    }
+    assert others == {}
 
 
-def version(tree: Path) -> str:
-    command = [sys.executable, "-m", "setuptools_scm"]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
+def test_changelog_citation_and_package_say_the_same_version() -> None:
+    newest = re.findall(r"^## (\S+), (\d{4}-\d{2}-\d{2})$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[0]
+    cited = dict(
+        re.findall(r"^(version|date-released): \"?([^\"\n]+)\"?$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    )
+    assert newest == (PROJECT["version"], cited["date-released"])
+    assert cited["version"] == PROJECT["version"] == version.__version__
 
 
-def test_a_tag_is_the_version(tree: Path) -> None:
-    commit(tree, ["tag", "v1.2.3"])
-    assert version(tree) == "1.2.3"
+def test_every_python_that_is_named_is_at_least_the_one_that_is_required() -> None:
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d", text)]
+    assert f">={named[0]}" == PROJECT["requires-python"]
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in named
 
 
-def test_a_commit_after_a_tag_is_newer_than_it_and_older_than_the_next(tree: Path) -> None:
-    commit(tree, ["tag", "v1.2.3"], ["commit", "--quiet", "--allow-empty", "--message", "two"])
-    assert Version("1.2.3") < Version(version(tree)) < Version("1.2.4")
-
-
-def test_a_clone_without_tags_or_history_has_a_version(tree: Path) -> None:
-    commit(tree, ["commit", "--quiet", "--allow-empty", "--message", "two"])
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", tree.as_uri(), "shallow"], cwd=tree, check=True)
-    assert Version("0") < Version(version(tree / "shallow")) < Version("0.1")
-
-
-def test_a_tree_without_git_has_a_version(tree: Path) -> None:
-    assert version(tree) == "0.0.0"
+@pytest.mark.parametrize(("top_level", "refused"), [("xls_writer\n", True), ("table_writer\n", False)])
+def test_the_package_of_another_author_is_refused(
+    top_level: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``table-writer`` on the index is not ours; a checkout under the name that this project had before is."""
+    metadata = tmp_path / "table_writer-0.1.3.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: table-writer\nVersion: 0.1.3\n")
+    (metadata / "top_level.txt").write_text(top_level)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    version.refuse_namesake.cache_clear()
+    if not refused:
+        version.refuse_namesake()
+        return
+    with pytest.raises(
+        InvalidInputError, match=r"table-writer 0\.1\.3 .*hive-table-writer: pip uninstall table-writer$"
+    ):
+        version.refuse_namesake()

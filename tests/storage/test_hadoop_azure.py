@@ -192,5 +192,5 @@ def test_without_the_sdk_the_error_names_the_extra_and_s3_works() -> None:
         "try:\n    open_store(given)\nexcept ValueError as error:\n    print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert "table-writer[azure]" in said
+    assert "hive-table-writer[azure]" in said
     assert "executors" in said

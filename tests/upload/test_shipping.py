@@ -149,7 +149,7 @@ def test_workers_without_the_packages_are_named_with_the_fix(tmp_path: Path) -> 
 
 
 def test_tasks_need_none_of_the_requirements_that_executors_are_not_asked_for() -> None:
-    required = {re.split(r"[^\w-]", one)[0] for one in requires("table-writer") or () if "extra ==" not in one}
+    required = {re.split(r"[^\w-]", one)[0] for one in requires("hive-table-writer") or () if "extra ==" not in one}
     absent = {*required, "thrift"} - {"pyspark", *(name for name, _ in REQUIRED)}
     assert {"hmsclient", "msgspec"} <= absent
     subprocess.run([sys.executable, "-c", ON_EXECUTORS.format(absent=absent)], check=True, cwd=ROOT)
