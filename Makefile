@@ -183,6 +183,14 @@ $(VENV)-spark41/.ready: pyproject.toml
 test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 	$(VENV)-spark41/bin/python $(SMALLER_RUN)
 
+# Another Python, which must be on the path: make test-python-3.12 test-python-3.13
+test-python-%: versitygw  ## The smaller run, and every module imported, on another Python: make test-python-3.13
+	python$* -m venv $(VENV)-python$*
+	$(VENV)-python$*/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-python$*/bin/python -m pip install --quiet --editable '.[testing]'
+	$(VENV)-python$*/bin/python tests/release/first_use.py
+	$(VENV)-python$*/bin/python $(SMALLER_RUN)
+
 # The same tests over both kinds of session, and those that only the other kind has.
 ON_CONNECT := --lakehouse-spark=connect --needs=connect -m "(connect or needs) and not slow"
 test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
@@ -264,4 +272,4 @@ mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the proto
 	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
 
 clean:  ##* Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-mutants $(VENV)-airflow $(VENV)-dbt mutants docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-python* $(VENV)-mutants $(VENV)-airflow $(VENV)-dbt mutants docs/_build build dist *.egg-info

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
-REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
+REQUIRED: Final = (("pyarrow", 21), ("botocore", 1))  # with the lowest major version; boto3 brings the second
 REQUIRED_FOR_AZURE: Final = ("azure.storage.blob", 12)
 MAX_PROBES: Final = 64
 _prepared: Final[set[tuple[str, int]]] = set()

@@ -62,8 +62,8 @@ ENTRIES = (
     "table_writer.model.partition_value",
 )  # tasks unpack these names
 LIBRARIES_OF_WORKERS = (
-    *("pyspark", "py4j", "pyarrow", "boto3"),
-    *("botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3"),  # of boto3
+    *("pyspark", "py4j", "pyarrow", "botocore"),
+    *("jmespath", "dateutil", "six", "urllib3"),  # of botocore
 )
 MOST_BYTES_OF_TASKS = 400_000
 MAKE_ROWS = """
@@ -176,7 +176,7 @@ def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None
         "print([name for name, _ in required()])\n"
     )
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert said.splitlines() == ["['pyarrow', 'boto3']", "['pyarrow', 'boto3', 'azure.storage.blob']"]
+    assert said.splitlines() == ["['pyarrow', 'botocore']", "['pyarrow', 'botocore', 'azure.storage.blob']"]
 
 
 def files_behind(*entries: str) -> set[str]:
@@ -243,7 +243,7 @@ def test_tasks_unpack_only_what_executors_are_sent(spec: Callable[..., UploadSpe
     assert {f"{module.replace('.', '/')}.py".removeprefix("table_writer/") for module in ours} <= set(FILES_OF_TASKS)
 
 
-def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_boto3(tmp_path: Path) -> None:
+def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_botocore(tmp_path: Path) -> None:
     for name in LIBRARIES_OF_WORKERS:
         spec = find_spec(name)
         assert spec is not None

@@ -7,6 +7,7 @@ Tasks run on executors: ``FILES_OF_TASKS`` in :mod:`table_writer.version` is all
 ``files``         the rows that wait, in memory or on disk, and the row groups and files that they become
 ``partitioning``  the partition of each row; rows on local disk, grouped by partition
 ``parquet``       one Parquet file being encoded
+``arrays``        small Arrow arrays, made without pandas
 ``figures``       figures of a file's columns, counted while it is encoded
 ``parts``         encoded bytes on their way to the store, and the undo of it
 ``job``           runs tasks on Spark and checks their messages; or steps 2 and 3 by Spark's own writer
