@@ -2,6 +2,8 @@
 
 Where all processes share a few cores, core-seconds are what a step costs, and seconds are what is left of them.
 
+The limit of a write is what its rows cost up to zstd, and to send the bytes alone: no writer in Python takes less.
+
 Run: ``python -m benchmarks.budget [--case orders] [--rows 4000000] [--runs 3] [--json FILE]``.
 """
 
@@ -45,6 +47,7 @@ KINDS: Final = {
     "moto": "S3",
 }
 COLUMNS: Final = ("Java", "workers", "driver", "S3", "metastore")
+LIMIT: Final = ("+ zstd", "sending its bytes alone")  # what comes before the first is in it
 MIB: Final = 1024 * 1024
 
 
@@ -177,6 +180,9 @@ def main() -> None:
             f"{name:28}{least:9.2f}{one.core_seconds:8.2f}"
             + "".join(f"{one.cores.get(kind, 0):11.2f}" for kind in COLUMNS)
         )
+    limit = sum(best[name].core_seconds for name in LIMIT)
+    share = best["the write"].core_seconds / limit
+    print(f"The limit, {' and '.join(LIMIT)}: {limit:.2f} core-seconds; the write takes {share:.2f} times that")
     if chosen.json:
         chosen.json.write_text(json.dumps({name: [vars(one) for one in costs] for name, costs in runs.items()}))
 

@@ -5,7 +5,8 @@ eight tasks of sixteen threads stand for the executors that complete very many u
 network, without Spark, without a store's limit on requests a second. The last curve is a real Hive metastore's.
 
 Run: ``python -m benchmarks.scale [--files 100000] [--latency-ms 0,20] [--json FILE] [--picture FILE]``. A step
-that grows worse than its input is an error.
+that grows worse than its input is an error. ``--points 9384:3000`` measures writes of so many files in so many
+partitions alone, each step with its requests.
 """
 
 from __future__ import annotations
@@ -134,12 +135,12 @@ def die_while_publishing(world: ScaleWorld) -> None:
     world.metastore.on_call = None
 
 
-def driver_bytes(files: int, parts: Sequence[int] = (1,)) -> float:
+def driver_bytes(files: int, partitions: int, parts: Sequence[int] = (1,)) -> float:
     """Return the most that the driver holds for each file, from ``collect`` to the end of the publish.
 
     The double's own partitions, which a real driver does not hold, are counted too.
     """
-    world = ScaleWorld(files, max(1, files // FILES_PER_PARTITION), parts)
+    world = ScaleWorld(files, partitions, parts)
     world.written_before()
     plan = world.plan()
     given = world.sent(plan, complete=False)
@@ -184,6 +185,34 @@ def table(title: str, points: Sequence[Point]) -> str:
     return "\n".join([title, head + f"{'requests':>12}{'entry text':>13}{'stored':>12}", *lines])
 
 
+def steps_of(one: Point) -> str:
+    """Return a line for each step of a write."""
+    lines = [f"\n{one.files:,} files, {one.partitions:,} partitions, {one.latency_ms} ms a request"]
+    lines += [f"  {step:10}{one.seconds[step]:9.2f} s{one.requests[step]:12,} requests" for step in STEPS]
+    return "\n".join([*lines, f"  entry: {one.entry_bytes:,} bytes; of the publish: {one.calls_of_publish}"])
+
+
+def measure_points(points: Sequence[tuple[int, int]], latencies_ms: Sequence[int], *, metastore: bool) -> None:
+    """Print what each step of these writes takes, and the driver's memory."""
+    for files, partitions in points:
+        for latency_ms in latencies_ms:
+            print(steps_of(point(files, partitions, latency_ms)), flush=True)
+        held = driver_bytes(files, partitions)
+        print(f"  the driver holds {held:,.0f} bytes a file at the most: {held * files / 2**20:,.0f} MiB", flush=True)
+    if metastore:
+        print(metastore_lines(real_metastore([partitions for _, partitions in points])))
+
+
+def metastore_lines(real: Mapping[int, Mapping[str, Mapping[str, float]]]) -> str:
+    lines = []
+    for count, calls in real.items():
+        shown = ", ".join(
+            f"{name} {call['seconds']:.2f} ({call['client_seconds']:.2f})" for name, call in calls.items()
+        )
+        lines.append(f"Real metastore, {count:,} partitions, seconds (of the client): {shown}")
+    return "\n".join(lines)
+
+
 def real_metastore(partitions: Sequence[int]) -> dict[int, Mapping[str, Mapping[str, float]]]:
     """Measure one metastore of Hive 2.3 over Derby."""
     with tempfile.TemporaryDirectory() as name:
@@ -197,6 +226,11 @@ def real_metastore(partitions: Sequence[int]) -> dict[int, Mapping[str, Mapping[
             }
 
 
+def points_of(text: str) -> list[tuple[int, int]]:
+    """Read ``9384:3000,1000000:100000``."""
+    return [(int(files), int(partitions)) for files, partitions in (one.split(":") for one in text.split(","))]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=FILES[-1], help="the most files")
@@ -204,29 +238,33 @@ def main() -> int:
     parser.add_argument("--no-metastore", action="store_true", help="leave the real one out")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--points", type=points_of, help="FILES:PARTITIONS,… instead of the curves")
     chosen = parser.parse_args()
+    latencies_ms = [int(text) for text in chosen.latency_ms.split(",")]
+    if chosen.points:
+        measure_points(chosen.points, latencies_ms, metastore=not chosen.no_metastore)
+        return 0
     files = [count for count in FILES if count <= chosen.files]
     partitions = [count for count in PARTITIONS if count <= chosen.files]
     wrong: list[str] = []
     over_files: dict[int, list[Point]] = {}
     over_partitions: dict[int, list[Point]] = {}
-    for latency_ms in map(int, chosen.latency_ms.split(",")):
+    for latency_ms in latencies_ms:
         over_files[latency_ms] = [point(count, max(1, count // FILES_PER_PARTITION), latency_ms) for count in files]
         over_partitions[latency_ms] = [point(count, count, latency_ms) for count in partitions]
         wrong += growth(over_files[latency_ms], lambda one: one.files)
         wrong += growth(over_partitions[latency_ms], lambda one: one.partitions)
         print(table(f"\nSeconds at {latency_ms} ms a request, simulated", over_files[latency_ms]))
         print(table("", over_partitions[latency_ms]))
-    memory = {text: {count: driver_bytes(count, parts) for count in files} for text, parts in FILES_WITH_PARTS.items()}
+    memory = {
+        text: {count: driver_bytes(count, max(1, count // FILES_PER_PARTITION), parts) for count in files}
+        for text, parts in FILES_WITH_PARTS.items()
+    }
     for text, bytes_held in memory.items():
         held = ", ".join(f"{count:,} files {held:,.0f}" for count, held in bytes_held.items())
         print(f"Driver, bytes per file, {text}: {held}")
     real = {} if chosen.no_metastore else real_metastore(partitions)
-    for count, calls in real.items():
-        shown = ", ".join(
-            f"{name} {call['seconds']:.2f} ({call['client_seconds']:.2f})" for name, call in calls.items()
-        )
-        print(f"Real metastore, {count:,} partitions, seconds (of the client): {shown}")
+    print(metastore_lines(real))
     if chosen.json:
         points = [asdict(one) for curve in (over_files, over_partitions) for many in curve.values() for one in many]
         found = {"points": points, "driver_bytes_per_file": memory, "metastore": real}
