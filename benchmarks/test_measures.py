@@ -14,6 +14,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from benchmarks.audit import AuditLog, calls
+from benchmarks.cold import SHAPES, Side, as_text
 from benchmarks.peaks import descendants, peak_bytes, reset_peaks
 from table_writer.testing import MetastoreServer
 
@@ -39,6 +40,23 @@ def test_the_log_is_read_on_from_the_last_whole_line(tmp_path: Path) -> None:
         file.write("tabase: b\n")
     assert log.news() == {"get_database": 1}
     assert log.news() == {}
+
+
+def test_a_job_has_loaded_nothing_of_this_library_when_its_clock_starts() -> None:
+    """Its import is part of what a cold write costs."""
+    code = "import sys, benchmarks.cold_job; print([name for name in sys.modules if name.startswith('table_writer')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("ours", "share"), [(3.0, "1.00 of it"), (2.0, "0.50 of it"), (1.0, "0.00 of it")])
+def test_what_a_write_adds_to_the_floor_is_compared_with_what_sparks_adds(ours: float, share: str) -> None:
+    seconds = {"floor": 1.0, "Python": 1.5, "Spark": 3.0, "ours": ours}
+    sides = {
+        name: Side([taken, taken + 1, taken], [{"driver": 0.0, "Java": taken, "workers": 0.0}] * 3)
+        for name, taken in seconds.items()
+    }
+    added = [line for line in as_text(SHAPES["small"], sides).splitlines() if "to the floor" in line]
+    assert [line.endswith(share) for line in added] == [True, True]
 
 
 @pytest.mark.slow
