@@ -23,7 +23,7 @@ MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
     "model/": "__init__ column_figures column_statistics location message partition_value process table upload_spec",
     "storage/": (
-        "__init__ answers azure azure_client local object_store remote"
+        "__init__ answers azure azure_client gcs gcs_bucket gcs_client local object_store remote"
         " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
     ),
     "steps/": "__init__",

@@ -19,7 +19,7 @@ from table_writer.storage.hadoop import settings_for
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.maintenance.operations import MIXED, OLD, OPERATIONS, REPLACED, Operation
-from tests.maintenance.test_on_azure import AzureWorld
+from tests.maintenance.remote_world import RemoteWorld
 from tests.publish.world import World
 from tests.real.hooked import HookedStore
 
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.needs("azure")
 
 
 @dataclass
-class DeltaInAzure(AzureWorld, MirroredWorld):
+class DeltaInAzure(RemoteWorld, MirroredWorld):
     """A world in Azure whose writes are followed by a Delta mirror."""
 
 
 @dataclass
-class IcebergInAzure(AzureWorld, IcebergWorld):
+class IcebergInAzure(RemoteWorld, IcebergWorld):
     """A world in Azure whose writes are followed by an Iceberg mirror."""
 
 
