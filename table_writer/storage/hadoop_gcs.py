@@ -71,11 +71,10 @@ def gcs_settings(location: Location, hadoop: Mapping[str, str]) -> GcsSettings:
         emulator = f"http://{emulator}"
     endpoint_url = values.text("storage.root.url") or emulator or GCS_URL
     is_paid_by_user = values.text("requester.pays.mode", "DISABLED").upper() != "DISABLED"
-    is_emulator = endpoint_url == emulator and not values.text("auth.type")
     return GcsSettings(
         bucket=location.bucket,
         endpoint_url=endpoint_url,
-        credential=NoLogin() if is_emulator else credential(values),
+        credential=NoLogin() if endpoint_url == emulator else credential(values),
         impersonated=values.text("auth.impersonation.service.account"),
         user_project=values.text("requester.pays.project.id") if is_paid_by_user else "",
     )
