@@ -14,7 +14,9 @@ import pytest
     [
         pytest.param("azurite", [], marks=[pytest.mark.needs("azure"), pytest.mark.slow]),
         pytest.param("gcs", [], marks=pytest.mark.needs("gcs")),
-        pytest.param("seaweedfs", ["lifecycle rules"], marks=[pytest.mark.needs("seaweedfs"), pytest.mark.slow]),  # none
+        pytest.param(
+            "seaweedfs", ["lifecycle rules"], marks=[pytest.mark.needs("seaweedfs"), pytest.mark.slow]
+        ),  # none
     ],
 )
 def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: list[str]) -> None:

@@ -73,7 +73,7 @@ LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "botocore"),
     *("jmespath", "dateutil", "six", "urllib3"),  # of botocore
 )
-MOST_BYTES_OF_TASKS = 400_000
+MOST_BYTES_OF_TASKS = 450_000
 MAKE_ROWS = """
 import sys
 import pyarrow as pa
