@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, cast
 
 import google.auth
@@ -248,7 +249,7 @@ def _credentials(settings: GcsSettings, scope: str) -> Any:
 
         return compute_engine.Credentials(scopes=[scope])
     if isinstance(given, LoginFile):
-        return google.auth.load_credentials_from_file(given.path, scopes=[scope])[0]
+        return _of_file(given, scope)
     if isinstance(given, ServiceAccountKey):
         from google.oauth2 import service_account  # noqa: PLC0415
 
@@ -271,6 +272,18 @@ def _credentials(settings: GcsSettings, scope: str) -> Any:
             token_uri=TOKEN_URL,
         )
     return google.auth.default(scopes=[scope])[0]
+
+
+def _of_file(given: LoginFile, scope: str) -> Any:
+    if not given.is_federated:
+        from google.oauth2 import service_account  # noqa: PLC0415
+
+        return service_account.Credentials.from_service_account_file(given.path, scopes=[scope])
+    from google.auth import aws, identity_pool  # noqa: PLC0415
+
+    source = json.loads(Path(given.path).read_text()).get("credential_source", {})
+    kind = aws if "environment_id" in source else identity_pool  # programs that make tokens are not run
+    return kind.Credentials.from_file(given.path, scopes=[scope])
 
 
 def storage_error(refused: RefusedError, where: str) -> StorageError:

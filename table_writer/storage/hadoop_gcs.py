@@ -111,7 +111,8 @@ def _of_older_settings(values: GcsValues) -> GcsCredential:
 
 def _service_account(values: GcsValues) -> GcsCredential:
     if not values.text(PRIVATE_KEY):
-        return LoginFile(*values.required_values(KEY_FILE))
+        (path,) = values.required_values(KEY_FILE)
+        return LoginFile(path)
     names = (f"auth.service.account.{name}" for name in ("email", "private.key.id", "private.key"))
     email, key_id, private_key = values.required_values(*names)
     return ServiceAccountKey(email=email, key_id=key_id, private_key=private_key)
@@ -124,7 +125,8 @@ def _user(values: GcsValues) -> GcsCredential:
 
 
 def _federated(values: GcsValues) -> GcsCredential:
-    return LoginFile(*values.required_values("auth.workload.identity.federation.credential.config.file"))
+    (path,) = values.required_values("auth.workload.identity.federation.credential.config.file")
+    return LoginFile(path, is_federated=True)
 
 
 AUTH_TYPES: Final[Mapping[str, Callable[[GcsValues], GcsCredential]]] = {

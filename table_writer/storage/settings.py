@@ -287,9 +287,10 @@ class MachineAccount:
 
 @dataclass(frozen=True, slots=True)
 class LoginFile:
-    """A file that must be there on executors too: the key of a service account, or a federated identity's settings."""
+    """The file of a service account's key, or of a federated identity's settings; executors need it in its place."""
 
     path: str
+    is_federated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
