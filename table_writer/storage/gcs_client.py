@@ -148,8 +148,8 @@ class GcsClient:
                 return self._send_once(request)
             except RefusedError as refused:
                 failure = refused
-                if refused.status and refused.status not in TRANSIENT:
-                    break
+                if refused.reason == "login" or (refused.status and refused.status not in TRANSIENT):
+                    break  # Google's library has tried a login again by itself
         raise failure
 
     def _send_once(self, request: Request) -> Answer:

@@ -301,8 +301,10 @@ def test_an_address_that_is_not_there_is_named_and_a_token_is_in_no_error(
     monkeypatch.setattr(gcs_client, "TOKEN_URL", "http://127.0.0.1:1/token")
     login = UserLogin(client_id="app", client_secret="hush", refresh_token="hush")
     safe = replace(settings, endpoint_url="https://127.0.0.1:1", credential=login)
+    pauses: list[float] = []
     with pytest.raises(StorageError, match="no token for gs://lake/d/a") as caught:
-        GcsStore(safe).head(KEY)
+        GcsStore(replace(safe, max_attempts=8), sleep=pauses.append).head(KEY)
+    assert pauses == []  # a login that is wrong is said at once
     assert "hush" not in f"{caught.value!r}{caught.value.__cause__!r}{safe!r}"
 
 
