@@ -19,7 +19,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import input_file_name
 
-from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer import Maintenance, TableWriter, TableWriterConfig, read_arrow
 from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.azure import ABORTED, AzureStore
@@ -125,6 +125,9 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     vacuumed = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
     found["vacuumed"] = [len(vacuumed.deleted) > 0, list(vacuumed.failures)]
     found["after the vacuum"] = seen()
+    dataset = read_arrow(f"default.{TABLE}", metastore_uri=metastore_uri, config=TableWriterConfig(hadoop=hadoop))
+    as_arrow = dataset.to_table(columns=["id", "amount", "dt"]).sort_by([("dt", "ascending"), ("id", "ascending")])
+    found["as arrow"] = [list(row.values()) for row in as_arrow.to_pylist()]
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
     return found
