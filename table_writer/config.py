@@ -15,7 +15,7 @@ from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.defaults import DIRECTORY_NAME, METASTORE_TIMEOUT_SECONDS, PUBLISH_TIMEOUT_SECONDS
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location, without_login
+from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location, without_login
 from table_writer.model.message import FILE_NAME_PREFIX, is_file_name_prefix
 from table_writer.model.new_table import NewTable
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
@@ -39,7 +39,7 @@ MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 
 EmptyAction = Literal["error", "ignore", "replace"]
 MarkSuccess = bool | Literal["partitions"]
 Renames = Literal["note", "error"]
-REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | {"file"}
+REPORT_SCHEMES: Final = S3_SCHEMES | AZURE_SCHEMES | GCS_SCHEMES | {"file"}
 MirrorKind = Literal["delta", "iceberg"]
 MIRROR_KINDS: Final[tuple[str, ...]] = get_args(MirrorKind)
 
@@ -109,7 +109,8 @@ class TableWriterConfig:
         ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
     report_directory
         Where a report of each call that changes rows is put, also of one that fails: the JSON of its event, in a file
-        whose name begins with the time. ``s3a://bucket/prefix``, ``abfss://…`` or ``file:///directory`` of the driver.
+        whose name begins with the time. ``s3a://bucket/prefix``, ``abfss://…``, ``gs://…`` or ``file:///directory`` of
+        the driver.
     file_name_prefix
         How names of files begin: up to 64 letters, digits, ``_`` and ``-``, the first a letter or digit. Spark's own
         writer names its files itself.

@@ -23,7 +23,8 @@ the table, the ``write_id`` and the next action.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import ClassVar, Protocol
@@ -232,3 +233,17 @@ def counted(count: int, noun: str) -> str:
     """
     plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+@cache
+def refuse_namesake() -> None:
+    """Refuse to work beside the package of another author, of 2017, that has the name of our command."""
+    if find_spec("xls_writer") is None:
+        return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - takes longer than a command
+
+    with suppress(PackageNotFoundError):
+        raise InvalidInputError(
+            f"the package table-writer {version('table-writer')} is installed here. It is another author's, writes Excel"
+            " files, and was probably taken for this one, which is hive-table-writer: pip uninstall table-writer"
+        )

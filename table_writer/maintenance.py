@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from table_writer.checked import checked, nearest, require_age
-from table_writer.errors import InvalidInputError, StorageError, counted, few
+from table_writer.errors import InvalidInputError, StorageError, counted, few, refuse_namesake
 from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 from table_writer.model.write_mode import WriteMode
 
@@ -104,7 +104,6 @@ class Maintenance:
     ) -> None:
         from table_writer.config import TableWriterConfig
         from table_writer.table.services import Services
-        from table_writer.version import refuse_namesake
 
         refuse_namesake()
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from table_writer.errors import InvalidInputError
-
 __all__ = ["CODE", "code_of_tasks", "is_replaced"]
 
 DISTRIBUTION: Final = "hive-table-writer"
-NAMESAKE: Final = "table-writer"  # somebody else's, of 2017: it brings a package xls_writer
 MODULES_OF_TASKS: Final = {
     "": "__init__ checked errors version",
     "model/": "__init__ column_figures column_statistics location message partition_value process table upload_spec",
     "storage/": (
-        "__init__ answers azure azure_client local object_store remote"
+        "__init__ answers azure azure_client gcs gcs_bucket gcs_client local object_store remote"
         " parquet_rows s3 s3_advice s3_client s3_credentials settings worker"
     ),
     "steps/": "__init__",
@@ -43,22 +39,6 @@ def installed_version() -> str:
         return version(DISTRIBUTION)
     except PackageNotFoundError:  # a checkout that is not installed, or a zip of the sources made by hand
         return "0+unknown"
-
-
-@cache
-def refuse_namesake() -> None:
-    """Refuse to work beside the package of another author that has the name of our command."""
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - see __getattr__
-
-    try:
-        found = distribution(NAMESAKE)
-    except PackageNotFoundError:
-        return
-    if "xls_writer" in (found.read_text("top_level.txt") or "").split():
-        raise InvalidInputError(
-            f"the package {NAMESAKE} {found.version} is installed here. It is another author's, writes Excel files, and"
-            f" was probably taken for this one, which is {DISTRIBUTION}: pip uninstall {NAMESAKE}"
-        )
 
 
 def _sources() -> Iterator[tuple[str, Traversable]]:

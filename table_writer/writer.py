@@ -23,7 +23,7 @@ from table_writer.config import (
     WriteKeywords,
     WriteOptions,
 )
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, refuse_namesake
 from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
@@ -53,7 +53,6 @@ from table_writer.steps.session_services import SessionServices
 from table_writer.steps.staged_write import StagedWrite
 from table_writer.steps.staged_writes import StagedWrites
 from table_writer.table.past import Past
-from table_writer.version import refuse_namesake
 
 
 @checked

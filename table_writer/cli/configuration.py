@@ -26,7 +26,8 @@ MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
 MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
 VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 SECRET_NAME: Final = re.compile(
-    r"secret|password|passphrase|session\.token|azure\.account\.key(?!provider)|sas\.fixed\.token|client-provided-key",
+    r"secret|password|passphrase|session\.token|azure\.account\.key(?!provider)|sas\.fixed\.token|client-provided-key"
+    r"|private\.key(?!\.id)|refresh\.token",
     re.IGNORECASE,
 )
 NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies

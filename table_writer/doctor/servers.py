@@ -17,10 +17,11 @@ from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
-from table_writer.model.location import AZURE_SCHEMES, Location
+from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, Location
 from table_writer.reports.health_reports import Finding
 from table_writer.storage.proof import MAX_SKEW_SECONDS, TRIALS, Probe, RefutedError, clock_skew_seconds, race
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
+from table_writer.storage.settings import GCS_UPLOADS
 
 Answer = TypeVar("Answer")
 ACTIONS: Final = {  # by request, the action of the policy, and whether it is one of the bucket
@@ -45,6 +46,18 @@ AZURE_PERMISSIONS: Final = {  # by request, the letter of a SAS token; one role 
     "upload a part": "create and write (cw)",
     "list uploads": "read and list (rl)",
     "abort an upload": "create, write and delete (cwd)",
+}
+
+GCS_PERMISSIONS: Final = {  # by request, of storage.objects; one role allows all of them
+    "put an object": ("create", "delete"),  # of what it replaces
+    "get an object": ("get",),
+    "see that an object is not there": ("list",),  # without it Google answers 403 instead of 404
+    "list objects": ("list",),
+    "delete an object": ("delete",),
+    "create an upload": ("create",),
+    "upload a part": ("create",),
+    "list uploads": ("list",),
+    "abort an upload": ("list", "delete"),
 }
 
 LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
@@ -75,6 +88,13 @@ AZURE_RULES: Final = note(
     " rules, soft delete or versioning of the account delete or keep files cannot be read through the Blob service",
     "let no lifecycle rule delete blobs below the table: it knows nothing of partitions. With soft delete or versioning"
     " what vacuum deletes stays, and is paid for",
+)
+
+GCS_RULES: Final = note(
+    "whether lifecycle rules, soft delete, retention or versioning of the bucket delete or keep files cannot be read"
+    " with a role for objects. Soft delete, seven days where nobody has changed it, keeps the parts of each write",
+    "turn soft delete off for the bucket, or pay for each file twice for these days; let no lifecycle rule delete"
+    f" objects below the table, and one delete what is older than a week below {GCS_UPLOADS}",
 )
 
 
@@ -143,6 +163,12 @@ def _advice(subject: Subject, what: str) -> str:
             f"give the login the role Storage Blob Data Contributor on the container of {own}, or the SAS token the"
             f" permission to {AZURE_PERMISSIONS[what]}, if this login is to write or to maintain the table"
         )
+    if own.scheme in GCS_SCHEMES:
+        permissions = " and ".join(f"storage.objects.{permission}" for permission in GCS_PERMISSIONS[what])
+        return (
+            f"give the login the role Storage Object User on the bucket of {own}, or {permissions} below the table and"
+            f" below {GCS_UPLOADS} in the bucket's root, if this login is to write or to maintain the table"
+        )
     action, of_bucket = ACTIONS[what]
     resource = f"arn:aws:s3:::{own.bucket}" if of_bucket else f"arn:aws:s3:::{own.bucket}/{own.key}*"
     return f"allow {action} on {resource}, if this role is to write or to maintain the table"
@@ -164,6 +190,8 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
     if subject.opened.layout.own.scheme in AZURE_SCHEMES:
         yield AZURE_RULES
+    if subject.opened.layout.own.scheme in GCS_SCHEMES:
+        yield GCS_RULES
     if not isinstance(store, S3Store):
         return
     rules = incomplete_upload_rules(store, subject.opened.layout.root.key)

@@ -18,7 +18,7 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 from table_writer.errors import needs_extra
 from table_writer.events.event import Source, TableEvent
 from table_writer.model.check_result import CheckResult
-from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
+from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column
 from table_writer.model.write_mode import WriteMode
@@ -59,7 +59,7 @@ STATES: Final = {  # of a run, by the outcome of the call
     "failed": RunState.FAIL,
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
-KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | {"gs", "wasb", "wasbs"}  # as those of S3
+KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | GCS_SCHEMES | {"wasb", "wasbs"}  # as those of S3
 OF_STAGED: Final = ("publish", "discard")  # as modes, for a write_id that is not staged
 OVERWRITES: Final = {"rollback", *(mode.value for mode in WriteMode if not mode.facts.builds_on_what_is_there)}
 

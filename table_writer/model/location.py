@@ -11,6 +11,7 @@ from table_writer.errors import InvalidInputError
 
 S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's connectors, and EMR's
 AZURE_SCHEMES: Final = frozenset({"abfss", "abfs"})  # with TLS, and with or without: one store
+GCS_SCHEMES: Final = frozenset({"gs"})
 Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.

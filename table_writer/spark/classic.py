@@ -59,7 +59,10 @@ from table_writer.spark.sql import (
 )
 from table_writer.table.open_table import OpenTable
 
-AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
+OTHERS_SECRETS: Final = re.compile(
+    r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?"
+    r"|fs\.gs\.auth\.(service\.account\.private\.key(\.id)?|client\.secret|refresh\.token)"
+)
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
@@ -289,7 +292,7 @@ def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
             if password is not None:
                 found[f"fs.s3a.{suffix}"] = "".join(password)
         for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(hadoop):
-            for name in filter(AZURE_SECRETS.fullmatch, provider.getAliases()):  # they hold the account's name
+            for name in filter(OTHERS_SECRETS.fullmatch, provider.getAliases()):  # Azure's hold the account's name
                 found[name] = "".join(hadoop.getPassword(name))
     return found
 

@@ -33,7 +33,10 @@ ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("botocore", 1))  # with the lowest major version; boto3 brings the second
-REQUIRED_FOR_AZURE: Final = ("azure.storage.blob", 12)
+REQUIRED_FOR: Final = {  # by the module that is loaded once this process has opened a store there
+    "table_writer.storage.azure": ("azure.storage.blob", 12),
+    "table_writer.storage.gcs": ("google.auth", 2),
+}
 MAX_PROBES: Final = 64
 _prepared: Final[set[tuple[str, int]]] = set()
 _preparing: Final = PerProcess(threading.Lock)
@@ -70,8 +73,8 @@ def prepare_executors(context: SparkContext) -> None:
 
 
 def required_of_executors() -> tuple[tuple[str, int], ...]:
-    """Return the libraries that executors must import: Azure's only once this process has opened a store there."""
-    return (*REQUIRED, REQUIRED_FOR_AZURE) if "table_writer.storage.azure" in sys.modules else REQUIRED
+    """Return the libraries that executors must import: Azure's and Google's only once a store there was opened here."""
+    return (*REQUIRED, *(library for module, library in REQUIRED_FOR.items() if module in sys.modules))
 
 
 def prepare_session(spark: Any) -> None:
@@ -132,8 +135,8 @@ def _require_none(answers: Sequence[str]) -> None:
     if lacking:
         raise InvalidInputError(
             f"{'; '.join(lacking)}. Install table_writer's requirements where executors run (pip install 'pyarrow>=21' "
-            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, or ship an "
-            "environment with spark.archives), or set "
+            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, for gs:// "
+            "'google-auth[requests]>=2.29', or ship an environment with spark.archives), or set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 

@@ -32,6 +32,7 @@ HADOOP_PREFIXES: Final = (
     *(
         "fs.s3a.",
         "fs.azure.",
+        "fs.gs.",
         "hive.metastore.",
         "hive.imetastoreclient.",
         "metastore.",

@@ -1,10 +1,10 @@
-"""Gateway to the storage: S3, Azure and local files behind one protocol."""
+"""Gateway to the storage: S3, Azure, GCS and local files behind one protocol."""
 
 from __future__ import annotations
 
 from table_writer.errors import needs_extra
 from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import AzureSettings, S3Settings, StoreSettings
+from table_writer.storage.settings import AzureSettings, GcsSettings, S3Settings, StoreSettings
 
 
 def open_store(settings: StoreSettings) -> ObjectStore:
@@ -16,6 +16,10 @@ def open_store(settings: StoreSettings) -> ObjectStore:
         with needs_extra("azure", "an abfss:// location, on this machine and where executors run,"):
             from table_writer.storage.azure import AzureStore  # noqa: PLC0415 - an optional extra
         return AzureStore(settings)
+    if isinstance(settings, GcsSettings):
+        with needs_extra("gcs", "a gs:// location, on this machine and where executors run,"):
+            from table_writer.storage.gcs import GcsStore  # noqa: PLC0415 - an optional extra
+        return GcsStore(settings)
     if isinstance(settings, S3Settings):
         from table_writer.storage.s3 import S3Store  # noqa: PLC0415 - boto3 takes longer to load than all else
 

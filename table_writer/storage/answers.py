@@ -92,5 +92,5 @@ def age_seconds(date: str, modified_at: datetime, where: str) -> float:
 def unreadable(where: str, reason: str) -> StorageError:
     """Say what is wrong with an answer."""
     return StorageError(
-        f"the store's answer on {where} is not what S3 or Azure would send: {reason}. {LOOK_AT_PROXIES}"
+        f"the store's answer on {where} is not what S3, Azure or Google would send: {reason}. {LOOK_AT_PROXIES}"
     )

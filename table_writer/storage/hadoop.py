@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
-from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location, without_login
+from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, S3_SCHEMES, Location, without_login
 from table_writer.storage.hadoop_azure import azure_settings
+from table_writer.storage.hadoop_gcs import gcs_settings
 from table_writer.storage.settings import (
     ACLS,
     AssumedRole,
@@ -62,7 +63,6 @@ RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils read
 WHY_NOT: Final = {  # docs/design/stores.md has the whole of it
     "hdfs": ", since a writer that dies in the middle leaves an entry of the log that is there and empty",
     "viewfs": ", as hdfs:// is not",
-    "gs": ", since no emulator refuses a second conditional put, so that nothing of it could be tested",
     "wasb": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
     "wasbs": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
 }
@@ -124,17 +124,20 @@ def settings_for(location: Location, hadoop: Mapping[str, str], overrides: S3Ove
         return LocalSettings()
     if location.scheme in AZURE_SCHEMES:
         return azure_settings(location, hadoop)
+    if location.scheme in GCS_SCHEMES:
+        return gcs_settings(location, hadoop)
     if location.scheme not in S3_SCHEMES:
         reason = WHY_NOT.get(location.scheme, "")
         raise InvalidInputError(
-            f"{location}: {location.scheme}:// is not supported for now{reason}; s3, s3a, s3n, abfss, abfs and file are"
+            f"{location}: {location.scheme}:// is not supported for now{reason}; s3, s3a, s3n, abfss, abfs, gs and file"
+            " are"
         )
     return _s3(bucket_values(hadoop, location.bucket), location.bucket, overrides)
 
 
 def part_bytes(location: Location, hadoop: Mapping[str, str]) -> int | None:
     """Return ``fs.s3a.multipart.size`` for the location's bucket, ``None`` when unset, and for other stores."""
-    if location.scheme in AZURE_SCHEMES:
+    if location.scheme in AZURE_SCHEMES | GCS_SCHEMES:
         return None
     return bucket_values(hadoop, location.bucket).size_bytes("multipart.size")
 
@@ -144,7 +147,7 @@ def committer_threads(location: Location, hadoop: Mapping[str, str]) -> int | No
 
     Hadoop reads a negative number as that many per core; here it counts as unset, as for other stores.
     """
-    if location.scheme in AZURE_SCHEMES:
+    if location.scheme in AZURE_SCHEMES | GCS_SCHEMES:
         return None
     threads = bucket_values(hadoop, location.bucket).number("committer.threads")
     return threads if threads is not None and threads > 0 else None

@@ -237,7 +237,8 @@ def resolve_jars(
     They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along. The name is how their
     directory's name starts; of the coordinates (``organisation:artifact:version``) the most important one is first.
     ``transitive=False`` leaves out what these depend on; ``excludes`` (``organisation:artifact``) are left out of it.
-    A fourth part (``organisation:artifact:version:zip``) asks for a file that is no jar.
+    A fourth part (``organisation:artifact:version:zip``) asks for a file that is no jar, a fifth one (``…:jar:shaded``)
+    for a variant.
 
     Examples
     --------
@@ -312,11 +313,14 @@ def _download_progress(cache: Path, name: str) -> tuple[int, int, str]:
 
 def _ivy_module(coordinates: Sequence[str], excludes: Sequence[str] | None) -> str:
     """Spell what to resolve; without ``excludes`` the coordinates alone."""
-    lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="jars"/><dependencies>']
+    maven = "http://ant.apache.org/ivy/maven"
+    lines = [f'<ivy-module version="2.0" xmlns:m="{maven}"><info organisation="table_writer" module="jars"/>']
+    lines.append("<dependencies>")
     tree = 'transitive="false" ' if excludes is None else ""
     for coordinate in coordinates:
-        organisation, name, revision, *kinds = map(quoteattr, coordinate.split(":"))
-        files = [f"<artifact name={name} type={kind} ext={kind}/>" for kind in kinds]
+        organisation, name, revision, *file = map(quoteattr, coordinate.split(":"))
+        variant = f" m:classifier={file[1]}" if file[1:] else ""
+        files = [f"<artifact name={name} type={kind} ext={kind}{variant}/>" for kind in file[:1]]
         lines.append(f'<dependency org={organisation} name={name} rev={revision} {tree}conf="*->default">')
         lines += [*files, "</dependency>"]
     for exclude in excludes or ():

@@ -301,7 +301,16 @@ def test_after_a_lost_answer_or_a_bug_the_outcome_is_unknown(error: Exception) -
     assert exit_code_of(error) is ExitCode.UNKNOWN
 
 
-NEVER = {"pyspark", "pyarrow", "boto3", "botocore", "azure", "table_writer.metastore.glue", "table_writer.storage.s3"}
+NEVER = {
+    "pyspark",
+    "pyarrow",
+    "boto3",
+    "botocore",
+    "azure",
+    "google",
+    "table_writer.metastore.glue",
+    "table_writer.storage.s3",
+}
 OF_OTHER_COMMANDS = {
     *(
         "table_writer.doctor",

@@ -15,6 +15,7 @@ from table_writer.doctor.examination import examine
 from table_writer.doctor.servers import (
     ACTIONS,
     AZURE_PERMISSIONS,
+    GCS_PERMISSIONS,
     lifecycle,
     lifecycle_findings,
     longest_write,
@@ -110,6 +111,27 @@ def test_every_request_to_azure_has_its_permission(in_azure: OpenTable, world: W
     assert "cannot upload a part: access denied" in finding.message
     assert "Storage Blob Data Contributor on the container of abfss://lake@mart" in finding.advice
     assert "create and write (cw)" in finding.advice
+
+
+@pytest.fixture
+def on_gcs(world: World) -> OpenTable:
+    return replace(world.services(), layout=TableLayout(Location.parse("gs://lake/mart/orders/")))
+
+
+def test_every_request_to_google_has_its_permission(on_gcs: OpenTable, world: World) -> None:
+    assert GCS_PERMISSIONS.keys() == ACTIONS.keys()
+    world.store.on_call = lambda call, *_: denied() if call == "abort_upload" else None
+    (finding,) = of_check(on_gcs, "permissions")
+    assert "cannot abort an upload: access denied" in finding.message
+    assert (
+        "storage.objects.list and storage.objects.delete below the table and below _table_writer_up" in finding.advice
+    )
+
+
+def test_rules_of_a_bucket_of_googles_are_only_reminded_of(on_gcs: OpenTable) -> None:
+    (finding,) = of_check(on_gcs, "lifecycle rules")
+    assert finding.status == "note"
+    assert "turn soft delete off" in finding.advice
 
 
 def denied() -> None:

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import input_file_name
 
-from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer import Maintenance, TableWriter, TableWriterConfig, read_arrow
 from table_writer.model.location import Location
 from table_writer.storage import open_store
 from table_writer.storage.azure import ABORTED, AzureStore
@@ -27,17 +27,31 @@ from table_writer.storage.hadoop import settings_for
 from table_writer.testing.jars import resolve_jars, s3a_jars
 from table_writer.testing.servers import MetastoreServer
 from tests.azurite import AzuriteServer
+from tests.fake_gcs import FakeGcsServer
 from tests.seaweedfs import SeaweedServer
 
 CONNECTOR: Final = ("org.apache.hadoop:hadoop-azure:3.5.0",)  # of the Hadoop that Spark 4.3 carries
+GOOGLES_CONNECTOR: Final = ("com.google.cloud.bigdataoss:gcs-connector:4.0.4:jar:shaded",)  # Hadoop's has one address
 EXCLUDES: Final = ("org.apache.hadoop:hadoop-common", "org.slf4j:*", "org.apache.httpcomponents:*", "commons-logging:*")
 BLOB_SERVICE: Final = {
     "fs.azure.fns.account.service.type": "BLOB",
     "fs.azure.account.hns.enabled": "false",
     "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one wants TLS
 }
-STORES: Final[Mapping[str, type[AzuriteServer | SeaweedServer]]] = {
+JSON_API: Final = {
+    "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "fs.gs.client.type": "HTTP_API_CLIENT",  # the other one speaks gRPC
+    "fs.gs.project.id": "lakehouse",
+    "fs.gs.block.size": "67108864",  # Hadoop 3.5's defaults, "64m" and so on, are for its own connector
+    "fs.gs.rewrite.max.chunk.size": "536870912",
+    "fs.gs.outputstream.buffer.size": "8388608",
+    "fs.gs.inputstream.inplace.seek.limit": "8388608",
+    "fs.gs.inputstream.min.range.request.size": "2097152",
+}
+OF_CONNECTORS: Final[Mapping[str, Mapping[str, str]]] = {"azurite": BLOB_SERVICE, "gcs": JSON_API, "seaweedfs": {}}
+STORES: Final[Mapping[str, type[AzuriteServer | FakeGcsServer | SeaweedServer]]] = {
     "azurite": AzuriteServer,
+    "gcs": FakeGcsServer,
     "seaweedfs": SeaweedServer,
 }
 TABLE: Final = "orders"
@@ -46,9 +60,9 @@ COLUMNS: Final = "id INT, amount DOUBLE, dt STRING"
 
 def main(kind: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = resolve_jars("azure", CONNECTOR, excludes=EXCLUDES) if kind == "azurite" else s3a_jars()
+    jars = jars_for(kind)
     with STORES[kind]() as server:
-        hadoop = {**server.hadoop_settings(), **(BLOB_SERVICE if kind == "azurite" else {})}
+        hadoop = {**server.hadoop_settings(), **OF_CONNECTORS[kind]}
         with MetastoreServer(settings=hadoop, jars=jars) as metastore:
             spark = session(hadoop, jars, metastore.uri)
             try:
@@ -59,6 +73,12 @@ def main(kind: str) -> None:
             finally:
                 spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # while there is a server to say goodbye to
                 spark.stop()
+
+
+def jars_for(kind: str) -> tuple[Path, ...]:
+    if kind == "azurite":
+        return resolve_jars("azure", CONNECTOR, excludes=EXCLUDES)
+    return resolve_jars("gcs", GOOGLES_CONNECTOR, transitive=False) if kind == "gcs" else s3a_jars()
 
 
 def session(hadoop: Mapping[str, str], jars: tuple[Path, ...], metastore_uri: str) -> SparkSession:
@@ -105,6 +125,9 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     vacuumed = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
     found["vacuumed"] = [len(vacuumed.deleted) > 0, list(vacuumed.failures)]
     found["after the vacuum"] = seen()
+    dataset = read_arrow(f"default.{TABLE}", metastore_uri=metastore_uri, config=TableWriterConfig(hadoop=hadoop))
+    as_arrow = dataset.to_table(columns=["id", "amount", "dt"]).sort_by([("dt", "ascending"), ("id", "ascending")])
+    found["as arrow"] = [list(row.values()) for row in as_arrow.to_pylist()]
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
     return found

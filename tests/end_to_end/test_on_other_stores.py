@@ -9,12 +9,14 @@ import sys
 import pytest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "wrong"),
     [
-        pytest.param("azurite", [], marks=pytest.mark.needs("azure")),
-        pytest.param("seaweedfs", ["lifecycle rules"], marks=pytest.mark.needs("seaweedfs")),  # a new bucket has none
+        pytest.param("azurite", [], marks=[pytest.mark.needs("azure"), pytest.mark.slow]),
+        pytest.param("gcs", [], marks=pytest.mark.needs("gcs")),
+        pytest.param(
+            "seaweedfs", ["lifecycle rules"], marks=[pytest.mark.needs("seaweedfs"), pytest.mark.slow]
+        ),  # none
     ],
 )
 def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: list[str]) -> None:
@@ -29,7 +31,7 @@ def test_what_is_written_to_a_store_is_what_spark_reads_there(kind: str, wrong: 
     assert found["appended in place"] == [first, [4, 2.0, "d1"], [5, 3.0, "d1"], [3, 1.0, other]]
     assert found["beside the mark of an abort"] == found["appended in place"]
     assert found["compacted"] == [1, found["appended in place"]]
-    assert found["rolled back"] == found["after the vacuum"] == found["overwritten"]
+    assert found["rolled back"] == found["after the vacuum"] == found["as arrow"] == found["overwritten"]
     assert found["vacuumed"] == [True, []]
     assert [text.partition(":")[0] for text in found["wrong"]] == wrong, found["wrong"]
     assert found.get("in the mirror") == found.get("in the table")

@@ -24,6 +24,7 @@ LIBRARIES = [
     "chispa",
     "dbt",
     "dbt_common",
+    "google",
     "grpc",
     "grpc_status",
     "moto",
@@ -44,6 +45,7 @@ USES = {
     "dbt": "import table_writer.integrations.dbt",
     "dbt, by its command": "import table_writer.integrations.dbt.__main__",
     "dbt, by its former path": "import table_writer.dbt",
+    "gcs": "from table_writer.storage import open_store\nopen_store(GcsSettings(bucket='abc'))",
     "iceberg": "from table_writer import TableWriterConfig\nTableWriterConfig(mirrors=['iceberg'])",
     "openlineage": "import table_writer.integrations.openlineage",
     "openlineage, by its former path": "import table_writer.events.openlineage",
@@ -55,7 +57,7 @@ USES = {
 }
 WITHOUT_THEM = """
 import contextlib, io, json, sys
-from table_writer.storage.settings import AzureSettings
+from table_writer.storage.settings import AzureSettings, GcsSettings
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {libraries}:

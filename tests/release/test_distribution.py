@@ -22,6 +22,7 @@ OF_EXTRAS = (  # modules that say which extra they need, or are imported by what
     "table_writer.integrations",
     "table_writer.steps.mirrors.iceberg",
     "table_writer.storage.azure",
+    "table_writer.storage.gcs",
     "table_writer.testing.moto_server",
     "table_writer.testing.pytest_plugin",
 )

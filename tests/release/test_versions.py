@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from table_writer import version
+from table_writer import Maintenance, errors, version
 from table_writer.errors import InvalidInputError
 
 ROOT = Path(__file__).parents[2]
@@ -52,21 +52,25 @@ def test_every_python_that_is_named_is_at_least_the_one_that_is_required() -> No
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in named
 
 
-@pytest.mark.parametrize(("top_level", "refused"), [("xls_writer\n", True), ("table_writer\n", False)])
+@pytest.mark.parametrize(
+    ("names", "refused"), [(("xls_writer", "dist"), True), (("xls_writer",), False), (("dist",), False)]
+)
 def test_the_package_of_another_author_is_refused(
-    top_level: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: tuple[str, ...], refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``table-writer`` on the index is not ours; a checkout under the name that this project had before is."""
-    metadata = tmp_path / "table_writer-0.1.3.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: table-writer\nVersion: 0.1.3\n")
-    (metadata / "top_level.txt").write_text(top_level)
+    if "dist" in names:
+        metadata = tmp_path / "table_writer-0.1.3.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: table-writer\nVersion: 0.1.3\n")
+    if "xls_writer" in names:
+        (tmp_path / "xls_writer").mkdir()
+        (tmp_path / "xls_writer" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    version.refuse_namesake.cache_clear()
-    if not refused:
-        version.refuse_namesake()
-        return
-    with pytest.raises(
-        InvalidInputError, match=r"table-writer 0\.1\.3 .*hive-table-writer: pip uninstall table-writer$"
-    ):
-        version.refuse_namesake()
+    errors.refuse_namesake.cache_clear()
+    try:
+        Maintenance("thrift://127.0.0.1:1")
+        said = ""
+    except InvalidInputError as error:
+        said = error.message
+    assert said.endswith("which is hive-table-writer: pip uninstall table-writer") == refused == ("0.1.3" in said)

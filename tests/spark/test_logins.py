@@ -18,6 +18,7 @@ from table_writer.testing import Lakehouse
 
 STORES = "hadoop.security.credential.provider.path"
 AZURE_KEY = "fs.azure.account.key.mart.dfs.core.windows.net"
+GOOGLE_KEY = "fs.gs.auth.service.account.private.key"
 PLAIN = {"hive.metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "loader"}
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hive/_HOST@NO.SUCH.REALM"}
 
@@ -35,6 +36,7 @@ def store(lakehouse: Lakehouse, tmp_path: Path) -> Iterator[None]:
         password[position] = letter
     provider.createCredentialEntry("loader", password)
     provider.createCredentialEntry(AZURE_KEY, password)
+    provider.createCredentialEntry(GOOGLE_KEY, password)
     provider.flush()
     lakehouse.spark.conf.set(STORES, hadoop.get(STORES))
     yield
@@ -51,8 +53,11 @@ def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, s
     assert "hush" not in repr(settings)
 
 
-def test_a_key_of_azure_is_found_where_hadoops_connector_finds_it(lakehouse: Lakehouse, store: None) -> None:
-    assert open_gateway(lakehouse.spark).settings({}).hadoop[AZURE_KEY] == "hush"
+@pytest.mark.parametrize("key", [AZURE_KEY, GOOGLE_KEY])
+def test_a_key_of_another_store_is_found_where_its_connector_finds_it(
+    lakehouse: Lakehouse, store: None, key: str
+) -> None:
+    assert open_gateway(lakehouse.spark).settings({}).hadoop[key] == "hush"
 
 
 def test_a_session_without_a_login_is_told_how_to_get_one(lakehouse: Lakehouse) -> None:

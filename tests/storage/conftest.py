@@ -25,6 +25,7 @@ from table_writer.testing.servers import S3Server
 from tests.azurite import AzuriteServer
 from tests.bare_server import BareServer, Request, http, read_request
 from tests.doubles.memory_store import MemoryStore
+from tests.fake_gcs import FakeGcsServer
 from tests.seaweedfs import SeaweedServer
 
 BUCKET = "storage-tests"
@@ -32,7 +33,12 @@ SOURCE = ObjectInfo(key="d/a=1", size_bytes=4, etag="etag", modified_at=datetime
 COPIED = "<CopyObjectResult><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
 PART_COPIED = "<CopyPartResult><ETag>&quot;e&quot;</ETag></CopyPartResult>"
 CREATED = "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
-MARKS = {"azurite": pytest.mark.needs("azure"), "seaweedfs": pytest.mark.needs("seaweedfs"), "moto": pytest.mark.slow}
+MARKS = {
+    "azurite": pytest.mark.needs("azure"),
+    "gcs": pytest.mark.needs("gcs"),
+    "seaweedfs": pytest.mark.needs("seaweedfs"),
+    "moto": pytest.mark.slow,
+}
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
@@ -84,6 +90,12 @@ def azurite() -> Iterator[AzuriteServer]:
 
 
 @pytest.fixture(scope="session")
+def gcs() -> Iterator[FakeGcsServer]:
+    with FakeGcsServer(bucket=BUCKET) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def seaweedfs() -> Iterator[SeaweedServer]:
     with SeaweedServer(bucket=BUCKET) as server:
         yield server
@@ -101,6 +113,10 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
             account: AzuriteServer = request.getfixturevalue(kind)
             of_azure = settings_for(account.location(), account.hadoop_settings())
             return Place(open_shared(replace(of_azure, max_attempts=2, **s3_settings)), name, kind)
+        if kind == "gcs":
+            google: FakeGcsServer = request.getfixturevalue(kind)
+            of_google = settings_for(google.location(), google.hadoop_settings())
+            return Place(open_shared(replace(of_google, max_attempts=2, **s3_settings)), name, kind)
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
         settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
@@ -109,13 +125,13 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
     return opened
 
 
-@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite", "seaweedfs"])
+@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite", "gcs", "seaweedfs"])
 def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "local", "versitygw", "azurite", "seaweedfs"])
+@pytest.fixture(params=["memory", "local", "versitygw", "azurite", "gcs", "seaweedfs"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store but moto, which accepts what S3 refuses, or answers 500."""
     return open_place(request.param)

@@ -164,7 +164,6 @@ def test_settings_of_s3_do_not_hold_in_azure() -> None:
     ("text", "reason"),
     [
         ("hdfs://namenode/a", "dies in the middle"),
-        ("gs://bucket/a", "no emulator"),
         ("wasbs://lake@mart.blob.core.windows.net/a", "abfss://CONTAINER@ACCOUNT"),
         ("oss://bucket/a", ""),
         ("viewfs://cluster/a", ""),

@@ -32,7 +32,15 @@ from table_writer.spark.executors import REQUIRED, workers_are_like_us
 from table_writer.spark.shipping import NOT_OF_WRITES, package_of_streams, package_of_tasks
 from table_writer.steps.upload.task import map_function
 from table_writer.storage.parquet_rows import row_reader
-from table_writer.storage.settings import AccountKey, AzureSettings, LocalSettings, S3Settings, StaticKeys
+from table_writer.storage.settings import (
+    AccountKey,
+    AzureSettings,
+    GcsSettings,
+    LocalSettings,
+    S3Settings,
+    StaticKeys,
+    UserLogin,
+)
 from table_writer.version import FILES_OF_TASKS
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +73,7 @@ LIBRARIES_OF_WORKERS = (
     *("pyspark", "py4j", "pyarrow", "botocore"),
     *("jmespath", "dateutil", "six", "urllib3"),  # of botocore
 )
-MOST_BYTES_OF_TASKS = 400_000
+MOST_BYTES_OF_TASKS = 450_000
 MAKE_ROWS = """
 import sys
 import pyarrow as pa
@@ -168,15 +176,21 @@ def test_a_task_loads_no_library_that_it_can_do_without(spec: Callable[..., Uplo
         assert done.stdout.decode().split() == ["3000", "rows"]
 
 
-def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None:
+def test_executors_need_the_library_of_a_store_once_one_there_was_opened() -> None:
     script = (
         "from table_writer.spark.executors import required_of_executors as required\n"
+        "print([name for name, _ in required()])\n"
+        "import table_writer.storage.gcs\n"
         "print([name for name, _ in required()])\n"
         "import table_writer.storage.azure\n"
         "print([name for name, _ in required()])\n"
     )
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert said.splitlines() == ["['pyarrow', 'botocore']", "['pyarrow', 'botocore', 'azure.storage.blob']"]
+    assert said.splitlines() == [
+        "['pyarrow', 'botocore']",
+        "['pyarrow', 'botocore', 'google.auth']",
+        "['pyarrow', 'botocore', 'azure.storage.blob', 'google.auth']",
+    ]
 
 
 def files_behind(*entries: str) -> set[str]:
@@ -231,6 +245,7 @@ class NamesOfModules(pickle.Unpickler):
     [
         S3Settings(bucket="lake", credentials=(StaticKeys(access_key="a", secret_key="b"),)),
         AzureSettings(account="abc", container="abc", account_url="https://a.b", credential=AccountKey("aGk=")),
+        GcsSettings(bucket="abc", credential=UserLogin(client_id="a", client_secret="b", refresh_token="c")),
         LocalSettings(),
     ],
 )
@@ -255,7 +270,7 @@ def test_tasks_run_with_what_executors_are_sent_and_pyarrow_and_botocore(tmp_pat
     code = f"import {', '.join(ENTRIES)}, table_writer.storage.s3, table_writer.storage.local"  # as a store is opened
     loaded = modules_loaded(package, code, str(tmp_path))
     found = {path.partition("table_writer_package.zip/table_writer/")[2] for path in loaded.values()}
-    assert found == {name for name in FILES_OF_TASKS if "azure" not in name}
+    assert found == {name for name in FILES_OF_TASKS if "azure" not in name and "gcs" not in name}
 
 
 def test_a_stream_is_sent_what_a_write_imports(tmp_path: Path) -> None:

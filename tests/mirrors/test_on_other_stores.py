@@ -1,4 +1,4 @@
-"""Mirrors of a table whose files are in Azure, as Azurite has it: what they hold after each operation."""
+"""Mirrors of a table in Azure or on GCS, as emulators have them: what they hold after each operation."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from tests.azurite import AzuriteServer
 from tests.doubles.memory_metastore import MemoryMetastore
+from tests.fake_gcs import FakeGcsServer
 from tests.maintenance.operations import MIXED, OLD, OPERATIONS, REPLACED, Operation
-from tests.maintenance.test_on_azure import AzureWorld
+from tests.maintenance.remote_world import RemoteWorld
 from tests.publish.world import World
 from tests.real.hooked import HookedStore
 
 from .iceberg_world import IcebergWorld, rows_of_json
 from .world import PARQUET, MirroredWorld, assert_the_mirror_goes_on
 
-pytestmark = pytest.mark.needs("azure")
+
+@dataclass
+class RemoteDelta(RemoteWorld, MirroredWorld):
+    """A world in another store whose writes are followed by a Delta mirror."""
 
 
 @dataclass
-class DeltaInAzure(AzureWorld, MirroredWorld):
-    """A world in Azure whose writes are followed by a Delta mirror."""
+class RemoteIceberg(RemoteWorld, IcebergWorld):
+    """A world in another store whose writes are followed by an Iceberg mirror."""
 
 
-@dataclass
-class IcebergInAzure(AzureWorld, IcebergWorld):
-    """A world in Azure whose writes are followed by an Iceberg mirror."""
-
-
-WORLDS = {"delta": DeltaInAzure, "iceberg": IcebergInAzure}
+WORLDS = {"delta": RemoteDelta, "iceberg": RemoteIceberg}
 
 
 FAST: Final = {"append in place to our partitions", "compaction after an append in place", "rollback", "vacuum"}
@@ -53,14 +52,18 @@ def chosen() -> list[Any]:
     ]
 
 
-@pytest.fixture(scope="module")
-def azurite() -> Iterator[AzuriteServer]:
-    with AzuriteServer() as server:
-        yield server
+ON_AZURE: Final = pytest.param(AzuriteServer, marks=pytest.mark.needs("azure"), id="azure")
+ON_GCS: Final = pytest.param(FakeGcsServer, marks=pytest.mark.needs("gcs"), id="gcs")
 
 
-def in_azure(kind: str, azurite: AzuriteServer, **config: Any) -> DeltaInAzure | IcebergInAzure:
-    root, hadoop = azurite.location(f"{uuid.uuid4().hex}/mart/orders/"), azurite.hadoop_settings()
+@pytest.fixture(scope="module", params=[ON_AZURE, ON_GCS])
+def server(request: pytest.FixtureRequest) -> Iterator[AzuriteServer | FakeGcsServer]:
+    with request.param() as started:
+        yield started
+
+
+def world_on(server: AzuriteServer | FakeGcsServer, kind: str, **config: Any) -> RemoteDelta | RemoteIceberg:
+    root, hadoop = server.location(f"{uuid.uuid4().hex}/mart/orders/"), server.hadoop_settings()
     store, metastore = HookedStore(open_store(settings_for(root, hadoop))), MemoryMetastore()
     metastore.create_table(replace(World().table, location=str(root), serde=PARQUET))
     return WORLDS[kind](
@@ -74,14 +77,16 @@ def in_azure(kind: str, azurite: AzuriteServer, **config: Any) -> DeltaInAzure |
 
 
 @pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest, azurite: AzuriteServer) -> Iterator[DeltaInAzure | IcebergInAzure]:
+def world(
+    request: pytest.FixtureRequest, server: AzuriteServer | FakeGcsServer
+) -> Iterator[RemoteDelta | RemoteIceberg]:
     with rows_of_json():
-        yield in_azure(request.param, azurite)
+        yield world_on(server, request.param)
 
 
 @pytest.mark.parametrize("operation", chosen(), ids=str)
 def test_the_mirror_has_the_rows_of_the_table_after_each_operation_and_a_vacuum(
-    operation: Operation, world: DeltaInAzure | IcebergInAzure
+    operation: Operation, world: RemoteDelta | RemoteIceberg
 ) -> None:
     operation.prepare(world)
     operation.run(world)
@@ -89,9 +94,9 @@ def test_the_mirror_has_the_rows_of_the_table_after_each_operation_and_a_vacuum(
     assert_the_mirror_goes_on(world)
 
 
-def test_of_two_commits_of_one_number_one_wins_and_the_other_follows(world: DeltaInAzure | IcebergInAzure) -> None:
+def test_of_two_commits_of_one_number_one_wins_and_the_other_follows(world: RemoteDelta | RemoteIceberg) -> None:
     world.write(OLD)
-    if isinstance(world, DeltaInAzure):
+    if isinstance(world, RemoteDelta):
         world.at_store("put_if_absent", "before", lambda: world.write(MIXED), key="00001.json")
     else:
         world.at_store("put", "before", lambda: world.write(MIXED), key=".metadata.json")
@@ -100,8 +105,8 @@ def test_of_two_commits_of_one_number_one_wins_and_the_other_follows(world: Delt
     assert world.notes() == ()
 
 
-def test_what_is_missing_is_told_and_repaired(world: DeltaInAzure | IcebergInAzure) -> None:
-    kind, lost = ("delta", "0.json") if isinstance(world, DeltaInAzure) else ("iceberg", ".avro")
+def test_what_is_missing_is_told_and_repaired(world: RemoteDelta | RemoteIceberg) -> None:
+    kind, lost = ("delta", "0.json") if isinstance(world, RemoteDelta) else ("iceberg", ".avro")
     name = str(world.name)
     world.write(OLD)
     world.write(MIXED)
@@ -113,10 +118,11 @@ def test_what_is_missing_is_told_and_repaired(world: DeltaInAzure | IcebergInAzu
     assert world.keeper.mirror(name, as_=kind, check=True).state == "absent"
 
 
+@pytest.mark.parametrize("server", [ON_AZURE], indirect=True)
 def test_a_catalog_that_cannot_read_there_is_refused_before_anything_is_written(
-    azurite: AzuriteServer, tmp_path: Path
+    server: AzuriteServer, tmp_path: Path
 ) -> None:
-    world = in_azure("iceberg", azurite, iceberg_catalog="lake")
+    world = world_on(server, "iceberg", iceberg_catalog="lake")
     sql = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db")
     without_adlfs = mock.patch.object(catalogs, "find_spec", return_value=None)
     with rows_of_json(), without_adlfs, mock.patch.object(catalogs, "load_catalog", return_value=sql):

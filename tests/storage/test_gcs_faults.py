@@ -1,0 +1,320 @@
+"""What becomes of Google's bad answers, given by a server that answers as each test says, as no emulator does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage import gcs_client
+from table_writer.storage.gcs import MARK, GcsStore
+from table_writer.storage.gcs_client import LONGEST_PAUSE_SECONDS
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError
+from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin, UserLogin
+from tests.bare_server import PAGE
+from tests.storage.conftest import FakeS3
+
+KEY: Final = "d/a"
+UPLOAD: Final = "0192f0c0000000000000000000000000"
+DIGEST: Final = "ab" * 16
+PARTS: Final = [UploadedPart(number=1, etag=f"{DIGEST}-7", size_bytes=4)]
+SOURCE: Final = ObjectInfo(key=KEY, size_bytes=4, etag="17", modified_at=datetime(2024, 1, 1, tzinfo=UTC))
+JSON: Final = {"Content-Type": "application/json; charset=UTF-8"}
+OF_MEDIA: Final = {"X-Goog-Generation": "17", "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+TIME: Final = "2024-01-01T00:00:00.123Z"
+
+
+@pytest.fixture
+def settings(fake_s3: FakeS3) -> GcsSettings:
+    timeouts = {"connect_timeout_seconds": 2, "read_timeout_seconds": 2}
+    return GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1, **timeouts)
+
+
+@pytest.fixture
+def store(settings: GcsSettings) -> GcsStore:
+    return GcsStore(settings, sleep=lambda _: None)
+
+
+def patient(settings: GcsSettings, attempts: int = 2) -> GcsStore:
+    return GcsStore(replace(settings, max_attempts=attempts), sleep=lambda _: None)
+
+
+def give(fake: FakeS3, document: object) -> None:
+    fake.answer(200, json.dumps(document), headers=JSON)
+
+
+def fail(fake: FakeS3, status: int, reason: str = "", message: str = "said the fake") -> None:
+    """Let the next request fail; with no status, by a lost answer."""
+    error = {"code": status, "message": message, "errors": [{"message": message, "reason": reason}]}
+    fake.answer(status or 200, json.dumps({"error": error}), headers=JSON, drop=not status)
+
+
+def described(name: str = KEY, body: bytes = b"ours", **more: object) -> dict[str, Any]:
+    digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+    named = {"name": name, "size": str(len(body)), "generation": "17", "md5Hash": digest}
+    return {**named, "updated": TIME, "timeCreated": TIME, **more}
+
+
+def mark(*names: str) -> str:
+    return f"{UPLOAD}-{hashlib.md5(' '.join(names).encode(), usedforsecurity=False).hexdigest()}"
+
+
+@pytest.mark.parametrize("status", [412, 500, 503, 0])
+@pytest.mark.parametrize("present", ["ours", "other"])
+def test_whose_claim_it_is_is_read_back(fake_s3: FakeS3, store: GcsStore, status: int, present: str) -> None:
+    fail(fake_s3, status)
+    fake_s3.answer(200, present, headers=OF_MEDIA)
+    assert store.put_if_absent(KEY, b"ours") == (present == "ours")
+    assert ["ifGenerationMatch=0" in request.path for request in fake_s3.requests] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "said", [PAGE.decode(), "[]", json.dumps(described(body=b"other")), json.dumps(described("b"))]
+)
+def test_a_claim_whose_answer_tells_of_something_else_is_read_back(fake_s3: FakeS3, store: GcsStore, said: str) -> None:
+    fake_s3.answer(200, said)
+    fake_s3.answer(200, "other", headers=OF_MEDIA)
+    assert not store.put_if_absent(KEY, b"ours")
+
+
+def test_a_claim_that_is_not_there_is_sent_again_and_one_that_was_denied_is_not(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    fake_s3.answer(drop=True)
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    give(fake_s3, described())
+    assert store.put_if_absent(KEY, b"ours")
+    fail(fake_s3, 403, "forbidden")
+    with pytest.raises(StorageError, match=r"access denied.*roles/storage\.objectUser"):
+        store.put_if_absent(KEY, b"ours")
+
+
+def test_what_may_pass_is_sent_again_and_counted_and_a_body_without_an_end_is_read_again(
+    fake_s3: FakeS3, settings: GcsSettings
+) -> None:
+    store = patient(settings, 5)
+    for status in (503, 429, 0):
+        fail(fake_s3, status)
+    fake_s3.answer(200, "rows", headers=OF_MEDIA, truncate=True)
+    fake_s3.answer(200, "rows", headers=OF_MEDIA)
+    found = store.get(KEY)
+    assert found is not None
+    assert found.body == b"rows"
+    assert store.request_counts() == {"GetObject": 5}
+
+
+def test_pauses_between_attempts_stay_short(fake_s3: FakeS3, settings: GcsSettings) -> None:
+    pauses: list[float] = []
+    store = GcsStore(replace(settings, max_attempts=8), sleep=pauses.append)
+    for _ in range(8):
+        fail(fake_s3, 503)
+    with pytest.raises(StorageError, match="slow down"):
+        store.head(KEY)
+    assert all(0 <= pause <= min(LONGEST_PAUSE_SECONDS, 0.2 * 2**count) for count, pause in enumerate(pauses))
+    assert len(pauses) == 7
+
+
+def test_pages_and_answers_of_others_are_errors(fake_s3: FakeS3, store: GcsStore) -> None:
+    calls = {
+        "get": lambda: store.get(KEY),
+        "read": lambda: store.read_range(SOURCE, 0, 4),
+        "head": lambda: store.head(KEY),
+        "list": lambda: store.list_page("d/"),
+        "put": lambda: store.put(KEY, b"ours"),
+        "delete": lambda: store.delete([KEY]),
+        "copy": lambda: store.copy(SOURCE, "b"),
+        "part": lambda: store.upload_part(KEY, UPLOAD, 1, b"rows"),
+        "complete": lambda: store.complete_upload(KEY, UPLOAD, PARTS),
+        "abort": lambda: store.abort_upload(KEY, UPLOAD),
+        "uploads": lambda: list(store.list_uploads("d/")),
+    }
+    for name, call in calls.items():
+        fake_s3.answer(200, PAGE.decode(), headers={"Content-Type": "text/html"})
+        with pytest.raises(StorageError, match="not what S3, Azure or Google would send"):
+            call()
+        assert len(fake_s3.requests) == list(calls).index(name) + 1
+    for missing in (lambda: store.get(KEY), lambda: store.head(KEY), lambda: store.delete([KEY])):
+        fake_s3.answer(404, PAGE.decode(), headers={"Content-Type": "text/html"})
+        with pytest.raises(StorageError, match=r"no such bucket or file.*Please log in"):
+            missing()
+
+
+def test_a_bucket_that_is_not_there_is_no_missing_file(fake_s3: FakeS3, store: GcsStore) -> None:
+    for call in (store.get, store.head):
+        fail(fake_s3, 404, "notFound", "The specified bucket does not exist.")
+        with pytest.raises(StorageError, match="bucket does not exist"):
+            call(KEY)
+    fake_s3.answer(404, "No such object: lake/d/a", headers={"Content-Type": "text/html; charset=UTF-8"})
+    assert store.get(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X-Goog-Stored-Content-Length": "5"}, {"X-Goog-Hash": "crc32c=AAAAAA==, md5=AAAAAAAAAAAAAAAAAAAAAA=="}]
+)
+def test_other_bytes_than_those_of_the_object_are_an_error(
+    fake_s3: FakeS3, store: GcsStore, headers: dict[str, str]
+) -> None:
+    fake_s3.answer(200, "rows", headers={**OF_MEDIA, **headers})
+    with pytest.raises(StorageError, match="other bytes"):
+        store.get(KEY)
+
+
+def test_a_range_of_another_generation_or_length_is_refused(fake_s3: FakeS3, store: GcsStore) -> None:
+    fake_s3.answer(206, "rows", headers={**OF_MEDIA, "X-Goog-Generation": "18"})
+    with pytest.raises(SourceChangedError):
+        store.read_range(SOURCE, 0, 4)
+    fake_s3.answer(206, "row", headers=OF_MEDIA)
+    with pytest.raises(StorageError, match="asked for 4 bytes and answered 3"):
+        store.read_range(SOURCE, 0, 4)
+
+
+def test_a_completion_whose_answer_was_lost_is_found_done_by_its_mark(fake_s3: FakeS3, settings: GcsSettings) -> None:
+    fake_s3.answer(drop=True)
+    fail(fake_s3, 412, "conditionNotMet")
+    give(fake_s3, described(metadata={MARK: mark(f"00001-{DIGEST}")}))
+    give(fake_s3, {"kind": "storage#objects"})
+    patient(settings).complete_upload(KEY, UPLOAD, PARTS)
+    assert [request.method for request in fake_s3.requests] == ["POST", "POST", "GET", "GET"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {MARK: mark("another part")}], ids=["another file", "other parts"])
+def test_a_file_of_others_is_not_taken_for_a_completion(
+    fake_s3: FakeS3, store: GcsStore, metadata: dict[str, str]
+) -> None:
+    fail(fake_s3, 412, "conditionNotMet")
+    give(fake_s3, described(metadata=metadata))
+    with pytest.raises(StorageError, match="is there, and not of upload"):
+        store.complete_upload(KEY, UPLOAD, PARTS)
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    give(fake_s3, described(metadata=metadata))
+    with pytest.raises(StorageError, match="is gone"):
+        store.complete_upload(KEY, UPLOAD, PARTS)
+    fail(fake_s3, 500)
+    give(fake_s3, described(metadata=metadata))
+    with pytest.raises(StorageError, match="Google failed"):
+        store.complete_upload(KEY, UPLOAD, PARTS)
+
+
+def test_a_long_copy_takes_several_requests_and_may_be_stopped_before_each(fake_s3: FakeS3, store: GcsStore) -> None:
+    give(fake_s3, {"done": False, "rewriteToken": "t/1"})
+    give(fake_s3, {"done": True})
+    store.copy(SOURCE, "b")
+    assert ["rewriteToken=t%2F1" in request.path for request in fake_s3.requests] == [False, True]
+    sent = []
+
+    def in_time() -> None:
+        sent.append(1)
+        if len(sent) == 2:
+            raise StorageError("too late")
+
+    give(fake_s3, {"done": False, "rewriteToken": "t/1"})
+    with pytest.raises(StorageError, match="too late"):
+        store.copy(SOURCE, "b", before_send=in_time)
+
+
+def test_a_part_that_is_there_already_is_taken_with_its_generation(fake_s3: FakeS3, store: GcsStore) -> None:
+    fail(fake_s3, 412, "conditionNotMet")
+    give(fake_s3, described(generation="5"))
+    assert store.upload_part(KEY, UPLOAD, 1, b"rows").etag.endswith("-5")
+    fail(fake_s3, 412, "conditionNotMet")
+    fail(fake_s3, 404, "notFound", "No such object: it was given up meanwhile")
+    with pytest.raises(StorageError, match="conditionNotMet"):
+        store.upload_part(KEY, UPLOAD, 1, b"rows")
+    with pytest.raises(StorageError, match="no upload of this library"):
+        store.upload_part(KEY, "of-another-store", 1, b"rows")
+
+
+def test_an_abort_that_finds_parts_again_and_again_ends_with_an_error(fake_s3: FakeS3, store: GcsStore) -> None:
+    name = f"{GCS_UPLOADS}{KEY}/{UPLOAD}/00001-{DIGEST}"
+    for _ in range(10):
+        give(fake_s3, {"kind": "storage#objects", "items": [{"name": name}]})
+        fake_s3.answer(204)
+    with pytest.raises(StorageError, match="is being sent still"):
+        store.abort_upload(KEY, UPLOAD)
+
+
+def test_pending_uploads_have_the_time_of_their_first_part_and_what_is_none_is_left_out(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    prefix = f"{GCS_UPLOADS}{KEY}/{UPLOAD}/"
+    names = [f"{prefix}00001-{DIGEST}", f"{prefix}00002-{DIGEST}", f"{GCS_UPLOADS}d/readme", f"{GCS_UPLOADS}c/x"]
+    items = [described(name, timeCreated=f"2024-01-0{9 - number}T00:00:00Z") for number, name in enumerate(names)]
+    give(fake_s3, {"kind": "storage#objects", "items": items})
+    (found,) = store.list_uploads("d/")
+    assert (found.key, found.upload_id, found.initiated_at.day) == (KEY, UPLOAD, 8)
+
+
+def test_an_empty_page_is_followed_to_the_next_one_and_another_order_is_refused(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    give(fake_s3, {"kind": "storage#objects", "nextPageToken": "t"})
+    give(fake_s3, {"kind": "storage#objects", "items": [described("d/"), described("d/b")]})
+    page, more = store.list_page("d/", start_after="d")
+    assert ([info.key for info in page], more) == (["d/b"], False)
+    assert "pageToken=t" in fake_s3.requests[1].path
+    give(fake_s3, {"kind": "storage#objects", "items": [described("d/b"), described("d/a")]})
+    with pytest.raises(StorageError, match="in an order of its own"):
+        store.list_page("d/")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        (401, "authError", r"does not accept the login.*fs\.gs\.auth"),
+        (403, "forbidden", r"access denied.*objectUser"),
+        (403, "retentionPolicyNotMet", "retention policy protects"),
+        (400, "userProjectMissing", r"pays for this bucket.*requester\.pays"),
+        (429, "rateLimitExceeded", "slow down"),
+        (503, "backendError", "slow down"),
+        (500, "backendError", "Google failed"),
+        (418, "teapot", r"Google refused: gs://lake/d/a: teapot \(HTTP 418\): said the fake"),
+        (302, "", "Google refused"),
+    ],
+)
+def test_each_error_says_what_to_do(fake_s3: FakeS3, store: GcsStore, status: int, reason: str, expected: str) -> None:
+    fail(fake_s3, status, reason)
+    with pytest.raises(StorageError, match=expected) as caught:
+        store.get(KEY)
+    assert caught.value.__cause__ is not None
+
+
+def test_objects_that_google_refuses_to_delete_keep_no_others_from_it(fake_s3: FakeS3, store: GcsStore) -> None:
+    fail(fake_s3, 403, "objectUnderActiveHold")
+    fake_s3.answer(204)
+    fail(fake_s3, 404, "notFound", "No such object: lake/c")
+    with pytest.raises(StorageError, match=r"1 of 3 objects.*hold protects"):
+        store.delete(["a", "b", "c"])
+
+
+def test_an_address_that_is_not_there_is_named_and_a_token_is_in_no_error(
+    settings: GcsSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1"):
+        GcsStore(replace(settings, endpoint_url="http://127.0.0.1:1")).head(KEY)
+    monkeypatch.setattr(gcs_client, "TOKEN_URL", "http://127.0.0.1:1/token")
+    login = UserLogin(client_id="app", client_secret="hush", refresh_token="hush")
+    safe = replace(settings, endpoint_url="https://127.0.0.1:1", credential=login)
+    pauses: list[float] = []
+    with pytest.raises(StorageError, match="no token for gs://lake/d/a") as caught:
+        GcsStore(replace(safe, max_attempts=8), sleep=pauses.append).head(KEY)
+    assert pauses == []  # a login that is wrong is said at once
+    assert "hush" not in f"{caught.value!r}{caught.value.__cause__!r}{safe!r}"
+
+
+def test_names_that_google_does_not_take_are_refused_before_anything_is_sent(fake_s3: FakeS3, store: GcsStore) -> None:
+    for key in ("a\nb", "..", ".well-known/acme-challenge/a", "x" * 1_025, f"{GCS_UPLOADS}a"):
+        for call in (store.put, store.put_if_absent):
+            with pytest.raises(InvalidInputError, match="gs://lake/"):
+                call(key, b"")
+        with pytest.raises(InvalidInputError, match="gs://lake/"):
+            store.create_upload(key)
+    with pytest.raises(InvalidInputError, match="too long"):
+        store.create_upload("x" * 960)
+    assert fake_s3.requests == []
