@@ -244,6 +244,6 @@ def refuse_namesake() -> None:
 
     with suppress(PackageNotFoundError):
         raise InvalidInputError(
-            f"the package table-writer {version('table-writer')} is installed here. It is another author's, writes Excel"
+            f"the package table-writer {version('table-writer')} is installed. It is another author's, writes Excel"
             " files, and was probably taken for this one, which is hive-table-writer: pip uninstall table-writer"
         )
