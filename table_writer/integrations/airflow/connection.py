@@ -5,33 +5,23 @@ Settings have the names of the command line's options, and are read by its rules
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from table_writer.checked import nearest
-from table_writer.cli.arguments import MEANINGS, SHARED, ExitCode
-from table_writer.cli.configuration import USER_INFO, is_secret, read_configuration
-from table_writer.errors import CheckFailedError, InvalidInputError, OutcomeUnknownError, SchemaMismatchError
+from table_writer.cli.arguments import MEANINGS, ExitCode
+from table_writer.cli.configuration import USER_INFO, is_secret
+from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.integrations.retries import is_retried, meets_it_again
+from table_writer.integrations.settings import read_settings
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.settings import PLAIN_USER
 
-Value = TypeVar("Value")
 METASTORE_PORT: Final = 9083  # Hive's default
-OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    option.removeprefix("--").replace("-", "_"): keywords
-    for group, options in SHARED.items()
-    if group != "output"
-    for option, keywords in options.items()
-}
-"""The settings that a connection or a task may name, with what the command line says of each."""
-
-RETRIED: Final = frozenset({ExitCode.LEFT, ExitCode.FAILED})
 MOST_ITEMS: Final = 100  # of one list in an XCom, which is a row of Airflow's database
 
 
@@ -50,7 +40,7 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     given = {**_of_connection(connection), **settings} if connection else dict(settings)
     if connection:
         given["conf"] = {**_of_connection(connection)["conf"], **hadoop}
-    uri, config = read_configuration(_arguments(given))
+    uri, config = read_settings(given)
     if connection and connection.password:
         config = replace(config, metastore_password=connection.password)
     return Maintenance(uri, config=replace(config, progress="log"))  # a bar would fill a task's log
@@ -97,48 +87,13 @@ def _of_connection(connection: Connection) -> dict[str, Any]:
     return found
 
 
-def _arguments(given: Mapping[str, Any]) -> Namespace:
-    """Return the settings as the command line's parser would have read them."""
-    for name in given:
-        if name not in OPTIONS:
-            raise InvalidInputError(
-                f"no setting {name}{nearest(name, OPTIONS) or '.'} A connection's extra, and settings, take"
-                f" {', '.join(OPTIONS)}"
-            )
-    found = {name: keywords.get("default") for name, keywords in OPTIONS.items()}
-    for name, value in given.items():
-        keywords = OPTIONS[name]
-        read = _switch if keywords.get("action") == "store_true" else keywords.get("type")
-        found[name] = parsed_value(read, name, value) if read and name != "conf" else value
-    found["conf"] = [(name.removeprefix("spark.hadoop."), str(value)) for name, value in (found["conf"] or {}).items()]
-    if isinstance(found["conf_dir"], str):
-        found["conf_dir"] = [found["conf_dir"]]
-    return Namespace(**found)
-
-
-def _switch(text: str) -> bool:
-    """Read the value of an option that takes none on the command line."""
-    if text.lower() not in ("true", "false"):
-        raise ArgumentTypeError(f"expected true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def parsed_value(read: Callable[[str], Value], name: str, value: object) -> Value:
-    """Read a value as the command line reads its option: templates make texts of everything."""
-    try:
-        return read(str(value))
-    except (ArgumentTypeError, ValueError) as error:
-        raise InvalidInputError(f"{name}: {error}") from None
-
-
 def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowException:
     """Return the error of a task where the command line would have ended with this exit code.
 
     Airflow retries an ``AirflowException`` and never an ``AirflowFailException``. What is unknown is retried where a
     second call does no harm, ``may_repeat``.
     """
-    is_retried = code in RETRIED or (code is ExitCode.UNKNOWN and may_repeat)
-    kind = AirflowException if is_retried else AirflowFailException
+    kind = AirflowException if is_retried(code, may_repeat=may_repeat) else AirflowFailException
     return kind(f"{message} [exit code {int(code)}: {MEANINGS[code]}]")
 
 
@@ -158,8 +113,10 @@ def failing_for_good() -> Iterator[None]:
     """
     try:
         yield
-    except (InvalidInputError, SchemaMismatchError, CheckFailedError, OutcomeUnknownError) as error:
-        raise AirflowFailException(str(error)) from error
+    except TableWriterError as error:
+        if meets_it_again(error):
+            raise AirflowFailException(str(error)) from error
+        raise
 
 
 def shortened_facts(facts: Any) -> Any:

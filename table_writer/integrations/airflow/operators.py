@@ -10,14 +10,9 @@ from airflow.sdk import BaseOperator
 
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
-from table_writer.errors import ConflictError, InvalidInputError, TableWriterError, few
-from table_writer.integrations.airflow.connection import (
-    as_declared,
-    failure,
-    open_keeper,
-    parsed_value,
-    shortened_facts,
-)
+from table_writer.errors import ConflictError, TableWriterError, few
+from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, shortened_facts
+from table_writer.integrations.settings import named_tables, parsed_value
 from table_writer.maintenance import Maintenance
 from table_writer.reports.history_reports import RollbackReport
 from table_writer.reports.report import Report
@@ -109,13 +104,7 @@ class _TablesOperator(TableWriterOperator):
         self.dry_run_only = dry_run  # dry_run is a method of every Airflow operator
 
     def _call(self, keeper: Maintenance) -> Report:
-        tables = [self.tables] if isinstance(self.tables, str) else self.tables
-        named = [bool(tables and all(tables)), bool(self.database), self.all_tables]
-        if sum(named) != 1:
-            raise InvalidInputError(
-                f"tables={self.tables!r}, database={self.database!r}, all_tables={self.all_tables}: give exactly one of"
-                " them. Nothing was done"
-            )
+        tables = named_tables(self.tables, self.database, all_tables=self.all_tables)
         if tables and len(tables) == 1:
             return self._call_one(keeper, tables[0])
         return self._call_many(keeper, tables)

@@ -16,7 +16,8 @@ from asgiref.sync import sync_to_async
 
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper, parsed_value
+from table_writer.integrations.airflow.connection import as_declared, failure, open_keeper
+from table_writer.integrations.settings import parsed_value
 from table_writer.maintenance import Maintenance
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import WHOLE_TABLE
