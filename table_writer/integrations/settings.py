@@ -37,7 +37,7 @@ def _arguments(given: Mapping[str, Any]) -> Namespace:
     for name in given:
         if name not in OPTIONS:
             raise InvalidInputError(
-                f"no setting {name}{nearest(name, OPTIONS) or '.'} A connection's extra, and settings, take"
+                f"no setting {name}{nearest(name, OPTIONS) or '.'} Settings take"
                 f" {', '.join(OPTIONS)}"
             )
     found = {name: keywords.get("default") for name, keywords in OPTIONS.items()}

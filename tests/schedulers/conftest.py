@@ -1,4 +1,4 @@
-"""Airflow and dbt over a real metastore and a real S3 endpoint, each in an environment of its own."""
+"""Airflow, dbt, and Kedro with Dagster and Prefect, over a real metastore and S3, in environments of their own."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
+from pyspark.sql import SparkSession
 
-from table_writer.testing import MetastoreServer, S3Server
+from table_writer.testing import Lakehouse, MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from tests.real.conftest import address_of, worlds
 from tests.real.real_world import Address
@@ -22,6 +24,10 @@ NEEDS = {
     "test_operators.py": "airflow",
     "test_sensor.py": "airflow",
     "test_dbt.py": "dbt",
+    "test_kedro.py": "kedro",
+    "test_dagster.py": "dagster",
+    "test_prefect.py": "prefect",
+    "test_quality_checks.py": "great_expectations",
 }
 collect_ignore = [name for name, package in NEEDS.items() if not find_spec(package)]
 HOME = TemporaryDirectory(prefix="airflow-")
@@ -38,7 +44,7 @@ new_world = pytest.fixture(worlds)
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Airflow or dbt: `make test-airflow` and `make test-dbt` run it, and nothing else does."""
+    """Mark what needs a program: `make test-airflow`, `test-dbt` and `test-pipelines` run it, and nothing else does."""
     for item in items:
         if "/tests/schedulers/" in str(item.path):
             item.add_marker(pytest.mark.needs("schedulers"))
@@ -66,6 +72,19 @@ def make_database(address: Address, name: str) -> None:
     with address.metastore() as metastore:
         database = ttypes.Database(name, "", f"s3a://{address.bucket}/{name}", {})
         metastore._connection.change("create_database", database, table=name)
+
+
+@pytest.fixture
+def mart(lakehouse: Lakehouse) -> Iterator[SparkSession]:
+    """The session of a lakehouse whose database mart is empty."""
+    lakehouse.spark.sql(f"CREATE DATABASE mart LOCATION '{lakehouse.warehouse}/{uuid4()}.db'")
+    yield lakehouse.spark
+    lakehouse.spark.sql("DROP DATABASE mart CASCADE")
+
+
+def found(spark: SparkSession, table: str) -> list[tuple[Any, ...]]:
+    """Return the rows that readers find, in order."""
+    return sorted((tuple(row) for row in spark.table(table).collect()), key=str)
 
 
 @pytest.fixture(scope="session")

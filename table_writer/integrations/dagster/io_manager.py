@@ -71,6 +71,8 @@ class HiveIOManager(ConfigurableIOManager):
     >>> manager = HiveIOManager(schema="mart")
     """
 
+    model_config = {"extra": "forbid", "populate_by_name": False}  # a misspelled name is no default
+
     schema_: str | None = Field(default=None, alias="schema", description="The database of assets that name none.")
     spark_config: dict[str, str] = Field(default={}, description="Settings of the Spark session, if none runs yet.")
 
@@ -89,7 +91,7 @@ class HiveIOManager(ConfigurableIOManager):
     def load_input(self, context: InputContext) -> DataFrame:
         """Return the rows of the partitions that the input is of."""
         wanted = context.dagster_type.typing_type
-        if isinstance(wanted, type) and not issubclass(DataFrame, wanted):
+        if wanted is not Any and isinstance(wanted, type) and not issubclass(DataFrame, wanted):
             raise InvalidInputError(
                 f"input {context.name} is a {wanted.__name__}: rows are loaded as a Spark DataFrame"
             )

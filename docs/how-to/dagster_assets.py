@@ -1,0 +1,45 @@
+"""Orders of each day, and a report of each week."""
+
+from dagster import (
+    AssetExecutionContext,
+    BackfillPolicy,
+    DailyPartitionsDefinition,
+    Definitions,
+    RetryPolicy,
+    WeeklyPartitionsDefinition,
+    asset,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr, lit
+
+from table_writer.check import in_range, not_null
+from table_writer.integrations.dagster import HiveIOManager
+
+days = DailyPartitionsDefinition(start_date="2024-01-01")
+weeks = WeeklyPartitionsDefinition(start_date="2024-01-01", day_offset=1)
+
+
+@asset(
+    key_prefix="mart",
+    partitions_def=days,
+    backfill_policy=BackfillPolicy.single_run(),
+    retry_policy=RetryPolicy(max_retries=3, delay=60),
+    metadata={
+        "partition_expr": "dt",
+        "table_writer": {"checks": [not_null("id"), in_range("amount", min=0)], "schema": "evolve"},
+    },
+)
+def orders(context: AssetExecutionContext) -> DataFrame:
+    window = context.partition_time_window  # one day, or all days of a backfill
+    spark = SparkSession.builder.enableHiveSupport().getOrCreate()
+    return spark.table("mart.new_orders").where(
+        (expr("ordered_at") >= lit(window.start)) & (expr("ordered_at") < lit(window.end))
+    ).selectExpr("id", "amount", "date_format(ordered_at, 'yyyy-MM-dd') AS dt")
+
+
+@asset(key_prefix="mart", partitions_def=weeks, metadata={"partition_expr": "week"})
+def weekly(context: AssetExecutionContext, orders: DataFrame) -> DataFrame:
+    return orders.selectExpr("sum(amount) AS amount").withColumn("week", lit(context.partition_key))
+
+
+defs = Definitions(assets=[orders, weekly], resources={"io_manager": HiveIOManager()})
