@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-gcs test-gcs-matrix fake-gcs-server test-stores seaweedfs dist test-airflow test-dbt
+.PHONY: help demo test test-on-spark test-others nightly test-slow test-slow-on-spark test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-cold bench-formats bench-memory bench-rows bench-scale bench-small docs clean chromium versitygw test-readers test-delta test-connect bench-connect test-azure test-azure-matrix azurite test-gcs test-gcs-matrix fake-gcs-server test-stores seaweedfs dist test-airflow test-dbt test-pipelines
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -275,6 +275,15 @@ $(VENV)-dbt/.ready: pyproject.toml
 test-dbt: $(VENV)-dbt/.ready versitygw  ## The dbt project of the docs, by real dbt
 	$(VENV)-dbt/bin/python -u -m pytest --needs=schedulers -m needs tests/schedulers
 
+$(VENV)-pipelines/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-pipelines
+	$(VENV)-pipelines/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-pipelines/bin/python -m pip install --quiet --editable '.[testing,kedro,dagster,prefect]' kedro-datasets great_expectations pandera
+	touch $@
+
+test-pipelines: $(VENV)-pipelines/.ready versitygw  ## Kedro, Dagster and Prefect run what the docs show; pandera and Great Expectations as checks
+	$(VENV)-pipelines/bin/python -u -m pytest --needs=schedulers -m needs tests/schedulers
+
 test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches Debian packages, without root
 	$(BIN)/python -m tests.metastore.kdc
 	$(PYTEST) --needs=kerberos -m needs tests/metastore
@@ -289,4 +298,4 @@ mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the proto
 	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
 
 clean:  ##* Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-python* $(VENV)-mutants $(VENV)-airflow $(VENV)-dbt mutants docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-python* $(VENV)-mutants $(VENV)-airflow $(VENV)-dbt $(VENV)-pipelines mutants docs/_build build dist *.egg-info

@@ -42,7 +42,7 @@ html_theme_options = {
     ],
 }
 
-autodoc_mock_imports = ["airflow", "asgiref"]  # installed by `make test-airflow` alone
+autodoc_mock_imports = ["airflow", "asgiref", "dagster", "kedro", "prefect", "pydantic"]  # in environments of their own
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

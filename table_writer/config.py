@@ -132,6 +132,8 @@ class TableWriterConfig:
         Whether the metastore gets column statistics of the Parquet files of a write, for the optimizers of Trino, Hive
         and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 1,000:
         a metastore needs a millisecond for each. Those of the rows that a write replaces are removed in any case.
+        Spark takes those of an unpartitioned table; of others ``ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS``
+        makes its own.
     mirrors
         What else the table is at once, from the same files: ``["delta", "iceberg"]``. A commit to each mirror follows
         each publish. The table property ``table_writer.mirrors`` (kinds with commas between them) wins.

@@ -32,9 +32,11 @@ weeks = WeeklyPartitionsDefinition(start_date="2024-01-01", day_offset=1)
 def orders(context: AssetExecutionContext) -> DataFrame:
     window = context.partition_time_window  # one day, or all days of a backfill
     spark = SparkSession.builder.enableHiveSupport().getOrCreate()
-    return spark.table("mart.new_orders").where(
-        (expr("ordered_at") >= lit(window.start)) & (expr("ordered_at") < lit(window.end))
-    ).selectExpr("id", "amount", "date_format(ordered_at, 'yyyy-MM-dd') AS dt")
+    return (
+        spark.table("mart.new_orders")
+        .where((expr("ordered_at") >= lit(window.start)) & (expr("ordered_at") < lit(window.end)))
+        .selectExpr("id", "amount", "date_format(ordered_at, 'yyyy-MM-dd') AS dt")
+    )
 
 
 @asset(key_prefix="mart", partitions_def=weeks, metadata={"partition_expr": "week"})

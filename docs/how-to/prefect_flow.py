@@ -1,5 +1,7 @@
 """Each day: load its orders, and vacuum what nobody reads any more."""
 
+from typing import Any
+
 from prefect import flow
 from pyspark.sql import DataFrame, SparkSession
 
@@ -9,10 +11,10 @@ from table_writer.integrations.prefect import vacuum_tables, write_table
 
 
 @flow
-def load_orders(day: str) -> int:
+def load_orders(day: str, settings: dict[str, Any] | None = None) -> int:
     spark = SparkSession.builder.enableHiveSupport().getOrCreate()
 
-    def rows() -> DataFrame:  # a retry computes them again
+    def rows() -> DataFrame:  # each try computes them
         return spark.table("mart.new_orders").where(f"dt = '{day}'")
 
     result = write_table.with_options(retries=3, retry_delay_seconds=60)(
@@ -23,7 +25,7 @@ def load_orders(day: str) -> int:
         checks=[not_null("id"), in_range("amount", min=0)],
         if_missing=NewTable(partition_by=["dt"]),
     )
-    vacuum_tables("mart.orders", settings={"metastore_uri": spark.conf.get("spark.hadoop.hive.metastore.uris")})
+    vacuum_tables("mart.orders", settings=settings)
     return result.rows
 
 

@@ -6,10 +6,7 @@ import pandera.pandas as pa
 from pandera.errors import SchemaErrors
 
 fits = pa.DataFrameSchema(  # the table has the types; here are the rules of each row
-    {
-        "id": pa.Column(nullable=False),
-        "amount": pa.Column(nullable=True, checks=[pa.Check.ge(0), pa.Check.lt(1_000)]),
-    }
+    {"id": pa.Column(nullable=False), "amount": pa.Column(nullable=True, checks=[pa.Check.ge(0), pa.Check.lt(1_000)])}
 )
 suite = gx.ExpectationSuite(
     name="orders",

@@ -2,9 +2,15 @@
 
 =================  ====================================================================================
 ``airflow``        operators that look after tables, and a sensor that waits for rows
+``dagster``        the I/O manager whose assets are tables, and their partitions
 ``dbt``            dbt whose models are published by a ``TableWriter``
+``kedro``          the dataset of a table
 ``openlineage``    the listener that sends lineage
 ``opentelemetry``  the listener that makes traces and metrics
+``prefect``        tasks that write tables, and vacuum them
+``declared``       checks and options that a catalog or an asset declares
+``retries``        which failures a scheduler tries again
+``settings``       settings of tasks that need no Spark
 ``former_paths``   the same under the names that they had before: ``table_writer.airflow``, …
 =================  ====================================================================================
 

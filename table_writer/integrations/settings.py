@@ -37,8 +37,7 @@ def _arguments(given: Mapping[str, Any]) -> Namespace:
     for name in given:
         if name not in OPTIONS:
             raise InvalidInputError(
-                f"no setting {name}{nearest(name, OPTIONS) or '.'} Settings take"
-                f" {', '.join(OPTIONS)}"
+                f"no setting {name}{nearest(name, OPTIONS) or '.'} Settings take {', '.join(OPTIONS)}"
             )
     found = {name: keywords.get("default") for name, keywords in OPTIONS.items()}
     for name, value in given.items():
@@ -70,7 +69,7 @@ def named_tables(
     tables: str | Sequence[str] | None, database: str | Sequence[str] | None, *, all_tables: bool
 ) -> list[str] | None:
     """Return the tables that a task names, ``None`` for those of a database, or all: nothing named is never all."""
-    names = [tables] if isinstance(tables, str) else tables and list(tables)
+    names = [tables] if isinstance(tables, str) else list(tables or ())
     if sum([bool(names and all(names)), bool(database), all_tables]) != 1:
         raise InvalidInputError(
             f"tables={tables!r}, database={database!r}, all_tables={all_tables}: give exactly one of them. Nothing was"

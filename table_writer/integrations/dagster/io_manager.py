@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from dagster import ConfigurableIOManager, Failure, InputContext, MetadataValue, OutputContext, TableColumn, TableSchema
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
@@ -71,7 +71,7 @@ class HiveIOManager(ConfigurableIOManager):
     >>> manager = HiveIOManager(schema="mart")
     """
 
-    model_config = {"extra": "forbid", "populate_by_name": False}  # a misspelled name is no default
+    model_config = ConfigDict(extra="forbid")  # a misspelled name is no default
 
     schema_: str | None = Field(default=None, alias="schema", description="The database of assets that name none.")
     spark_config: dict[str, str] = Field(default={}, description="Settings of the Spark session, if none runs yet.")

@@ -66,9 +66,9 @@ def predicate(
 
 
 def _parts(key: str, definition: MultiPartitionsDefinition) -> Mapping[str, str]:
-    if not isinstance(key, MultiPartitionKey):
-        key = definition.get_partition_key_from_str(key)
-    return key.keys_by_dimension
+    found: Any = key if isinstance(key, MultiPartitionKey) else definition.get_partition_key_from_str(key)
+    parts: Mapping[str, str] = found.keys_by_dimension
+    return parts
 
 
 def _of_dimension(keys: list[str], definition: PartitionsDefinition[Any], expression: str, type_of: TypeOf) -> str:
