@@ -12,7 +12,6 @@ from dagster import (
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, lit
 
-from table_writer.check import in_range, not_null
 from table_writer.integrations.dagster import HiveIOManager
 
 days = DailyPartitionsDefinition(start_date="2024-01-01")
@@ -26,7 +25,7 @@ weeks = WeeklyPartitionsDefinition(start_date="2024-01-01", day_offset=1)
     retry_policy=RetryPolicy(max_retries=3, delay=60),
     metadata={
         "partition_expr": "dt",
-        "table_writer": {"checks": [not_null("id"), in_range("amount", min=0)], "schema": "evolve"},
+        "table_writer": {"checks": [{"not_null": "id"}, {"in_range": {"column": "amount", "min": 0}}]},
     },
 )
 def orders(context: AssetExecutionContext) -> DataFrame:

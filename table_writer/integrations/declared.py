@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, Final, get_type_hints
 
+from table_writer import check
 from table_writer.checked import nearest
 from table_writer.config import MergeKeywords, WriteKeywords
 from table_writer.errors import InvalidInputError
@@ -13,6 +14,8 @@ from table_writer.errors import InvalidInputError
 OF_WRITE: Final = frozenset(get_type_hints(WriteKeywords)) - {"if_missing", "based_on", "write_uuid"}
 OF_MERGE: Final = frozenset({*get_type_hints(MergeKeywords), "matched", "missing", "set"})
 """The options that may be declared; the others are of one call, or said in another way."""
+
+NAMED_CHECKS: Final = frozenset(check.__all__) - {"Check", "function_check"}
 
 
 def require_known(given: Mapping[str, Any], known: Collection[str], where: str) -> None:
@@ -35,27 +38,39 @@ def kind_of(value: object) -> str:
 
 
 def declared_checks(declared: Any) -> list[object]:
-    """Return checks; a text is the path of a check, of a function, or of a list of them.
+    """Return checks: by name with arguments, or by the path of a check, of a function, or of a list of them.
 
     Examples
     --------
-    >>> [check.__name__ for check in declared_checks(["table_writer.check.row_count", len])]
-    ['row_count', 'len']
-    >>> declared_checks("table_writer.check.rows_count")
+    >>> checks = declared_checks([{"not_null": ["id", "dt"]}, {"in_range": {"column": "amount", "min": 0}}])
+    >>> [check.name for check in checks]
+    ['not_null(id, dt)', 'in_range(amount, min=0)']
+    >>> declared_checks("builtins.len")
+    [<built-in function len>]
+    >>> declared_checks([{"notnull": "id"}])
     Traceback (most recent call last):
-    table_writer.errors.InvalidInputError: checks: 'table_writer.check.rows_count' names nothing that can be imported: \
-module 'table_writer.check' has no attribute 'rows_count'
+    table_writer.errors.InvalidInputError: no check is called notnull; did you mean not_null?
     """
     listed = declared if isinstance(declared, Sequence) and not isinstance(declared, str) else [declared]
-    return [check for one_or_more in listed for check in _found(one_or_more)]
+    return [check for one_or_more in listed for check in _checks(one_or_more)]
 
 
-def _found(declared: Any) -> Iterator[object]:
+def _checks(declared: Any) -> Sequence[object]:
+    if isinstance(declared, Mapping):
+        return [_named_check(name, arguments) for name, arguments in declared.items()]
     if not isinstance(declared, str):
-        yield declared
-        return
+        return [declared]
     try:
         found = resolve_name(declared)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(f"checks: {declared!r} names nothing that can be imported: {error}") from error
-    yield from found if isinstance(found, list | tuple) else (found,)
+    return found if isinstance(found, list | tuple) else [found]
+
+
+def _named_check(name: str, arguments: Any) -> object:
+    if name not in NAMED_CHECKS:
+        raise InvalidInputError(f"no check is called {name}{nearest(name, NAMED_CHECKS)}")
+    function = getattr(check, name)
+    if isinstance(arguments, Mapping):
+        return function(**arguments)
+    return function(*arguments) if isinstance(arguments, list | tuple) else function(arguments)

@@ -57,8 +57,9 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
         ``partitionBy``, ``format``, ``fileFormat``, ``path``, ``compression`` and other options with which Spark would
         make the table, Parquet if they do not say; ``comment``, ``properties`` and ``options`` of
         :class:`~table_writer.NewTable`; and what :class:`~table_writer.WriteOptions` describes, of an upsert what
-        ``TableWriter.merge`` takes, such as ``retries``. A text among ``checks`` is the path of a check, of a function
-        that takes the rows, or of a list of them: ``shop.quality.ORDERS``.
+        ``TableWriter.merge`` takes, such as ``retries``. An item of ``checks`` is one of :mod:`table_writer.check` by
+        name, ``not_null: id`` or ``in_range: {column: amount, min: 0}``, or the path of a check, of a function that
+        takes the rows, or of a list of them: ``shop.quality.ORDERS``.
     metadata
         Anything; Kedro ignores it.
 

@@ -5,10 +5,11 @@
 ``lakehouse_database``
     The name of a fresh database with a location of its own, dropped with its tables after the test.
 
-``--lakehouse-s3=moto|versitygw|none`` (or ``lakehouse_s3`` in the ini file) chooses the S3 server: ``moto``, which comes
-with pip and keeps objects in memory; ``versitygw``, which is faster, and closer to S3 in how multipart uploads end (an
-error says how to install it); or none, with the warehouse in a temporary directory. ``--lakehouse-hive=2.3.10|3.1.3|4.0.1|4.2.0`` (``lakehouse_hive``) chooses the
-metastore. ``--lakehouse-spark=classic|connect`` (``lakehouse_spark``) chooses the kind of session.
+``--lakehouse-s3=moto|versitygw|none`` (or ``lakehouse_s3`` in the ini file) chooses the S3 server: ``moto``, which
+comes with pip and keeps objects in memory; ``versitygw``, which is faster, and closer to S3 in how multipart uploads
+end (an error says how to install it); or none, with the warehouse in a temporary directory.
+``--lakehouse-hive=2.3.10|3.1.3|4.0.1|4.2.0`` (``lakehouse_hive``) chooses the metastore.
+``--lakehouse-spark=classic|connect`` (``lakehouse_spark``) chooses the kind of session.
 """
 
 from __future__ import annotations

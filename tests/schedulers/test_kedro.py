@@ -86,11 +86,8 @@ def test_a_failed_check_stops_the_run_and_readers_keep_their_rows(mart: SparkSes
     "entry",
     [
         {"write_mode": "append"},
-        {"write_mode": "overwrite"},
         {"write_mode": "overwrite", "save_args": {"format": "parquet", "partitionBy": ["dt"], "compression": "zstd"}},
-        {"write_mode": "upsert", "table_pk": ["id"]},
         {"write_mode": "upsert", "table_pk": ["dt", "id"], "save_args": {"eager_checkpoint": True}},
-        {"write_mode": "errorifexists"},
         {},
     ],
     ids=str,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import runpy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from prefect import flow
 from prefect.exceptions import ParameterBindError
+from prefect.states import Failed
 from prefect.testing.utilities import prefect_test_harness
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,7 +18,6 @@ from table_writer import (
     CheckFailedError,
     ConflictError,
     InvalidInputError,
-    Maintenance,
     MetastoreError,
     NewTable,
     OutcomeUnknownError,
@@ -27,7 +27,7 @@ from table_writer import (
     TableWriterError,
 )
 from table_writer.check import not_null
-from table_writer.integrations.prefect import VacuumUnfinishedError, vacuum_tables, write_table
+from table_writer.integrations.prefect import VacuumUnfinishedError, retry_can_help, vacuum_tables, write_table
 from table_writer.testing import Lakehouse
 from tests.docs.markdown_blocks import ROOT
 
@@ -37,7 +37,6 @@ FLOW = ROOT / "docs" / "how-to" / "prefect_flow.py"
 COLUMNS = "id INT, amount DOUBLE, dt STRING"
 NEW = NewTable(partition_by=["dt"])
 retried_write = write_table.with_options(retries=2, retry_delay_seconds=0.01)
-retried_vacuum = vacuum_tables.with_options(retries=2, retry_delay_seconds=0.01)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -125,30 +124,26 @@ WRITE_ERRORS = {
 }
 
 
-def tries_of(task: Callable[[], Any], error: type[TableWriterError]) -> int:
-    """Return how often a task is tried that always fails with this error."""
-    with pytest.raises(error):
-        flow(task)()
-    return len(TRIES)
-
-
-TRIES: list[type[TableWriterError]] = []
-
-
 @pytest.mark.parametrize("error", WRITE_ERRORS, ids=lambda error: error.code)
-def test_only_what_a_retry_can_help_is_retried(
-    error: type[TableWriterError], monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
-    def fail(*_: Any, **__: Any) -> Any:
-        TRIES.append(error)
+def test_only_what_a_retry_can_help_is_retried(error: type[TableWriterError]) -> None:
+    state = Failed(data=error("it failed"))
+    assert retry_can_help(write_table, None, state) is WRITE_ERRORS[error]
+    of_vacuum = error in {StorageError, MetastoreError, OutcomeUnknownError}
+    assert vacuum_tables.retry_condition_fn(vacuum_tables, None, state) is of_vacuum
+    assert retry_can_help(write_table, None, Failed(data=RuntimeError("of Spark")))
+
+
+@pytest.mark.parametrize(("error", "tries"), [(ConflictError, 3), (OutcomeUnknownError, 1)])
+def test_prefect_asks_before_it_retries(error: type[TableWriterError], tries: int) -> None:
+    made = []
+
+    def fail() -> Any:
+        made.append(error)
         raise error("it failed")
 
-    TRIES.clear()
-    assert tries_of(lambda: retried_write(fail, "mart.orders"), error) == (3 if WRITE_ERRORS[error] else 1)
-    TRIES.clear()
-    monkeypatch.setattr(Maintenance, "vacuum", fail)
-    of_vacuum = error in {StorageError, MetastoreError, OutcomeUnknownError}
-    assert tries_of(lambda: retried_vacuum("a.b", settings=settings), error) == (3 if of_vacuum else 1)
+    with pytest.raises(error, match="it failed"):
+        writing(fail)
+    assert len(made) == tries
 
 
 def test_a_failed_check_publishes_nothing_and_a_merge_changes_rows_by_key(mart: SparkSession) -> None:

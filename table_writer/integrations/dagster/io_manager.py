@@ -51,8 +51,9 @@ class HiveIOManager(ConfigurableIOManager):
     ``table_writer``
         ``mode``: ``"overwrite"``, ``"append"`` (not of a partitioned asset) or ``"merge"``; the options of that call,
         see :class:`~table_writer.WriteOptions` and ``TableWriter.merge``; and ``partition_by``, ``format``,
-        ``compression``, ``location``, ``comment``, ``properties`` of a new table. A text among ``checks`` is the path
-        of a check, of a function that takes the rows, or of a list of them.
+        ``compression``, ``location``, ``comment``, ``properties`` of a new table. An item of ``checks`` is one of
+        :mod:`table_writer.check` by name, ``{"not_null": "id"}``, or the path of a check, of a function that takes the
+        rows, or of a list of them.
     ``columns``
         Of an input: the columns to load.
 

@@ -1,3 +1,2 @@
-from table_writer.check import in_range, not_null
-
-ORDERS = [not_null("id"), in_range("amount", min=0)]
+def every_day_has_orders(rows):
+    assert rows.where("dt IS NULL").isEmpty(), "some orders have no day"
