@@ -10,7 +10,7 @@ from dagster import (
     asset,
 )
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr, lit
+from pyspark.sql.functions import col, lit
 
 from table_writer.integrations.dagster import HiveIOManager
 
@@ -29,13 +29,9 @@ weeks = WeeklyPartitionsDefinition(start_date="2024-01-01", day_offset=1)
     },
 )
 def orders(context: AssetExecutionContext) -> DataFrame:
-    window = context.partition_time_window  # one day, or all days of a backfill
     spark = SparkSession.builder.enableHiveSupport().getOrCreate()
-    return (
-        spark.table("mart.new_orders")
-        .where((expr("ordered_at") >= lit(window.start)) & (expr("ordered_at") < lit(window.end)))
-        .selectExpr("id", "amount", "date_format(ordered_at, 'yyyy-MM-dd') AS dt")
-    )
+    days_of_run = list(context.partition_keys)  # one, or all of a backfill
+    return spark.table("mart.new_orders").where(col("dt").isin(days_of_run)).select("id", "amount", "dt")
 
 
 @asset(key_prefix="mart", partitions_def=weeks, metadata={"partition_expr": "week"})

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any, Final, get_type_hints
 
+from pyspark.sql import SparkSession
+
 from table_writer import check
 from table_writer.checked import nearest
 from table_writer.config import MergeKeywords, WriteKeywords
@@ -24,6 +26,14 @@ def require_known(given: Mapping[str, Any], known: Collection[str], where: str) 
         if name not in known:
             hint = nearest(name, known) or "."
             raise InvalidInputError(f"{where} has no {name}{hint} It takes {', '.join(sorted(known))}")
+
+
+def session(config: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the session of this process; a new one has Hive's catalog, and these settings."""
+    builder = SparkSession.builder.enableHiveSupport()
+    for name, value in (config or {}).items():
+        builder = builder.config(name, value)
+    return SparkSession.getActiveSession() or builder.getOrCreate()
 
 
 def kind_of(value: object) -> str:

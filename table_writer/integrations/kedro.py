@@ -6,12 +6,12 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from table_writer.checked import nearest
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, needs_extra
-from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known
+from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known, session
 from table_writer.model.new_table import HIVE_OPTIONS, NewTable
 from table_writer.writer import TableWriter
 
@@ -134,7 +134,7 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
 
     def load(self) -> DataFrame:
         """Return the table's rows."""
-        return _session().table(self._name)
+        return session().table(self._name)
 
     def save(self, data: DataFrame) -> None:
         """Publish the rows."""
@@ -159,14 +159,14 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
         """Return what a save does where ``save_args`` do not say it."""
         if self._write_mode in ("append", "overwrite_partitions"):
             return {"if_empty": "replace" if self._options.get("where") else "ignore"}
-        is_new = not exists or _session().table(self._name).isEmpty()  # a first save that failed leaves an empty table
+        is_new = not exists or session().table(self._name).isEmpty()  # a first save that failed leaves an empty table
         if self._write_mode in NEW_ONLY and not is_new:
             raise DatasetError(f"{self._name} exists, and write_mode={self._write_mode!r} replaces no rows")
         replaces_columns = exists and not self._partition_columns()
         return {"if_empty": "replace", **({"schema": "replace"} if replaces_columns else {})}
 
     def _partition_columns(self) -> list[str]:
-        return [column.name for column in _session().catalog.listColumns(self._name) if column.isPartition]
+        return [column.name for column in session().catalog.listColumns(self._name) if column.isPartition]
 
     def _require_same_partitions(self) -> None:
         named, found = list(self._new_table.partition_by), self._partition_columns()
@@ -190,14 +190,10 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
         }
 
     def _exists(self) -> bool:
-        return _session().catalog.tableExists(self._name)
+        return session().catalog.tableExists(self._name)
 
     def __getstate__(self) -> NoReturn:
         raise pickle.PicklingError(f"{self._name}: a dataset of Spark stays in its process; use ThreadRunner")
-
-
-def _session() -> SparkSession:
-    return SparkSession.builder.getOrCreate()
 
 
 def _as_text(value: object) -> str:

@@ -38,6 +38,7 @@ SETTINGS = {
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
+os.environ |= {"DO_NOT_TRACK": "1", "DAGSTER_DISABLE_TELEMETRY": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 os.environ.update(SETTINGS if find_spec("airflow") else {})  # Airflow reads them when it is imported
 new_world = pytest.fixture(worlds)
 

@@ -2,7 +2,7 @@
 
 import runpy
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -50,8 +50,7 @@ def frame(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
 
 
 def test_the_assets_of_the_documentation_are_backfilled_in_one_run_and_read_by_their_weeks(mart: SparkSession) -> None:
-    moments = [datetime(2024, 1, day, 12, tzinfo=UTC) for day in (1, 2, 7, 8)]
-    source = mart.createDataFrame([(at.day, 1.0, at) for at in moments], "id INT, amount DOUBLE, ordered_at TIMESTAMP")
+    source = frame(mart, *((day, 1.0, f"2024-01-0{day}") for day in (1, 2, 7, 8)))
     TableWriter(mart).create_table(source, "mart.new_orders")
     TableWriter(mart).append(source, "mart.new_orders")
     defined = runpy.run_path(str(ASSETS))

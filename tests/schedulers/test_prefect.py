@@ -41,7 +41,6 @@ retried_write = write_table.with_options(retries=2, retry_delay_seconds=0.01)
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[None]:
-    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
     os.environ["PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW"] = "ignore"  # some tasks are called by themselves
     with prefect_test_harness():
         yield

@@ -9,13 +9,13 @@ from typing import Any, Final
 from dagster import ConfigurableIOManager, Failure, InputContext, MetadataValue, OutputContext, TableColumn, TableSchema
 from pydantic import ConfigDict, Field
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 from pyspark.sql.types import DataType, StructType
 
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.integrations.dagster.partitions import expressions_of, partition_columns, predicate
-from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known
+from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known, session
 from table_writer.integrations.retries import meets_it_again
 from table_writer.model.new_table import NewTable
 from table_writer.reports.write_result import WriteResult
@@ -98,7 +98,7 @@ class HiveIOManager(ConfigurableIOManager):
             )
         metadata = (context.upstream_output.definition_metadata if context.upstream_output else None) or {}
         table = self._table_of(context, metadata)
-        spark = self._session()
+        spark = session(self.spark_config)
         if context.has_asset_partitions and not context.asset_partition_keys:
             exists = spark.catalog.tableExists(table)
             return spark.table(table).where("false") if exists else spark.createDataFrame([], StructType([]))
@@ -112,12 +112,6 @@ class HiveIOManager(ConfigurableIOManager):
         path = list(context.asset_key.path) if context.has_asset_key else [metadata.get("table") or context.name]
         database = metadata.get("schema") or self.schema_ or (path[-2] if len(path) > 1 else "default")
         return f"{database}.{path[-1]}"
-
-    def _session(self) -> SparkSession:
-        builder = SparkSession.builder.enableHiveSupport()
-        for name, value in self.spark_config.items():
-            builder = builder.config(name, value)
-        return SparkSession.getActiveSession() or builder.getOrCreate()
 
 
 @contextmanager
