@@ -13,6 +13,7 @@ from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, needs_extra
 from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known, session
 from table_writer.model.new_table import HIVE_OPTIONS, NewTable
+from table_writer.model.table import TableName
 from table_writer.writer import TableWriter
 
 with needs_extra("kedro", "table_writer.integrations.kedro"):
@@ -92,13 +93,14 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
             )
         if write_mode == "upsert" and not table_pk:
             raise DatasetError("write_mode='upsert' needs table_pk, the columns of the key")
-        self._name = f"{database}.{table}"
         self._write_mode = write_mode
         self._table_pk = [table_pk] if isinstance(table_pk, str) else list(table_pk or ())
         try:
+            self._table = TableName.parse(f"{database}.{table}")
+            self._name = str(self._table)
             self._read_save_args(dict(save_args or {}))
         except InvalidInputError as error:
-            raise DatasetError(f"{self._name}: {error}") from error
+            raise DatasetError(f"{database}.{table}: {error}") from error
         self.metadata = metadata
 
     def _read_save_args(self, save_args: dict[str, Any]) -> None:
@@ -134,7 +136,7 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
 
     def load(self) -> DataFrame:
         """Return the table's rows."""
-        return session().table(self._name)
+        return session().table(self._table.sql)
 
     def save(self, data: DataFrame) -> None:
         """Publish the rows."""
@@ -159,14 +161,16 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
         """Return what a save does where ``save_args`` do not say it."""
         if self._write_mode in ("append", "overwrite_partitions"):
             return {"if_empty": "replace" if self._options.get("where") else "ignore"}
-        is_new = not exists or session().table(self._name).isEmpty()  # a first save that failed leaves an empty table
+        is_new = (
+            not exists or session().table(self._table.sql).isEmpty()
+        )  # a first save that failed leaves an empty table
         if self._write_mode in NEW_ONLY and not is_new:
             raise DatasetError(f"{self._name} exists, and write_mode={self._write_mode!r} replaces no rows")
         replaces_columns = exists and not self._partition_columns()
         return {"if_empty": "replace", **({"schema": "replace"} if replaces_columns else {})}
 
     def _partition_columns(self) -> list[str]:
-        return [column.name for column in session().catalog.listColumns(self._name) if column.isPartition]
+        return [column.name for column in session().catalog.listColumns(self._table.sql) if column.isPartition]
 
     def _require_same_partitions(self) -> None:
         named, found = list(self._new_table.partition_by), self._partition_columns()
@@ -179,10 +183,9 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
             raise DatasetError(f"table_pk of {self._name} has {sorted(missing)}, and its rows have {data.columns}")
 
     def _describe(self) -> dict[str, Any]:
-        database, _, table = self._name.partition(".")
         return {
-            "database": database,
-            "table": table,
+            "database": self._table.database,
+            "table": self._table.name,
             "write_mode": self._write_mode,
             "table_pk": self._table_pk,
             "partition_by": list(self._new_table.partition_by),
@@ -190,7 +193,7 @@ class HiveDataset(AbstractDataset[DataFrame, DataFrame]):
         }
 
     def _exists(self) -> bool:
-        return session().catalog.tableExists(self._name)
+        return session().catalog.tableExists(self._table.sql)
 
     def __getstate__(self) -> NoReturn:
         raise pickle.PicklingError(f"{self._name}: a dataset of Spark stays in its process; use ThreadRunner")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kedro
 import pytest
 import yaml
 from kedro.framework.session import KedroSession
@@ -34,7 +35,8 @@ NEW = ((2, 20.0, "d2"), (3, 3.0, "d2"))
 def project(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "project"
     shutil.copytree(PROJECT, folder)
-    (folder / "conf" / "local").mkdir(exist_ok=True)
+    project = folder / "pyproject.toml"  # a project is of one version of Kedro: here of the one that is installed
+    project.write_text(project.read_text().replace('"1.7.0"', f'"{kedro.__version__}"'))
     path, modules = list(sys.path), set(sys.modules)
     bootstrap_project(folder)
     yield folder

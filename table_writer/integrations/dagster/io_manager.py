@@ -18,6 +18,7 @@ from table_writer.integrations.dagster.partitions import expressions_of, partiti
 from table_writer.integrations.declared import OF_MERGE, OF_WRITE, declared_checks, kind_of, require_known, session
 from table_writer.integrations.retries import meets_it_again
 from table_writer.model.new_table import NewTable
+from table_writer.model.table import TableName
 from table_writer.reports.write_result import WriteResult
 from table_writer.writer import TableWriter
 
@@ -100,18 +101,18 @@ class HiveIOManager(ConfigurableIOManager):
         table = self._table_of(context, metadata)
         spark = session(self.spark_config)
         if context.has_asset_partitions and not context.asset_partition_keys:
-            exists = spark.catalog.tableExists(table)
-            return spark.table(table).where("false") if exists else spark.createDataFrame([], StructType([]))
-        rows = spark.table(table)
+            exists = spark.catalog.tableExists(table.sql)
+            return spark.table(table.sql).where("false") if exists else spark.createDataFrame([], StructType([]))
+        rows = spark.table(table.sql)
         if context.has_asset_partitions:
             rows = rows.where(_selected(context, metadata, rows))
         columns = (context.definition_metadata or {}).get("columns")
         return rows.select(*columns) if columns else rows
 
-    def _table_of(self, context: OutputContext | InputContext, metadata: Mapping[str, Any]) -> str:
+    def _table_of(self, context: OutputContext | InputContext, metadata: Mapping[str, Any]) -> TableName:
         path = list(context.asset_key.path) if context.has_asset_key else [metadata.get("table") or context.name]
         database = metadata.get("schema") or self.schema_ or (path[-2] if len(path) > 1 else "default")
-        return f"{database}.{path[-1]}"
+        return TableName.parse(f"{database}.{path[-1]}")
 
 
 @contextmanager
@@ -124,7 +125,7 @@ def _failing_for_good() -> Iterator[None]:
         raise
 
 
-def _publish(context: OutputContext, rows: DataFrame, table: str) -> WriteResult:
+def _publish(context: OutputContext, rows: DataFrame, table: TableName) -> WriteResult:
     """Make the call that the asset's metadata asks for."""
     options = dict((context.definition_metadata or {}).get(OPTIONS) or {})
     mode = options.pop("mode", MODES[0])
@@ -138,23 +139,25 @@ def _publish(context: OutputContext, rows: DataFrame, table: str) -> WriteResult
     options = {"tags": {"dagster_run_id": context.run_id}, **options}
     spark = rows.sparkSession
     if context.has_asset_partitions:
-        exists = spark.catalog.tableExists(table)
-        options["where"] = _selected(context, context.definition_metadata or {}, spark.table(table) if exists else rows)
+        exists = spark.catalog.tableExists(table.sql)
+        options["where"] = _selected(
+            context, context.definition_metadata or {}, spark.table(table.sql) if exists else rows
+        )
         if not exists and "partition_by" not in new_table:
             new_table["partition_by"] = _new_partitions(context, table)
     writer = TableWriter(spark)
     if mode == "merge":
-        writer.create_table(rows, table, if_not_exists=True, **new_table)
-        return writer.merge(rows, table, **options)
+        writer.create_table(rows, str(table), if_not_exists=True, **new_table)
+        return writer.merge(rows, str(table), **options)
     options["if_missing"] = NewTable(**new_table)
     if mode == "append":
         if context.has_asset_partitions:
             raise InvalidInputError(f"mode='append' of {table}: a second run of a partition would add its rows again")
         key = f"dagster/{context.run_id}/{context.step_key}/{context.name}"  # a retry after a success does nothing
-        return writer.append(rows, table, **{"if_empty": "ignore", "idempotency_key": key, **options})
+        return writer.append(rows, str(table), **{"if_empty": "ignore", "idempotency_key": key, **options})
     options.setdefault("if_empty", "replace")
     return (writer.overwrite_partitions if context.has_asset_partitions else writer.overwrite_table)(
-        rows, table, **options
+        rows, str(table), **options
     )
 
 
@@ -163,7 +166,7 @@ def _expressions(context: OutputContext | InputContext, metadata: Mapping[str, A
     return expressions_of(asset, metadata.get("partition_expr"), context.asset_partitions_def)
 
 
-def _new_partitions(context: OutputContext, table: str) -> list[str]:
+def _new_partitions(context: OutputContext, table: TableName) -> list[str]:
     """Return the columns that a new table is partitioned by."""
     expressions = _expressions(context, context.definition_metadata or {})
     columns = partition_columns(expressions)
@@ -188,12 +191,12 @@ def _selected(context: OutputContext | InputContext, metadata: Mapping[str, Any]
     return predicate(context.asset_partition_keys, context.asset_partitions_def, expressions, type_of)
 
 
-def _describe(context: OutputContext, rows: DataFrame, table: str, result: WriteResult) -> None:
+def _describe(context: OutputContext, rows: DataFrame, table: TableName, result: WriteResult) -> None:
     """Attach to the materialization what was published."""
     columns = [TableColumn(name=field.name, type=field.dataType.simpleString()) for field in rows.schema.fields]
     locations = {partition.location for partition in result.partitions if partition.location}
     facts: dict[str, Any] = {
-        "dagster/table_name": table,
+        "dagster/table_name": str(table),
         "dagster/column_schema": MetadataValue.table_schema(TableSchema(columns=columns)),
         "rows": result.rows,
         "files": result.files,
