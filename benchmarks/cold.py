@@ -34,7 +34,6 @@ from benchmarks.servers import COUNTED_BUCKET, CountingProxy, best_server
 from table_writer import TableWriter
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.testing.connect import write_spark_conf
-from table_writer.testing.jars import s3a_jars
 from table_writer.testing.lakehouse import _spark_settings
 from table_writer.testing.processes import LOCALHOST, ScratchDirectory
 
@@ -90,11 +89,19 @@ class Side:
         return median(sum(cores.values()) for cores in self.cores)
 
 
+def jars_of(python: str) -> list[Path]:
+    """Return the jars with which the Spark of an environment reaches S3."""
+    code = "from table_writer.testing.jars import s3a_jars; print(*s3a_jars(), sep=chr(10))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    found = subprocess.run([python, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return [Path(line) for line in found.stdout.splitlines()]
+
+
 class Jobs:
     """Starts applications on the lakehouse's servers."""
 
     def __init__(self, lake: Lakehouse, directory: Path, hadoop: Mapping[str, str], python: str) -> None:
-        settings = _spark_settings("local[2]", lake.warehouse, s3a_jars(), hadoop, directory)
+        settings = _spark_settings("local[2]", lake.warehouse, jars_of(python), hadoop, directory)
         write_spark_conf(directory, settings | SETTINGS | {"spark.hadoop.hive.metastore.uris": lake.metastore.uri})
         self._python = python
         self._environment = os.environ | {
