@@ -185,8 +185,8 @@ def _read(response: requests.Response, request: Request) -> Answer:
     is_done = 200 <= response.status_code < 300
     if is_done and request.refuse_size is not None:
         request.refuse_size(int(response.headers.get("Content-Length", 0)))
-    is_packed = response.headers.get("X-Goog-Stored-Content-Encoding") is None  # an object's bytes are as they are
-    body = response.raw.read(decode_content=is_packed)
+    is_packed_on_the_way = response.headers.get("X-Goog-Stored-Content-Encoding", "identity") == "identity"
+    body = response.raw.read(decode_content=is_packed_on_the_way)
     if is_done:
         return Answer(headers=response.headers, body=body, where=request.where)
     raise _refusal(response.status_code, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -18,7 +19,7 @@ from table_writer.storage.gcs import MARK, GcsStore
 from table_writer.storage.gcs_client import LONGEST_PAUSE_SECONDS
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin, UserLogin
-from tests.bare_server import PAGE
+from tests.bare_server import PAGE, http, read_request
 from tests.storage.conftest import FakeS3
 
 KEY: Final = "d/a"
@@ -178,6 +179,16 @@ def test_a_file_whose_bytes_come_without_their_time_is_asked_for_it(fake_s3: Fak
         store.get(KEY)
     fake_s3.answer(206, "ours", headers=generation)
     assert store.read_range(SOURCE, 0, 4) == b"ours"
+
+
+def test_bytes_that_were_packed_on_the_way_are_unpacked(fake_s3: FakeS3) -> None:
+    packed = gzip.compress(b"rows")
+    headers = {**OF_MEDIA, "X-Goog-Stored-Content-Encoding": "identity", "Content-Encoding": "gzip"}
+    fake_s3.server.converse = lambda end: ("get", http(200, packed, headers)) if read_request(end) else None
+    settings = GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1)
+    found = GcsStore(settings).get(KEY)
+    assert found is not None
+    assert found.body == b"rows"
 
 
 @pytest.mark.parametrize(
