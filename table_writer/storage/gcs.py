@@ -98,8 +98,8 @@ class GcsStore(RemoteStore[GcsBucket]):
             if refused.is_missing:
                 return None
             raise storage_error(refused, where) from refused
-        info = _info_of_media(key, answer)
         _require_whole(answer)
+        info = self._info_of_media(key, answer)
         age = age_seconds(answer.headers.get("Date", ""), info.modified_at, where)
         return StoredObject(info=info, body=answer.body, age_seconds=age)
 
@@ -115,7 +115,7 @@ class GcsStore(RemoteStore[GcsBucket]):
             if refused.is_missing:
                 raise source_changed(where) from refused
             raise storage_error(refused, where) from refused
-        if _info_of_media(source.key, answer).etag != source.etag:
+        if _generation_of_media(answer) != source.etag:
             raise source_changed(where)
         if len(answer.body) != size:
             raise StorageError(f"{where} was asked for {size} bytes and answered {len(answer.body)}. Retry")
@@ -155,6 +155,9 @@ class GcsStore(RemoteStore[GcsBucket]):
         return sorted(filter(None, names), key=str.encode)
 
     def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
+        self._delete_all(objects)
+
+    def _delete_all(self, objects: Sequence[str | ObjectInfo | Piece]) -> None:
         refused = dict(filter(None, many(self._delete, objects)))
         if refused:
             raise StorageError(
@@ -217,14 +220,15 @@ class GcsStore(RemoteStore[GcsBucket]):
         """Give up a pending upload: from then on nothing completes it.
 
         Its objects are deleted until none is left: an object that a completion composes meanwhile goes with the next
-        round, and none can be composed once the parts are gone.
+        round, and none can be composed once the parts are gone. Their generations are named, else a bucket with
+        versioning would keep them, and a late copy would find them.
         """
         prefix = self._prefix(key, upload_id)
         for _ in range(ABORT_ROUNDS):
-            found = self._names(prefix)
+            found = self._pieces_below(prefix)
             if not found:
                 return
-            self.delete(found)
+            self._delete_all(found)
         raise StorageError(f"the upload {upload_id} of {self._where(key)} is being sent still: end what sends it")
 
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
@@ -241,7 +245,7 @@ class GcsStore(RemoteStore[GcsBucket]):
     def _try_to_complete(self, key: str, upload_id: str, pieces: Sequence[Piece]) -> RefusedError | None:
         """Complete an upload; return what was missing, where something was."""
         prefix, mark = self._prefix(key, upload_id), _mark(upload_id, [piece.name for piece in pieces])
-        source, remaining = pieces[0], tuple(piece.key for piece in pieces)
+        source, remaining = pieces[0], pieces
         try:
             if len(pieces) > 1:
                 source, remaining = self._joined(prefix, pieces, mark)
@@ -254,12 +258,12 @@ class GcsStore(RemoteStore[GcsBucket]):
                 if not refused.is_missing and refused.status != 412:
                     raise storage_error(refused, self._where(key)) from refused
                 return refused
-            remaining = ()  # it is done, by another or by ourselves, whose answer was lost
+            remaining = []  # it is done, by another or by ourselves, whose answer was lost
         self._forget(prefix, remaining)
         return None
 
-    def _joined(self, prefix: str, pieces: Sequence[Piece], mark: str) -> tuple[Piece, tuple[str, ...]]:
-        """Compose parts to one object, at most 32 at a time; return it, and the keys of all that is there then.
+    def _joined(self, prefix: str, pieces: Sequence[Piece], mark: str) -> tuple[Piece, Sequence[Piece]]:
+        """Compose parts to one object, at most 32 at a time; return it, and all that is there then.
 
         Afterwards the very parts of the message must be there still: so none was deleted and sent again meanwhile,
         which Google refuses by their generations, and its emulator does not.
@@ -268,11 +272,10 @@ class GcsStore(RemoteStore[GcsBucket]):
         while len(level) > 1:
             groups = [level[start : start + MAX_SOURCES] for start in range(0, len(level), MAX_SOURCES)]
             level = tuple(many(lambda group: self._composed(prefix, group, mark), groups))
-        items = self.client.items("ListParts", prefix)
-        found = {Piece(text_of(item, "name"), text_of(item, "generation")) for item in items}
-        if not found.issuperset(pieces):
+        found = self._pieces_below(prefix)
+        if not set(found).issuperset(pieces):
             raise RefusedError(404, "notFound", "a part is gone, or was sent again after an abort")
-        return level[0], tuple(piece.key for piece in found)
+        return level[0], found
 
     def _composed(self, prefix: str, pieces: Sequence[Piece], mark: str) -> Piece:
         """Compose at most 32 objects, at each attempt to another one, so that a late repeat changes none that is used.
@@ -292,15 +295,16 @@ class GcsStore(RemoteStore[GcsBucket]):
                 raise RefusedError(404, "notFound", str(failure)) from failure
         raise failure
 
-    def _forget(self, prefix: str, keys: Sequence[str]) -> None:
-        """Delete what is left of an upload that is completed; all that is listed, where no keys are given."""
+    def _forget(self, prefix: str, pieces: Sequence[Piece]) -> None:
+        """Delete what is left of an upload that is completed; all that is listed, where nothing is given."""
         try:
-            self.delete(keys or self._names(prefix))
+            self._delete_all(pieces or self._pieces_below(prefix))
         except StorageError as error:  # the object is there; vacuum finds what is left
             _logger.warning("the parts below %s were not deleted after their completion: %s", prefix, error)
 
-    def _names(self, prefix: str) -> Sequence[str]:
-        return [text_of(item, "name") for item in self.client.items("ListParts", prefix)]
+    def _pieces_below(self, prefix: str) -> Sequence[Piece]:
+        items = self.client.items("ListParts", prefix)
+        return [Piece(text_of(item, "name"), text_of(item, "generation")) for item in items]
 
     def _piece(self, key: str, upload_id: str, part: UploadedPart) -> Piece:
         match = ETAG.fullmatch(part.etag)
@@ -308,20 +312,33 @@ class GcsStore(RemoteStore[GcsBucket]):
             raise StorageError(f"a part of {self._where(key)} is none of this store: {part.etag!r}")
         return Piece(self._prefix(key, upload_id) + _part_name(part.number, match[1]), match[2])
 
-    def _delete(self, item: str | ObjectInfo) -> tuple[str, str] | None:
+    def _delete(self, item: str | ObjectInfo | Piece) -> tuple[str, str] | None:
         """Delete one object; return it with the reason if it is refused."""
-        key = key_of(item)
-        generation = "" if isinstance(item, str) else item.etag
+        if isinstance(item, Piece):
+            key, generation = item.key, item.generation
+        else:
+            key, generation = key_of(item), "" if isinstance(item, str) else item.etag
         try:
             self.client.delete(key, generation)
         except RefusedError as refused:
             if not refused.is_missing:
                 return key, str(storage_error(refused, self._where(key)))
-            if generation and self.head(key) is not None:
+            if isinstance(item, ObjectInfo) and self.head(key) is not None:
                 return key, replaced_message(self._where(key))
         except StorageError as page:
             return key, str(page)
         return None
+
+    def _info_of_media(self, key: str, answer: Answer) -> ObjectInfo:
+        """Return what was read; ask since when it is there where the answer does not say: that of Google may not."""
+        generation = _generation_of_media(answer)
+        if "Last-Modified" in answer.headers:
+            modified_at = _moment(answer.headers, "Last-Modified", answer.where)
+            return ObjectInfo(key=key, size_bytes=len(answer.body), etag=generation, modified_at=modified_at)
+        present = self.head(key)
+        if present is None or present.etag != generation:
+            raise StorageError(f"{answer.where} was replaced while it was read. Retry")
+        return present
 
     def _level(self, directory: str) -> Iterator[dict[str, Any]]:
         """Iterate over the pages of one level, up to the next ``/``."""
@@ -377,10 +394,8 @@ def _info(item: Mapping[str, Any], where: str) -> ObjectInfo:
     return ObjectInfo(key=key, size_bytes=int(size), etag=generation, modified_at=_moment(item, "updated", where))
 
 
-def _info_of_media(key: str, answer: Answer) -> ObjectInfo:
-    generation = str(field_of(answer.headers, "X-Goog-Generation", answer.where))
-    modified_at = _moment(answer.headers, "Last-Modified", answer.where)
-    return ObjectInfo(key=key, size_bytes=len(answer.body), etag=generation, modified_at=modified_at)
+def _generation_of_media(answer: Answer) -> str:
+    return str(field_of(answer.headers, "X-Goog-Generation", answer.where))
 
 
 def _require_whole(answer: Answer) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import google.auth
 import requests
 import urllib3
-from google.auth.exceptions import GoogleAuthError
+from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import AuthorizedSession
 from requests.adapters import HTTPAdapter
 
@@ -37,6 +37,7 @@ KIND: Final = "X-Kind-Of-Request"  # for the counter; it is never sent
 CHUNK_BYTES: Final = 2**20
 SLOW_DOWN: Final = ("Google asks to slow down, also after retries", "Use fewer threads or tasks, or retry later")
 BAD_LOGIN: Final = ("Google does not accept the login", "Check the fs.gs.auth settings, and the clock of this machine")
+REQUESTER_PAYS: Final = "is requester pays bucket"  # Google's words; its reason is mostly "required"
 BY_STATUS: Final = {
     401: BAD_LOGIN,
     403: ("access denied", f"The login needs {ROLE}"),
@@ -85,7 +86,9 @@ class RefusedError(Exception):
     @property
     def is_missing(self) -> bool:
         """Whether Google says that an object is not there; of a missing bucket, and from a proxy, the words differ."""
-        return self.status == 404 and not str(self).startswith("<") and "bucket does not exist" not in str(self)
+        text = str(self)
+        is_googles = self.reason == "notFound" or text.startswith("No such object") or text == "Not Found"
+        return self.status == 404 and is_googles and "bucket does not exist" not in text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +185,8 @@ def _read(response: requests.Response, request: Request) -> Answer:
     is_done = 200 <= response.status_code < 300
     if is_done and request.refuse_size is not None:
         request.refuse_size(int(response.headers.get("Content-Length", 0)))
-    is_packed = response.headers.get("X-Goog-Stored-Content-Encoding") is None  # an object's bytes are as they are
-    body = response.raw.read(decode_content=is_packed)
+    is_packed_on_the_way = response.headers.get("X-Goog-Stored-Content-Encoding", "identity") == "identity"
+    body = response.raw.read(decode_content=is_packed_on_the_way)
     if is_done:
         return Answer(headers=response.headers, body=body, where=request.where)
     raise _refusal(response.status_code, body)
@@ -203,7 +206,9 @@ def _refusal(status: int, body: bytes) -> RefusedError:
 def _without_answer(error: Exception) -> RefusedError:
     """Tell why there is no answer; the error itself, which holds the request with its token, is left behind."""
     if isinstance(error, GoogleAuthError):
-        return RefusedError(0, "login", str(error.args[0] if error.args else type(error).__name__).rstrip("."))
+        may_pass = isinstance(error, TransportError) or error.retryable
+        said = str(error.args[0] if error.args else type(error).__name__)
+        return RefusedError(0, "token" if may_pass else "login", said.rstrip("."))
     text = str(error) or type(error).__name__
     is_unreached = isinstance(error, requests.ConnectTimeout) or "NewConnectionError" in text or "resolve" in text
     return RefusedError(0, "unreached" if is_unreached else "", text.rstrip("."))
@@ -292,16 +297,19 @@ def storage_error(refused: RefusedError, where: str) -> StorageError:
         meaning, advice = _meaning_and_advice(refused)
         reason = refused.reason or "no reason"
         return StorageError(f"{meaning}: {where}: {reason} (HTTP {refused.status}): {refused}. {advice}")
-    if refused.reason == "login":
-        return StorageError(f"no token for {where}: {refused}. Check the fs.gs.auth settings, and the account")
+    if refused.reason in ("login", "token"):
+        return StorageError(
+            f"no token for {where}: {refused}. Check the fs.gs.auth settings, the account, and this machine's clock"
+        )
     if refused.reason == "unreached":
         return StorageError(f"Google can't be reached for {where}: {refused}. Check the location and the network")
     return StorageError(f"Google failed for {where}: {refused}. Retry")
 
 
 def _meaning_and_advice(refused: RefusedError) -> tuple[str, str]:
-    if refused.reason in ADVICE:
-        return ADVICE[refused.reason]
+    reason = "userProjectMissing" if REQUESTER_PAYS in str(refused) else refused.reason
+    if reason in ADVICE:
+        return ADVICE[reason]
     if refused.status in BY_STATUS:
         return BY_STATUS[refused.status]
     if refused.status >= 500:

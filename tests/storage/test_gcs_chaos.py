@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 
 import pytest
+import requests
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
@@ -89,6 +90,25 @@ def test_after_an_abort_all_requests_of_an_upload_come_again_and_make_no_file(
     assert pending(store, key) == [upload_id]  # late parts, for a vacuum
     store.abort_upload(key, upload_id)
     assert pending(store, key) == []
+
+
+@pytest.mark.parametrize("bodies", [ONE, THREE], ids=["one part", "three parts"])
+def test_where_a_bucket_keeps_versions_nothing_stays_of_uploads_and_an_abort_is_final_too(
+    proxy: GcsProxy, gcs: FakeGcsServer, bodies: tuple[bytes, ...]
+) -> None:
+    bucket = {"name": f"versions-{uuid.uuid4().hex}", "versioning": {"enabled": True}}
+    requests.post(f"{gcs.url}/storage/v1/b?project=p", json=bucket, timeout=5).raise_for_status()
+    store = proxy.store(bucket["name"])
+    upload_id, parts = upload(store, "d/a", *bodies)
+    proxy.let("rewrite", "held", "held", "held")
+    with pytest.raises(StorageError):
+        store.complete_upload("d/a", upload_id, parts)
+    store.abort_upload("d/a", upload_id)
+    proxy.release()
+    assert store.head("d/a") is None
+    store.complete_upload("d/b", *upload(store, "d/b", *bodies))
+    kept = requests.get(f"{gcs.url}/storage/v1/b/{bucket['name']}/o?versions=true", timeout=5).json()
+    assert [item["name"] for item in kept["items"]] == ["d/b"]
 
 
 @pytest.mark.parametrize("kind", ["compose", "rewrite"])

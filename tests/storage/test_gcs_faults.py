@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -18,7 +19,7 @@ from table_writer.storage.gcs import MARK, GcsStore
 from table_writer.storage.gcs_client import LONGEST_PAUSE_SECONDS
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.settings import GCS_UPLOADS, GcsSettings, NoLogin, UserLogin
-from tests.bare_server import PAGE
+from tests.bare_server import PAGE, http, read_request
 from tests.storage.conftest import FakeS3
 
 KEY: Final = "d/a"
@@ -146,6 +147,15 @@ def test_pages_and_answers_of_others_are_errors(fake_s3: FakeS3, store: GcsStore
             missing()
 
 
+@pytest.mark.parametrize("said", ["", "404 page not found", "default backend - 404", '{"error": "not found"}'])
+def test_a_404_that_is_not_googles_is_no_missing_file(fake_s3: FakeS3, store: GcsStore, said: str) -> None:
+    for call in (store.get, store.head, lambda key: store.delete([key]), lambda _: store.read_range(SOURCE, 0, 4)):
+        fake_s3.answer(404, said)
+        with pytest.raises(StorageError, match="no such bucket or file") as caught:
+            call(KEY)
+        assert not isinstance(caught.value, SourceChangedError)
+
+
 def test_a_bucket_that_is_not_there_is_no_missing_file(fake_s3: FakeS3, store: GcsStore) -> None:
     for call in (store.get, store.head):
         fail(fake_s3, 404, "notFound", "The specified bucket does not exist.")
@@ -153,6 +163,32 @@ def test_a_bucket_that_is_not_there_is_no_missing_file(fake_s3: FakeS3, store: G
             call(KEY)
     fake_s3.answer(404, "No such object: lake/d/a", headers={"Content-Type": "text/html; charset=UTF-8"})
     assert store.get(KEY) is None
+
+
+def test_a_file_whose_bytes_come_without_their_time_is_asked_for_it(fake_s3: FakeS3, store: GcsStore) -> None:
+    generation = {"X-Goog-Generation": "17"}
+    fake_s3.answer(200, "ours", headers=generation)
+    give(fake_s3, described())
+    found = store.get(KEY)
+    assert found is not None
+    assert (found.info, found.body) == (replace(SOURCE, modified_at=found.info.modified_at), b"ours")
+    assert found.info.modified_at == SOURCE.modified_at
+    fake_s3.answer(200, "ours", headers=generation)
+    give(fake_s3, described(generation="18"))
+    with pytest.raises(StorageError, match="replaced while it was read"):
+        store.get(KEY)
+    fake_s3.answer(206, "ours", headers=generation)
+    assert store.read_range(SOURCE, 0, 4) == b"ours"
+
+
+def test_bytes_that_were_packed_on_the_way_are_unpacked(fake_s3: FakeS3) -> None:
+    packed = gzip.compress(b"rows")
+    headers = {**OF_MEDIA, "X-Goog-Stored-Content-Encoding": "identity", "Content-Encoding": "gzip"}
+    fake_s3.server.converse = lambda end: ("get", http(200, packed, headers)) if read_request(end) else None
+    settings = GcsSettings(bucket="lake", endpoint_url=fake_s3.url, credential=NoLogin(), max_attempts=1)
+    found = GcsStore(settings).get(KEY)
+    assert found is not None
+    assert found.body == b"rows"
 
 
 @pytest.mark.parametrize(
@@ -285,6 +321,15 @@ def test_each_error_says_what_to_do(fake_s3: FakeS3, store: GcsStore, status: in
     assert caught.value.__cause__ is not None
 
 
+def test_a_bucket_whose_readers_pay_is_known_by_googles_words(fake_s3: FakeS3, store: GcsStore) -> None:
+    said = "Bucket is requester pays bucket but no user project provided."
+    fail(fake_s3, 400, "required", said)
+    fake_s3.answer(400, said)
+    for call in (store.head, store.get):
+        with pytest.raises(StorageError, match=r"pays for this bucket.*requester\.pays"):
+            call(KEY)
+
+
 def test_objects_that_google_refuses_to_delete_keep_no_others_from_it(fake_s3: FakeS3, store: GcsStore) -> None:
     fail(fake_s3, 403, "objectUnderActiveHold")
     fake_s3.answer(204)
@@ -294,18 +339,21 @@ def test_objects_that_google_refuses_to_delete_keep_no_others_from_it(fake_s3: F
 
 
 def test_an_address_that_is_not_there_is_named_and_a_token_is_in_no_error(
-    settings: GcsSettings, monkeypatch: pytest.MonkeyPatch
+    fake_s3: FakeS3, settings: GcsSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1"):
         GcsStore(replace(settings, endpoint_url="http://127.0.0.1:1")).head(KEY)
-    monkeypatch.setattr(gcs_client, "TOKEN_URL", "http://127.0.0.1:1/token")
+    monkeypatch.setattr(gcs_client, "TOKEN_URL", f"{fake_s3.url}/token")
     login = UserLogin(client_id="app", client_secret="hush", refresh_token="hush")
     safe = replace(settings, endpoint_url="https://127.0.0.1:1", credential=login)
-    pauses: list[float] = []
-    with pytest.raises(StorageError, match="no token for gs://lake/d/a") as caught:
-        GcsStore(replace(safe, max_attempts=8), sleep=pauses.append).head(KEY)
-    assert pauses == []  # a login that is wrong is said at once
-    assert "hush" not in f"{caught.value!r}{caught.value.__cause__!r}{safe!r}"
+    for is_lost, count in ((False, 0), (True, 2)):  # pauses: a login that is wrong is said at once
+        pauses: list[float] = []
+        for _ in range(count + 1):
+            fake_s3.answer(400, '{"error": "invalid_grant"}', headers=JSON, drop=is_lost)
+        with pytest.raises(StorageError, match=r"no token for gs://lake/d/a.*clock") as caught:
+            GcsStore(replace(safe, max_attempts=3), sleep=pauses.append).head(KEY)
+        assert len(pauses) == count
+        assert "hush" not in f"{caught.value!r}{caught.value.__cause__!r}{safe!r}"
 
 
 def test_names_that_google_does_not_take_are_refused_before_anything_is_sent(fake_s3: FakeS3, store: GcsStore) -> None:
