@@ -158,11 +158,10 @@ class ClassicSpark:
         """
         known = self._java.org.apache.spark.sql.catalyst.QualifiedTableName
         catalog = self._session.sessionState().catalog()  # asks the JVM, which may be gone
-        no_query_is_cached = self._session.sharedState().cacheManager().isEmpty()
-        if no_query_is_cached and catalog.getCachedTable(known.apply(table.name.database, table.name.name)) is None:
-            return
-        if not no_query_is_cached:
+        if not self._session.sharedState().cacheManager().isEmpty():
             self._spark.catalog.refreshByPath(table.root)  # cached queries have lists of files of their own
+        elif catalog.getCachedTable(known.apply(table.name.database, table.name.name)) is None:
+            return
         self._spark.catalog.refreshTable(table.name.sql)
 
     def _drop_statistics(self, table: Table) -> None:

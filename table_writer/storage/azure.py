@@ -28,7 +28,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, BlobProperties, ContainerClient, ContentSettings
 
-from table_writer.errors import InvalidInputError, StorageError, counted
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.answers import age_seconds, field_of
 from table_writer.storage.azure_client import (
@@ -44,6 +44,7 @@ from table_writer.storage.object_store import (
     ObjectInfo,
     StoredObject,
     UploadInfo,
+    delete_each,
     key_of,
     many,
     nothing,
@@ -163,12 +164,7 @@ class AzureStore(RemoteStore[ContainerClient]):
         return sorted((name.removeprefix(directory)[:-1] for name in names), key=str.encode)
 
     def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
-        refused = dict(filter(None, many(self._delete, objects)))
-        if refused:
-            raise StorageError(
-                f"{len(refused)} of {counted(len(objects), 'object')} could not be deleted, first:"
-                f" {next(iter(refused.values()))}"
-            )
+        delete_each(self._delete, objects)
 
     def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         if source.size_bytes > self._settings.max_single_copy_bytes:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
 
-from table_writer.errors import InvalidInputError, StorageError, counted
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.answers import age_seconds, field_of, time_in, unreadable
 from table_writer.storage.gcs_bucket import ABSENT, GcsBucket, Piece, md5, text_of
@@ -30,6 +30,7 @@ from table_writer.storage.object_store import (
     ObjectInfo,
     StoredObject,
     UploadInfo,
+    delete_each,
     every_page,
     gone_upload_message,
     key_of,
@@ -155,15 +156,7 @@ class GcsStore(RemoteStore[GcsBucket]):
         return sorted(filter(None, names), key=str.encode)
 
     def delete(self, objects: Sequence[str | ObjectInfo]) -> None:
-        self._delete_all(objects)
-
-    def _delete_all(self, objects: Sequence[str | ObjectInfo | Piece]) -> None:
-        refused = dict(filter(None, many(self._delete, objects)))
-        if refused:
-            raise StorageError(
-                f"{len(refused)} of {counted(len(objects), 'object')} could not be deleted, first:"
-                f" {next(iter(refused.values()))}"
-            )
+        delete_each(self._delete, objects)
 
     def copy(self, source: ObjectInfo, key: str, *, before_send: Callable[[], object] = nothing) -> None:
         self._require_possible(key)
@@ -228,7 +221,7 @@ class GcsStore(RemoteStore[GcsBucket]):
             found = self._pieces_below(prefix)
             if not found:
                 return
-            self._delete_all(found)
+            delete_each(self._delete, found)
         raise StorageError(f"the upload {upload_id} of {self._where(key)} is being sent still: end what sends it")
 
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
@@ -298,7 +291,7 @@ class GcsStore(RemoteStore[GcsBucket]):
     def _forget(self, prefix: str, pieces: Sequence[Piece]) -> None:
         """Delete what is left of an upload that is completed; all that is listed, where nothing is given."""
         try:
-            self._delete_all(pieces or self._pieces_below(prefix))
+            delete_each(self._delete, pieces or self._pieces_below(prefix))
         except StorageError as error:  # the object is there; vacuum finds what is left
             _logger.warning("the parts below %s were not deleted after their completion: %s", prefix, error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 
@@ -166,6 +166,16 @@ def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int = THR
         return [do(item) for item in todo]
     with ThreadPoolExecutor(min(threads, len(todo)), thread_name_prefix="table_writer") as pool:
         return list(pool.map(do, todo))
+
+
+def delete_each(delete: Callable[[Item], tuple[str, str] | None], objects: Sequence[Item]) -> None:
+    """Delete objects by a request each; ``delete`` returns one that is refused with the reason, and all are tried."""
+    refused = dict(filter(None, many(delete, objects)))
+    if refused:
+        raise StorageError(
+            f"{len(refused)} of {counted(len(objects), 'object')} could not be deleted, first:"
+            f" {next(iter(refused.values()))}"
+        )
 
 
 def require_gettable(where: str, size_bytes: int) -> None:
