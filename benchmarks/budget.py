@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.cases import CASES, Case, Size
 from benchmarks.memory import ForgetfulStore
-from benchmarks.peaks import PROC, core_seconds, descendants
+from benchmarks.peaks import core_seconds_by_kind
 from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
@@ -65,15 +65,7 @@ class Cost:
 
 def cpu_seconds() -> Counter[str]:
     """Return what each kind of process below this one has used so far, this one included."""
-    used: Counter[str] = Counter(driver=sum(os.times()[:2]))
-    for pid in descendants(os.getpid()):
-        try:
-            command = (PROC / str(pid) / "cmdline").read_text()
-        except OSError:
-            continue  # it has ended meanwhile
-        kind = next((name for part, name in KINDS.items() if part in command), "others")
-        used[kind] += core_seconds(pid)
-    return used
+    return Counter(driver=sum(os.times()[:2])) + core_seconds_by_kind(KINDS, "others")
 
 
 def cost(work: Callable[[], object]) -> Cost:

@@ -15,18 +15,15 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from benchmarks.peaks import PROC, core_seconds, descendants
+from benchmarks.peaks import core_seconds, core_seconds_by_kind
 
 KINDS: Final = {"SparkSubmit": "Java", "pyspark.daemon": "workers"}
 
 
 def used_core_seconds() -> dict[str, float]:
     """Return what this process, its Java and its Python workers have used so far."""
-    used = {"driver": core_seconds(os.getpid()), "Java": 0.0, "workers": 0.0}
-    for pid in descendants(os.getpid()):
-        command = (PROC / str(pid) / "cmdline").read_text()
-        used[next((kind for part, kind in KINDS.items() if part in command), "driver")] += core_seconds(pid)
-    return used
+    below = core_seconds_by_kind(KINDS, "driver")
+    return {"driver": core_seconds(os.getpid()) + below["driver"], "Java": below["Java"], "workers": below["workers"]}
 
 
 def drop_rows(rows: DataFrame, table: str, mode: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -52,3 +53,15 @@ def descendants(pid: int) -> list[int]:
     for one in found:
         found += children.get(one, [])
     return found
+
+
+def core_seconds_by_kind(kinds: Mapping[str, str], others: str) -> Counter[str]:
+    """Return what the processes below this one have used so far, by kind; a part of its command tells each."""
+    used: Counter[str] = Counter()
+    for pid in descendants(os.getpid()):
+        try:
+            command = (PROC / str(pid) / "cmdline").read_text()
+        except OSError:
+            continue  # it has ended meanwhile
+        used[next((kind for part, kind in kinds.items() if part in command), others)] += core_seconds(pid)
+    return used
