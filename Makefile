@@ -60,7 +60,7 @@ check: $(VENV)/.ready  ##* Lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/lint-imports setup.cfg
 
 dist: $(VENV)/.ready  ## sdist and wheel, checked; the wheel writes a table in an empty environment
 	rm -rf dist

@@ -34,7 +34,7 @@ from benchmarks.servers import COUNTED_BUCKET, CountingProxy, best_server
 from table_writer import TableWriter
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.testing.connect import write_spark_conf
-from table_writer.testing.lakehouse import _spark_settings
+from table_writer.testing.embedded import _spark_settings
 from table_writer.testing.processes import LOCALHOST, ScratchDirectory
 
 WRITERS: Final = ("Spark", "ours")

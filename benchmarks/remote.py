@@ -15,8 +15,8 @@ from typing import IO, Any, Final
 from benchmarks.cases import TASKS, Size
 from benchmarks.contenders import Contender
 from table_writer.testing.connect import write_spark_conf
+from table_writer.testing.embedded import _spark_settings
 from table_writer.testing.jars import s3a_jars
-from table_writer.testing.lakehouse import _spark_settings
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
 
 ROOT: Final = Path(__file__).parents[1]

@@ -26,8 +26,8 @@ from benchmarks.contenders import CONTENDERS, check_spark
 from benchmarks.remote import MASTER
 from benchmarks.servers import Servers, best_server
 from table_writer import TableWriter
+from table_writer.testing.embedded import _spark_settings
 from table_writer.testing.jars import s3a_jars
-from table_writer.testing.lakehouse import _spark_settings
 from table_writer.testing.processes import LOCALHOST
 
 PARTITIONS, FILES, TOUCHED = 30, 40, 3  # files of each partition, and partitions of a merge

@@ -16,9 +16,10 @@ from typing import Any, Final, Self
 from benchmarks.audit import AuditLog
 from benchmarks.cases import TASKS
 from benchmarks.remote import ROOT
+from table_writer.testing.choices import S3ServerName
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ReservedPort, ScratchDirectory
-from table_writer.testing.servers import MetastoreServer, S3Server, S3ServerName, _find_versitygw
+from table_writer.testing.servers import MetastoreServer, S3Server, _find_versitygw
 
 COUNTED_BUCKET: Final = "counted"  # every application reaches it through the proxy, and the other one directly
 PROXY_START_SECONDS: Final = 30

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from demo.reader import Reader, Tally, content_by_month, judge
 from table_writer import TableWriter
 from table_writer.reports.layout import Column, Figure, Grid, Summary, size
-from table_writer.testing.lakehouse import Lakehouse, lakehouse
+from table_writer.testing.embedded import Lakehouse, lakehouse
 from table_writer.testing.processes import LakehouseError
 
 __all__ = ["corrected", "load_flights", "main"]

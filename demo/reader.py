@@ -25,7 +25,7 @@ from typing import IO, Final, Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.testing.lakehouse import Lakehouse
+from table_writer.testing.embedded import Lakehouse
 from table_writer.testing.processes import LOCALHOST, LakehouseError
 
 __all__ = ["Reader", "Tally", "content_by_month", "judge"]

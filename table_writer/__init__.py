@@ -79,8 +79,6 @@ __all__ = [
     "read_arrow",
 ]
 
-__path__.append(f"{__path__[0]}/integrations/former_paths")  # where table_writer.airflow and table_writer.dbt are found
-
 # Executors import this package for step 2 alone, and a command for its own call: each loads what it needs and no more.
 _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",

@@ -37,7 +37,7 @@ from table_writer import (
 from table_writer.steps.batches import batch_writer
 from table_writer.steps.session_services import SessionServices
 from table_writer.table.services import Services
-from table_writer.testing.lakehouse import lakehouse
+from table_writer.testing.embedded import lakehouse
 from tests.publish.world import TABLE, World
 
 T: Final = str(TABLE)

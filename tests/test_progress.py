@@ -25,7 +25,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
 from table_writer.steps.complete import Completer
-from table_writer.testing.lakehouse import Lakehouse
+from table_writer.testing.embedded import Lakehouse
 from table_writer.writer import TableWriter
 from tests.doubles.memory_metastore import MemoryMetastore
 

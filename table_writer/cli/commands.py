@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -97,11 +97,9 @@ class Command:
     """
 
     name: str
-    former_name: str = ""  # which does the same, and is shown nowhere
     takes: Takes = Takes.ONE
     options: Options = field(default_factory=dict)
     exclusive: tuple[str, ...] = ()  # exactly one of these parameters must be given
-    former_options: Mapping[str, str] = field(default_factory=dict)  # shown nowhere: the parameters that they mean
     run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage] | None = None  # where it is more than a call
     # where it takes a store, and no metastore
     run_store: Callable[[TableWriterConfig, Namespace], Report] | None = None
@@ -215,16 +213,11 @@ COMMANDS: Final = (
     Command(name="history"),
     Command(name="show"),
     Command(name="partitions"),
-    Command(name="changes", former_name="diff"),
+    Command(name="changes"),
     Command(
         name="recover", takes=Takes.SEVERAL, needs_attention=_not_recovered, asks=lambda given: bool(given.accept_loss)
     ),
-    Command(
-        name="rollback",
-        exclusive=("version", "write_id", "as_of"),
-        former_options={"--to-version": "version", "--to-write-id": "write_id"},
-        asks=lambda _: True,
-    ),
+    Command(name="rollback", exclusive=("version", "write_id", "as_of"), asks=lambda _: True),
     Command(
         name="vacuum", takes=Takes.SEVERAL, needs_attention=lambda report: bool(report.failures), asks=lambda _: True
     ),
@@ -258,17 +251,15 @@ COMMANDS: Final = (
     ),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
-FORMER_NAMES: Final = {command.former_name: command.name for command in COMMANDS if command.former_name}
 
 
 def parse(argv: Sequence[str]) -> Namespace:
     """Read the arguments; ``UsageError`` if they make no command."""
     parser = build_parser()
     commands = _parsers(parser)
-    name, *others = argv or ("",)
+    name = argv[0] if argv else ""
     if (call := name.replace("-", "_")) in OF_SPARK:
         parser.error(f"{name} takes Spark, which {PROGRAM} works without: TableWriter(spark).{call}(…) in Python")
-    argv = [FORMER_NAMES[name], *others] if name in FORMER_NAMES else argv
     try:
         arguments, unknown = parser.parse_known_args(argv)
     except UsageError as error:  # what is missing may be there, misspelled
@@ -288,8 +279,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 def _nearest(words: Sequence[str], parser: ArgumentParser) -> str:
     """Ask whether a known option was meant by one that is not known."""
-    actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001  # of our own class
-    known = [option for action in actions for option in action.option_strings]
+    known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  # our own class
     given = (word.partition("=")[0] for word in words if word.startswith("--"))
     return next((near for option in given if option not in known and (near := nearest(option, known))), "")
 
@@ -392,8 +382,6 @@ def _add_own(parser: Parser, command: Command) -> None:
     if command.exclusive:
         group = parser.add_mutually_exclusive_group(required=True)
         _add(group, {option_of(name): options.pop(option_of(name)) for name in command.exclusive})
-        for former, name in command.former_options.items():
-            group.add_argument(former, **{**command.all_options[option_of(name)], "help": SUPPRESS})
     _add(parser, options)
 
 

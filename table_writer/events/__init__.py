@@ -13,9 +13,7 @@ Listeners are given as ``TableWriterConfig(listeners=[...])``. Steps note what t
 
 from __future__ import annotations
 
-import table_writer
 from table_writer.events.event import EventError, EventPartition, Source, StepTime, TableEvent
 from table_writer.events.listeners import EventListener, JsonListener
 
 __all__ = ["EventError", "EventListener", "EventPartition", "JsonListener", "Source", "StepTime", "TableEvent"]
-__path__.append(f"{table_writer.__path__[-1]}/events")  # where table_writer.events.openlineage is found, as it was

@@ -11,7 +11,6 @@
 ``declared``       checks and options that a catalog or an asset declares
 ``retries``        which failures a scheduler tries again
 ``settings``       settings of tasks that need no Spark
-``former_paths``   the same under the names that they had before: ``table_writer.airflow``, …
 =================  ====================================================================================
 
 Nothing outside this folder imports it, which an import contract says, and executors are not sent it.

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 from xml.sax.saxutils import quoteattr
 
 import pyspark
 from pyspark.find_spark_home import _find_spark_home
 
 from table_writer.progress import current
+from table_writer.testing.choices import BUILT_IN_HIVE, HiveVersion
 from table_writer.testing.processes import LakehouseError
 
 _logger = logging.getLogger(__name__)
@@ -72,8 +73,6 @@ _NOT_WITH_S3A: Final = (
     "org.apache.httpcomponents:*",
 )
 
-HiveVersion = Literal["2.3.10", "3.1.3", "4.0.1", "4.2.0"]
-BUILT_IN_HIVE: Final = "2.3.10"  # whose jars pyspark carries, server and client
 FIRST_SPARK_FOR_HIVE_4: Final = 4
 CLIENT_FOR_HIVE_4: Final = "4.0.1"  # of the versions that Spark 4.3 takes, the newest that was run
 

@@ -18,17 +18,16 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
+from table_writer import testing
 from table_writer.errors import needs_extra
 from table_writer.model.table import SPARK_CATALOG
-from table_writer.testing.jars import HiveVersion
-from table_writer.testing.lakehouse import Lakehouse
-from table_writer.testing.lakehouse import lakehouse as start_lakehouse
+from table_writer.testing.choices import HiveVersion, S3ServerName
 
 with needs_extra("testing", "table_writer.testing.pytest_plugin"):
     import pytest
 
 CHOICES: Final = {  # what an option may be, its default first
-    "s3": ("moto", "versitygw", "none"),
+    "s3": (*get_args(S3ServerName), "none"),
     "hive": get_args(HiveVersion),
     "spark": ("classic", "connect"),
 }
@@ -55,17 +54,20 @@ def chosen_option(config: pytest.Config, what: str) -> Any:
 
 
 @pytest.fixture(scope="session", name="lakehouse")
-def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
-    """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run."""
+def _lakehouse(request: pytest.FixtureRequest) -> Iterator[testing.Lakehouse]:
+    """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run.
+
+    Only here is Spark loaded: pytest loads this plugin in every run, of tests that have nothing to do with it, too.
+    """
     s3, hive = chosen_option(request.config, "s3"), chosen_option(request.config, "hive")
     conf = {"spark.api.mode": chosen_option(request.config, "spark")}
     where: dict[str, Any] = {"storage": "file"} if s3 == "none" else {"s3_server": s3}
-    with start_lakehouse(**where, hive=hive, spark_conf=conf) as lake:
+    with testing.lakehouse(**where, hive=hive, spark_conf=conf) as lake:
         yield lake
 
 
 @pytest.fixture(name="lakehouse_database")
-def _lakehouse_database(lakehouse: Lakehouse) -> Iterator[str]:
+def _lakehouse_database(lakehouse: testing.Lakehouse) -> Iterator[str]:
     """Return the name of a fresh database, dropped with all its tables after the test."""
     name = f"test_{uuid.uuid4().hex[:12]}"
     lakehouse.spark.sql(f"CREATE DATABASE {SPARK_CATALOG}.{name} LOCATION '{lakehouse.warehouse}/{name}.db'")

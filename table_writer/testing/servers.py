@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, get_args
 from xml.sax.saxutils import escape
 
 import boto3
@@ -28,13 +28,13 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from table_writer.errors import require_extra
-from table_writer.testing.jars import BUILT_IN_HIVE, HiveVersion, java_environment, metastore_class_path, metastore_java
+from table_writer.testing.choices import BUILT_IN_HIVE, HiveVersion, S3ServerName
+from table_writer.testing.jars import java_environment, metastore_class_path, metastore_java
 from table_writer.testing.processes import LOCALHOST, LakehouseError, ServerProcess
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-S3ServerName = Literal["moto", "versitygw"]
 REGION: Final = "us-east-1"
 VERSITYGW_VARIABLE: Final = "TABLE_WRITER_VERSITYGW"
 VERSITYGW_INSTALL: Final = "go install github.com/versity/versitygw/cmd/versitygw@latest"

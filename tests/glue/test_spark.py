@@ -27,7 +27,7 @@ from table_writer import (
 from table_writer.check import not_null
 from table_writer.metastore.glue import make_clients
 from table_writer.model.table import Column, Table, TableName
-from table_writer.testing.lakehouse import Lakehouse
+from table_writer.testing.embedded import Lakehouse
 from tests.doubles.glue import table_input
 
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"

@@ -25,7 +25,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GlueSettings, MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
-from table_writer.testing.jars import HiveVersion
+from table_writer.testing.choices import HiveVersion
 from table_writer.testing.pytest_plugin import chosen_option
 from tests.bare_server import BareServer
 from tests.doubles.glue import GlueDouble, table_input

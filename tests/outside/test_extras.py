@@ -41,7 +41,6 @@ LIBRARIES = [
 USES = {
     "airflow": "import table_writer.integrations.airflow",
     "airflow, by a module": "import table_writer.integrations.airflow.operators",
-    "airflow, by its former path": "import table_writer.airflow.operators",
     "azure": "from table_writer.storage import open_store\n"
     "open_store(AzureSettings(account='abc', container='abc', account_url='https://a.b', credential=None))",
     "completion": "from table_writer.cli.main import main\nmain(['--print-completion', 'bash'])",
@@ -50,14 +49,11 @@ USES = {
     "dagster, by a module": "import table_writer.integrations.dagster.io_manager",
     "dbt": "import table_writer.integrations.dbt",
     "dbt, by its command": "import table_writer.integrations.dbt.__main__",
-    "dbt, by its former path": "import table_writer.dbt",
     "gcs": "from table_writer.storage import open_store\nopen_store(GcsSettings(bucket='abc'))",
     "iceberg": "from table_writer import TableWriterConfig\nTableWriterConfig(mirrors=['iceberg'])",
     "kedro": "import table_writer.integrations.kedro",
     "openlineage": "import table_writer.integrations.openlineage",
-    "openlineage, by its former path": "import table_writer.events.openlineage",
     "opentelemetry": "import table_writer.integrations.opentelemetry",
-    "opentelemetry, by its former path": "import table_writer.events.opentelemetry",
     "prefect": "import table_writer.integrations.prefect",
     "testing": "from table_writer.testing import lakehouse\nlakehouse()",
     "testing, by a server": "from table_writer.testing import S3Server\nS3Server()",

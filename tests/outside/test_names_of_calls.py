@@ -1,8 +1,7 @@
 """A person uses one name where another is meant: of a call, a mode, an option, a command.
 
 Seen by a user: ``mode="overwrite"``, as of Spark's own writer, was answered by *did you mean overwrite_table?*, which
-replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where they are; on the command line
-``changes`` was ``diff``, and ``version=`` was ``--to-version``.
+replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where they are.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pytest
 from table_writer import InvalidInputError, Maintenance, TableWriter
 from table_writer.checked import HARMFUL
 from table_writer.cli.arguments import UsageError
-from table_writer.cli.commands import BY_NAME, COMMANDS, build_parser, parse
+from table_writer.cli.commands import BY_NAME, COMMANDS, parse
 from table_writer.config import write_mode
 from table_writer.maintenance import OF_SPARK
 from table_writer.model.write_mode import WriteMode
@@ -77,22 +76,6 @@ def test_a_writer_can_be_copied_though_it_answers_for_names_that_it_has_not() ->
 
 def test_every_call_of_maintenance_is_a_command_of_the_same_name() -> None:
     assert {ON_SEVERAL.get(name, name) for name in public(Maintenance) - {"close"}} == set(BY_NAME)
-
-
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        ("diff a.b 1 2", "changes a.b 1 2"),
-        ("rollback a.b --to-version 3", "rollback a.b --version 3"),
-        ("rollback a.b --to-version=3 --yes", "rollback a.b --version=3 --yes"),
-        ("rollback a.b --to-write-id x", "rollback a.b --write-id x"),
-    ],
-)
-def test_a_former_spelling_still_does_the_same_and_is_shown_nowhere(former: str, now: str) -> None:
-    assert parse(former.split()) == parse(now.split())
-    with pytest.raises(UsageError, match=r"--version --write-id --as-of is required"):
-        parse(["rollback", "a.b"])
-    assert not re.search(r"diff\b|--to-", build_parser().format_help())
 
 
 def test_what_asks_before_it_changes_something_is_suggested_for_a_slip_of_the_pen_alone() -> None:

@@ -17,7 +17,8 @@ from xml.sax.saxutils import escape
 from pyspark.sql import types as T  # noqa: N812
 
 from table_writer.testing import Lakehouse
-from table_writer.testing.jars import BUILT_IN_HIVE, find_java, java_environment, resolve_jars, s3a_jars, spark_home
+from table_writer.testing.choices import BUILT_IN_HIVE
+from table_writer.testing.jars import find_java, java_environment, resolve_jars, s3a_jars, spark_home
 
 SOURCE: Final = Path(__file__).with_name("HiveEngine.java")
 NOT_IN_SPARK: Final = tuple(f"org.apache.hive:hive-llap-{part}:{BUILT_IN_HIVE}" for part in ("common", "client"))

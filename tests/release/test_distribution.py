@@ -16,9 +16,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 MADE_BY_THE_BUILD = ("PKG-INFO", "hive_table_writer.egg-info/")
 OF_EXTRAS = (  # modules that say which extra they need, or are imported by what needs it
-    "table_writer.airflow",
-    "table_writer.dbt",
-    "table_writer.events.open",
     "table_writer.integrations",
     "table_writer.steps.mirrors.iceberg",
     "table_writer.storage.azure",

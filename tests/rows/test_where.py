@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
-from table_writer.testing.lakehouse import Lakehouse
+from table_writer.testing.embedded import Lakehouse
 
 Rows = Callable[..., Any]
 Listed = Callable[[str], list[tuple[Any, ...]]]

@@ -19,8 +19,8 @@ from table_writer.config import TableWriterConfig
 from table_writer.maintenance import Maintenance
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.connect import write_spark_conf
+from table_writer.testing.embedded import _spark_settings
 from table_writer.testing.jars import java_environment, s3a_jars
-from table_writer.testing.lakehouse import _spark_settings
 from tests.docs.markdown_blocks import ROOT
 from tests.real.real_world import Address
 

@@ -13,8 +13,8 @@ import pytest
 from table_writer import Maintenance, TableWriterConfig, read_arrow
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.connect import write_spark_conf
+from table_writer.testing.embedded import _spark_settings
 from table_writer.testing.jars import java_environment, s3a_jars
-from table_writer.testing.lakehouse import _spark_settings
 from tests.docs.markdown_blocks import ROOT
 from tests.real.real_world import Address
 

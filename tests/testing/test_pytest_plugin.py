@@ -26,6 +26,13 @@ def test_one_lakehouse_and_no_database_left(lakehouse):
     assert lakehouse.warehouse.startswith("file:///")
 """
 
+LOADED = """
+import sys
+
+def pytest_collection_finish():
+    print("LOADED", *sys.modules)
+"""
+
 
 def run_suite(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (directory / "test_suite.py").write_text(SUITE)
@@ -48,6 +55,23 @@ def test_a_bad_choice_is_a_usage_error(tmp_path: Path) -> None:
     assert "choose from moto, versitygw, none" in run_suite(tmp_path).stdout
 
 
-def test_without_use_nothing_starts(tmp_path: Path) -> None:
-    run = run_suite(tmp_path, "--collect-only")
+def test_without_use_nothing_starts_and_nothing_of_spark_or_of_a_client_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(LOADED)
+    run = run_suite(tmp_path, "--collect-only", "-s")
     assert "3 tests collected" in run.stdout
+    loaded = set(run.stdout.partition("LOADED ")[2].split("\n")[0].split())
+    assert "pytest" in loaded
+    assert (
+        loaded & {"boto3", "botocore", "hmsclient", "moto", "pandas", "py4j", "pyarrow", "pyspark", "thrift"} == set()
+    )
+    ours = {name for name in loaded if name.startswith("table_writer")}
+    assert ours == {
+        "table_writer",
+        "table_writer.checked",
+        "table_writer.errors",
+        "table_writer.model",
+        "table_writer.model.table",
+        "table_writer.testing",
+        "table_writer.testing.choices",
+        "table_writer.testing.pytest_plugin",
+    }

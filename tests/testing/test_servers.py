@@ -16,7 +16,8 @@ from table_writer.errors import MetastoreError
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.testing import LakehouseError, MetastoreServer, S3Server
-from table_writer.testing.servers import VERSITYGW_INSTALL, S3ServerName, _find_versitygw
+from table_writer.testing.choices import S3ServerName
+from table_writer.testing.servers import VERSITYGW_INSTALL, _find_versitygw
 
 EVERY_SERVER = ["moto", "versitygw"]  # a missing server is a failure: `make test` builds it
 

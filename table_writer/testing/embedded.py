@@ -26,10 +26,9 @@ from table_writer.checked import checked
 from table_writer.errors import require_extra
 from table_writer.progress import current
 from table_writer.reports.listeners import show_progress
+from table_writer.testing.choices import BUILT_IN_HIVE, HiveVersion, S3ServerName
 from table_writer.testing.connect import ConnectServer, write_spark_conf
 from table_writer.testing.jars import (
-    BUILT_IN_HIVE,
-    HiveVersion,
     committer_jars,
     find_java,
     hive_client_settings,
@@ -38,7 +37,7 @@ from table_writer.testing.jars import (
     spark_home,
 )
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.servers import MetastoreServer, S3Server, S3ServerName
+from table_writer.testing.servers import MetastoreServer, S3Server
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

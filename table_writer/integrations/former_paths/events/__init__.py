@@ -1,1 +1,0 @@
-"""Submodules of ``table_writer.events`` under their former names."""

@@ -1,5 +1,0 @@
-"""The former ``table_writer.events.openlineage``."""
-
-from table_writer.integrations.openlineage import OpenLineageListener
-
-__all__ = ["OpenLineageListener"]
