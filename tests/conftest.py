@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,6 +15,17 @@ from table_writer.testing import Lakehouse
 from table_writer.testing.jars import java_environment
 from tests.fuzz.puppet import pools_at_once
 
+SERVERS: Final = {"java", "spark-submit", "versitygw"}
+
+if find_spec("hypothesis"):  # the environments of single services have none
+    from hypothesis import settings
+
+    # What a push waits for draws the same examples each time; `--hypothesis-profile=anew`, nightly's, draws others,
+    # and prints how to repeat what it found.
+    settings.register_profile("same", derandomize=True, database=None)
+    settings.register_profile("anew", print_blob=True)
+    settings.load_profile("same")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what the targets of a service choose."""
@@ -19,19 +33,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--metastore-database", choices=("postgresql", "mariadb"), help="what the contract's metastore runs on"
     )
+    parser.addoption("--without-servers", action="store_true", help="whoever starts Java or a server fails")
     parser.addoption("--openlineage-spec", type=Path, help="directory of OpenLineage's published schemas")
 
 
-def pytest_configure() -> None:
-    """Let the processes that tests start hear signals.
+def pytest_configure(config: pytest.Config) -> None:
+    """Hold what `--without-servers` says, and let the processes that tests start hear signals.
 
     Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler
     of our own becomes the default in them. Spark that a test starts by itself compiles as the lakehouse's does.
     """
     os.environ["JAVA_TOOL_OPTIONS"] = java_environment()["JAVA_TOOL_OPTIONS"]
+    if config.getoption("--without-servers"):
+        sys.addaudithook(_refuse_servers)
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+def _refuse_servers(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "subprocess.Popen" and Path(os.fsdecode(cast("str", arguments[0]))).name in SERVERS:
+        raise PermissionError(f"{arguments[0]} in a run without servers: mark the test not_quick")
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks

@@ -1,4 +1,4 @@
-"""Docstrings and CONTRIBUTING.md say the truth of the tree: which files a folder has, which file alone does a thing.
+"""Docstrings, CONTRIBUTING.md and the map say the truth of the tree: a folder's files, which file alone does a thing.
 
 Imports that the contracts in setup.cfg forbid are not tested again here.
 """
@@ -20,6 +20,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "table_writer"
 CONTRIBUTING: Final = (ROOT / "CONTRIBUTING.md").read_text()
+MAP: Final = (ROOT / "docs" / "design" / "map.md").read_text()
 LISTED_FILE: Final = re.compile(r"^``(\w+)``  +\w", re.MULTILINE)
 TREE_LINE: Final = re.compile(r"^[├└]─ (.*?)(?:   |$)", re.MULTILINE)
 GATEWAYS: Final = ("storage", "metastore", "spark", "testing")
@@ -95,8 +96,8 @@ def test_the_folders_of_the_steps_list_their_files() -> None:
     assert named <= set(folders_with_a_list())
 
 
-def test_contributing_names_every_folder_and_file_at_the_top() -> None:
-    named = {word.rstrip("/") for line in TREE_LINE.findall(CONTRIBUTING) for word in line.split()}
+def test_the_map_names_every_folder_and_file_at_the_top() -> None:
+    named = {word.rstrip("/") for line in TREE_LINE.findall(MAP) for word in line.split()}
     there = {path.name for path in PACKAGE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     there |= {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
     assert named == there
@@ -106,6 +107,45 @@ def test_every_file_that_contributing_links_to_is_there() -> None:
     links = re.findall(r"\]\((table_writer/[\w/.]+)\)", CONTRIBUTING)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_file_and_class_that_the_map_names_is_there() -> None:
+    files = re.findall(r"`([\w/]+\.py)`", MAP)
+    assert len(files) > 10
+    assert [file for file in files if not (PACKAGE / file).exists()] == []
+    answers = re.findall(r"`(\w+)(?:\.\w+)?` in `([\w/]+\.py)`", MAP)
+    assert answers
+    assert [(name, file) for name, file in answers if name not in (PACKAGE / file).read_text()] == []
+
+
+def recipes() -> list[tuple[str, set[str], set[str]]]:
+    """Return of each row of *Add something* its example, its files in the package, and the others."""
+    section = CONTRIBUTING[CONTRIBUTING.index("## Add something") : CONTRIBUTING.index("## Send it")]
+    rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| a ")]
+    return [
+        (
+            re.findall(r"`([\w-]+)`", example)[0],
+            set(re.findall(r"`([^`]+)`", inside)),
+            set(re.findall(r"`([^`]+)`", beside)),
+        )
+        for _, example, inside, beside in rows
+    ]
+
+
+@pytest.mark.parametrize(("example", "inside", "beside"), recipes(), ids=[name for name, *_ in recipes()])
+def test_a_recipe_names_exactly_the_files_that_know_of_its_example(
+    example: str, inside: set[str], beside: set[str]
+) -> None:
+    word = re.compile(rf"\b{example}\b", re.IGNORECASE)
+    knows = {name for name, file in every_file() if word.search(file.read_text())}
+    assert knows == inside
+    assert beside
+    assert [name for name in sorted(beside) if not word.search((ROOT / name).read_text())] == []
+
+
+def every_file() -> Iterator[tuple[str, Path]]:
+    for file in sorted(PACKAGE.rglob("*.py")):
+        yield file.relative_to(PACKAGE).as_posix(), file
 
 
 def test_readers_switch_in_one_file() -> None:

@@ -73,7 +73,9 @@ def test_every_import_of_a_service_in_a_foreign_room_is_named(tree: Path) -> Non
             file.write(line)
     after = contracts(tree)
     assert after.returncode != 0
-    named = {(importer, imported) for importer, imported in re.findall(r"(table_writer[\w.]*) -> ([\w.]+)", after.stdout)}
+    named = {
+        (importer, imported) for importer, imported in re.findall(r"(table_writer[\w.]*) -> ([\w.]+)", after.stdout)
+    }
     missed = {
         (importer, package)
         for importer, package in wanted

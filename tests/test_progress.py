@@ -336,6 +336,7 @@ def test_nobody_is_told_or_whoever_was_given() -> None:
     assert listener(print) is print
 
 
+@pytest.mark.not_quick  # ipywidgets
 def test_in_a_terminal_and_in_a_notebook_a_bar_is_drawn(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     chosen = listener("auto")
@@ -385,6 +386,7 @@ def test_another_choice_is_a_wrong_setting(choice: Any, expected: str) -> None:
         TableWriterConfig(progress=choice)
 
 
+@pytest.mark.not_quick
 def test_a_notebook_with_ipywidgets_has_a_widget() -> None:
     bar = BarListener(widget=True)
     bar(now(done=50, total=200, unit="tasks"))

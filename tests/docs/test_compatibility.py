@@ -12,8 +12,9 @@ from .markdown_blocks import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 WORDS = {"run", "nightly", "run by hand", "expected", "to be tried", "known not"}
+MAKEFILES = "".join((ROOT / name).read_text() for name in ("Makefile", "tests/services.mk", "benchmarks/bench.mk"))
 TARGET = re.compile(r"`make ([a-z0-9.-]+)`")
-PINNED = re.compile(r"`([^`]*(?:==|>=|:=)[^`]*)`")  # what the page quotes from pyproject.toml or the Makefile
+PINNED = re.compile(r"`([^`]*(?:==|>=|:=)[^`]*)`")  # what the page quotes from pyproject.toml or the makefiles
 
 
 class Row(NamedTuple):
@@ -41,12 +42,11 @@ def needed(target: str, rules: dict[str, str]) -> Iterator[str]:
 
 def run_by(commands: str) -> set[str]:
     """Return the targets that commands make; one with a version in its name stands for itself."""
-    text = (ROOT / "Makefile").read_text()
-    rules = dict(re.findall(r"^([a-z0-9-]+):(?!=)(.*(?:\n\t.*)*)", text, flags=re.MULTILINE))
+    rules = dict(re.findall(r"^([a-z0-9-]+):(?!=)(.*(?:\n\t.*)*)", MAKEFILES, flags=re.MULTILINE))
     named = [
         word for words in re.findall(r"^\t?(?:make|\$\(MAKE\)) (.*)$", commands, re.MULTILINE) for word in words.split()
     ]
-    return {target for name in named if not name.startswith("-") for target in needed(name, rules)}
+    return {target for name in named if not name.startswith("-") and "=" not in name for target in needed(name, rules)}
 
 
 def run_by_ci() -> set[str]:
@@ -54,7 +54,7 @@ def run_by_ci() -> set[str]:
 
 
 def run_nightly() -> set[str]:
-    found = re.search(r"^nightly:.*((?:\n\t.*)*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    found = re.search(r"^nightly:.*((?:\n\t.*)*)", MAKEFILES, re.MULTILINE)
     assert found is not None
     return run_by(found[1])
 
@@ -80,13 +80,12 @@ def test_what_is_nightly_names_targets_of_that_run(row: Row) -> None:
 def test_what_is_run_by_hand_is_not_claimed_for_ci_and_can_be_run(row: Row) -> None:
     assert not set(TARGET.findall(row.why)) & (run_by_ci() | run_nightly())
     scripts = re.findall(r"`(tests/[\w/.]+)`", row.why)
-    text = (ROOT / "Makefile").read_text()
-    made = [target for target in TARGET.findall(row.why) if re.search(rf"^{stem(target)}:", text, re.MULTILINE)]
+    made = [target for target in TARGET.findall(row.why) if re.search(rf"^{stem(target)}:", MAKEFILES, re.MULTILINE)]
     assert made or all((ROOT / script).exists() for script in scripts or ["nothing"])
 
 
 def stem(target: str) -> str:
-    """Return how the Makefile names a target that has a version in its name."""
+    """Return how the makefiles name a target that has a version in its name."""
     return re.escape(re.sub(r"\d+\.\d+(\.\d+)?$", "%", target))
 
 
@@ -98,7 +97,7 @@ def test_each_version_that_is_run_has_a_row(made: set[str], rows: list[Row]) -> 
 
 
 def test_quoted_requirements_are_those_of_this_project() -> None:
-    project = (ROOT / "pyproject.toml").read_text() + (ROOT / "Makefile").read_text()
+    project = (ROOT / "pyproject.toml").read_text() + MAKEFILES
     quoted = [text for row in rows() for text in PINNED.findall(row.why)]
     assert len(quoted) > 5
     assert [text for text in quoted if text not in project] == []

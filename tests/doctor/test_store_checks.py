@@ -222,6 +222,7 @@ def on_s3(moto: S3Server, world: World) -> Callable[[], tuple[OpenTable, S3Store
     return opened
 
 
+@pytest.mark.not_quick
 def test_a_bucket_is_examined_on_s3(on_s3: Callable[[], tuple[OpenTable, S3Store]]) -> None:
     services, store = on_s3()
     found = {finding.check: finding.status for finding in examine(services)}
@@ -232,6 +233,7 @@ def test_a_bucket_is_examined_on_s3(on_s3: Callable[[], tuple[OpenTable, S3Store
     assert not store.client.list_multipart_uploads(Bucket=store.bucket).get("Uploads")
 
 
+@pytest.mark.not_quick
 def test_rules_and_versions_of_a_bucket_are_read(on_s3: Callable[[], tuple[OpenTable, S3Store]]) -> None:
     services, store = on_s3()
 

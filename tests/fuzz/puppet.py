@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import threading
 import time
@@ -56,6 +57,15 @@ def pools_at_once() -> Iterator[None]:
 
 
 @contextmanager
+def names_drawn() -> Iterator[None]:
+    """Draw names from ``random``, which hypothesis seeds for each history: the same history has the same names."""
+    with _replaced(
+        (secrets, "token_hex", lambda size=8: random.randbytes(size).hex()), (write, "datetime", _OneSecond)
+    ):
+        yield
+
+
+@contextmanager
 def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
     """Run everything in this thread, deadlines by ``seconds``, and number what would be random.
 
@@ -71,12 +81,17 @@ def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
         (write, "datetime", _OneSecond),
         (table_log, "FOLD_EVERY_VERSIONS", 2),  # histories are short
     ]
+    with _replaced(*replaced), pools_at_once():
+        yield
+
+
+@contextmanager
+def _replaced(*replaced: tuple[Any, str, Any]) -> Iterator[None]:
     kept = [getattr(owner, name) for owner, name, _ in replaced]
     for owner, name, double in replaced:
         setattr(owner, name, double)
     try:
-        with pools_at_once():
-            yield
+        yield
     finally:
         for (owner, name, _), original in zip(replaced, kept, strict=True):
             setattr(owner, name, original)

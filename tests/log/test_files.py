@@ -11,7 +11,6 @@ from table_writer.errors import StorageError
 from table_writer.model.entry import AddedFile, EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.model.write import new_write_id
 from table_writer.steps.publish.in_place import add_files, listed_sources, missing_files
 from table_writer.storage.object_store import PAGE_KEYS
 from table_writer.storage.table_files import (
@@ -33,7 +32,7 @@ from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry
 @pytest.mark.parametrize(
     ("name", "location", "ours"),
     [
-        (f"part-00000-{new_write_id()}-0.parquet", THEIRS, True),
+        ("part-00000-20240501T000000-0123456789abcdef-0.parquet", THEIRS, True),
         ("part-00000-run-42-0.parquet", at("run-42"), True),
         ("part-00000-run-42-0.parquet", at("run-43"), False),
         ("part-00000-run-42-0.parquet", THEIRS, False),

@@ -23,6 +23,7 @@ from table_writer.log.placements import Placement
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
+from tests.fuzz.puppet import names_drawn
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
 Rows = dict[str, frozenset[int]]
@@ -253,14 +254,14 @@ class TableMachine(RuleBasedStateMachine):
             assert where is Placement.IN_PLACE or values[0] in self.foreign
 
 
+@pytest.mark.usefixtures("in_one_thread")
 @pytest.mark.parametrize("histories", [60, pytest.param(300, marks=pytest.mark.slow)])
 def test_random_histories_end_in_what_a_dict_says(histories: int) -> None:
-    run_state_machine_as_test(
-        TableMachine,
-        settings=settings(
-            max_examples=int(os.environ.get("TABLE_WRITER_HISTORIES", histories)),
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
+    drawn = settings(
+        max_examples=int(os.environ.get("TABLE_WRITER_HISTORIES", histories)),
+        stateful_step_count=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
+    with names_drawn():
+        run_state_machine_as_test(TableMachine, settings=drawn)

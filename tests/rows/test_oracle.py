@@ -83,9 +83,7 @@ def test_a_table_is_changed_as_a_list_is(
         found = spark.table(table).collect()
         return Counter(Row(row.id, row.n, bytes(row.p) if kind == "BINARY" and row.p else row.p) for row in found)
 
-    @settings(
-        max_examples=3, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-    )
+    @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         first=rows_of(kind),
         second=rows_of(kind),
