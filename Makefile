@@ -21,8 +21,9 @@ help:  ## Show this list
 demo: .venv/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m demo
 
-# What of the tests is neither Spark's nor a server's; the rest of these directories is marked `not_quick`.
+# What of the tests is neither Spark's nor a server's; what else is in these directories is marked `not_quick`.
 QUICK := $(addprefix tests/,cli doctor explore fuzz log maintenance model plan publish read reports rows) $(wildcard tests/test_*.py) table_writer
+QUICK += --ignore-glob='*browser*' --ignore=table_writer/testing/moto_server.py  # cannot be imported without them
 
 quick:  ##* Lint, types, contracts, bounds, and all tests that need neither Java nor a server: two minutes
 	$(MAKE) --no-print-directory check VENV=.venv-unit

@@ -1,4 +1,4 @@
-"""The workflows run what the makefiles and `.ci/run` run; the page of tests has each target; `make clean` forgets none."""
+"""The workflows run what the makefiles and `.ci/run` run; the page of tests has each target; `clean` forgets none."""
 
 from __future__ import annotations
 
