@@ -1,20 +1,17 @@
 """The policies of docs/how-to/permissions.md, read from that page and enforced by moto's IAM.
 
 moto (5.2) ignores ``s3:prefix`` and KMS, asks for ``s3:DeleteObject`` on the bucket (:func:`for_moto`) and for no
-``s3:GetObject`` on the source of a copy: these are judged by :func:`allows`, our own reading of a policy.
+``s3:GetObject`` on the source of a copy: these are judged by ``allows``, our own reading of a policy.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import http.client
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,32 +28,13 @@ from table_writer.storage.s3_advice import PERMISSIONS
 from table_writer.storage.settings import S3Settings
 from table_writer.testing.servers import REGION, S3Server
 from tests.doubles.memory_metastore import MemoryMetastore
+from tests.policies import BUCKET, ROOT, Policy, actions, allows, policy_of
 from tests.publish.world import TABLE, TableWorld, World
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
-BUCKET = "lake"
-ROOT = "mart/orders/"
 NEXT_DOOR = "mart/orders_v2/"
 ROLES = {"driver": "The driver of a write", "executor": "Executors", "maintenance": "Maintenance", "reader": "Readers"}
 ONLY_LOOKED_AT = frozenset({"s3:GetLifecycleConfiguration", "s3:GetBucketVersioning"})  # lacking, they are no error
-Policy = dict[str, Any]
 Step = tuple[str, Callable[[], object]]
-
-
-def policy_of(title: str) -> Policy:
-    """Return the JSON below a role's heading."""
-    section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
-    assert section is not None
-    block = re.search(r"^```json\n(.*?)^```", section[1], re.DOTALL | re.MULTILINE)
-    assert block is not None
-    found: Policy = json.loads(block[1])
-    assert found["Version"] == "2012-10-17"
-    assert "*" not in "".join(actions(found))
-    return found
-
-
-def actions(policy: Policy) -> list[str]:
-    return sorted({action for statement in policy["Statement"] for action in statement["Action"]})
 
 
 POLICIES = {role: policy_of(title) for role, title in ROLES.items()}
@@ -71,25 +49,6 @@ def for_moto(policy: Policy) -> Policy:
     """Allow batch deletes on the bucket, where moto looks for them."""
     more = {"Effect": "Allow", "Action": ["s3:DeleteObject"], "Resource": f"arn:aws:s3:::{BUCKET}"}
     return {**policy, "Statement": [*policy["Statement"], *[more] * ("s3:DeleteObject" in actions(policy))]}
-
-
-def allows(policy: Policy, action: str, *, key: str = "", prefix: str = "") -> bool:
-    """Read a policy of the page as IAM would: resources, and the condition on the prefix."""
-    resource = f"arn:aws:s3:::{BUCKET}/{key}" if key else f"arn:aws:s3:::{BUCKET}"
-
-    def holds(statement: dict[str, Any]) -> bool:
-        conditions = statement.get("Condition", {})
-        assert conditions.keys() <= {"StringLike"}
-        assert all(names.keys() == {"s3:prefix"} for names in conditions.values())
-        wanted = [names["s3:prefix"] for names in conditions.values()]
-        return (
-            statement["Effect"] == "Allow"
-            and action in statement["Action"]
-            and fnmatch.fnmatchcase(resource, statement["Resource"])
-            and all(fnmatch.fnmatchcase(prefix, pattern) for pattern in wanted)
-        )
-
-    return any(holds(statement) for statement in policy["Statement"])
 
 
 @dataclass
@@ -284,10 +243,12 @@ def test_requests_of_a_role_are_allowed_by_our_reading_and_none_next_door(grante
                 continue  # knows no condition on the prefix: the page says so
             for key in keys:
                 seen += 1
-                assert allows(policy, action, key=key, prefix=params.get("Prefix", "")) is expected, (operation, params)
+                assert (
+                    allows(policy, action, f"{BUCKET}/{key}".rstrip("/"), prefix=params.get("Prefix", "")) is expected
+                ), (operation, params)
             if "CopySource" in params:
                 source = unquote(params["CopySource"]).removeprefix(f"{BUCKET}/")
-                assert allows(policy, "s3:GetObject", key=source) is expected
+                assert allows(policy, "s3:GetObject", f"{BUCKET}/{source}") is expected
     assert seen
 
 
