@@ -9,6 +9,7 @@
 ``reads``         what a query reads of one table, file by file, as Spark has listed it
 ``executors``     executors, prepared once, and the requests that only they can send in time
 ``shipping``      the parts of this package that executors and streams are sent
+``types``         types, and how they, names and texts are spelled for Spark's parser
 ``sql``           SQL for Spark, and what Spark says of a query that failed
 ``statement``     a statement of SQL, taken apart
 ``parser``        Spark's parser and analyzer, which take it apart

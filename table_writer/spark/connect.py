@@ -49,6 +49,7 @@ from table_writer.spark.sql import (
     analyzed_now,
     asks_clock,
     balanced_tree,
+    fetched,
     quoted,
     spark_errors_translated,
     spark_reason,
@@ -244,7 +245,7 @@ class ConnectSpark:
     def is_pattern(self, text: str) -> bool:
         try:
             with without_query_log():
-                self._spark.sql("SELECT 1").select(F.lit("").rlike(text)).collect()  # folded: no job is run
+                fetched(self._spark.sql("SELECT 1").select(F.lit("").rlike(text)))  # folded: no job is run
         except PySparkException as error:
             if not str(error.getCondition()).startswith(BAD_PATTERN):
                 raise
@@ -375,7 +376,7 @@ class ConnectFiles:
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*(F.col(quoted(name)) for name in self._names)).agg(F.count(F.lit(1)))
         return {
-            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
+            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }
 
 

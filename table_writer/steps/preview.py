@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import DateType, StructType
+from pyspark.sql.types import StructType
 
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
@@ -23,17 +21,15 @@ from table_writer.model.write import new_write_id
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.layout import size
 from table_writer.reports.plan_report import PlanReport, RowsPlan, SchemaVerdict
-from table_writer.spark.sql import SPARK_ERRORS, quoted
+from table_writer.spark.sql import SPARK_ERRORS, fetched, quoted
+from table_writer.spark.types import shown_type
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
-from table_writer.steps.plan.types import partition_schema, violation
+from table_writer.steps.plan.types import violation
 from table_writer.steps.rows.kept import files_that_stay
 from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.storage.table_files import existing_values, files_read_at, why_not_copied
 from table_writer.table.open_table import OpenTable, RepeatedError
-
-USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
-"""Dates of the years 1 to 9999, as Spark spells them: those that Arrow's engine can write."""
 
 
 class Preview:
@@ -97,7 +93,6 @@ class Preview:
                 *(*refusals, *self._problems(planned)),
                 *self._conflicts_since(based_on, [partition.values for partition in planned if partition.rows]),
                 *self._uncopied_partitions(partitions_now),
-                *(self._unwritable_dates(rows) if spec is not None else ()),
             ),
         )
 
@@ -125,7 +120,7 @@ class Preview:
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
         columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
         try:
-            rows: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
+            rows = fetched(fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))))
         except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:
@@ -136,21 +131,6 @@ class Preview:
             values = tuple(value or NULL_PARTITION for value in row[:count])
             counts[values] = counts.get(values, 0) + row[count]  # null and empty text are one partition
         return {values: number for values, number in sorted(counts.items()) if number}
-
-    def _unwritable_dates(self, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
-        """Name dates in partition columns that only Spark's own writer can spell."""
-        kinds = [field.dataType for field in partition_schema(self._opened.table)]
-        odd = sorted(
-            {
-                value
-                for values in rows
-                for value, kind in zip(values, kinds, strict=True)
-                if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
-            }
-        )
-        if not odd:
-            return ()
-        return (f"partition dates outside the years 1 to 9999 cannot be written: {few(odd, most=3)}",)
 
     def _rows_and_partitions(
         self, df: DataFrame, rows: Mapping[PartitionValues, int]
@@ -291,11 +271,11 @@ def plan_of_rows(rewrite: Rewrite) -> RowsPlan:
 
 
 def _verdict(schema: StructType, fitted: FittedRows) -> SchemaVerdict:
-    types = {field.name.lower(): field.dataType.simpleString() for field in schema}
-    table_types = {field.name: field.dataType.simpleString() for field in fitted.schema}
+    types = {field.name.lower(): shown_type(field.dataType) for field in schema}
+    table_types = {field.name: shown_type(field.dataType) for field in fitted.schema}
     pairs = ((name, types.get(name.lower(), kind), kind) for name, kind in table_types.items())
     return SchemaVerdict(
-        added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
+        added_columns=tuple(f"{field.name}: {shown_type(field.dataType)}" for field in fitted.added),
         filled_columns=fitted.filled,
         default_columns=fitted.defaults,
         converted_columns=tuple(f"{name}: {was} -> {kind}" for name, was, kind in pairs if was != kind),
