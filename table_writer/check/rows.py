@@ -262,14 +262,14 @@ def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenV
     kinds = {f"v{number}": kind for number, kind in enumerate(by_kind)}
     texts = (F.lit(json.dumps([value.text for value in by_kind[kind]])).alias(name) for name, kind in kinds.items())
     nulls = (
-        f"transform(from_json({name}, 'array<string>'), text -> {cast_sql('text', kind, 'try_cast')} IS NULL) AS {name}"
+        F.expr(f"transform(from_json({name}, 'array<string>'), text -> {cast_sql('text', kind, 'try_cast')} IS NULL)")
         for name, kind in kinds.items()
     )
-    [row] = fetched(spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls))
+    [row] = fetched(spark.sql("SELECT * FROM VALUES (1)").select(*texts).select(*nulls))
     return [
         value
-        for name, kind in kinds.items()
-        for value, is_null in zip(by_kind[kind], row[name], strict=True)
+        for kind, are_null in zip(kinds.values(), row, strict=True)
+        for value, is_null in zip(by_kind[kind], are_null, strict=True)
         if is_null
     ]
 

@@ -267,7 +267,7 @@ def _date(text: str) -> str | None:
     day = _ordinal(*match.groups()) if match else None
     if day is None or not -INT_MAX - 1 <= day - EPOCH_ORDINAL <= INT_MAX:
         return None
-    return date_text(day)
+    return _date_text(day)
 
 
 def _ordinal(year: str, month: str | None, day: str | None) -> int | None:
@@ -279,8 +279,7 @@ def _ordinal(year: str, month: str | None, day: str | None) -> int | None:
         return None
 
 
-def date_text(ordinal: int) -> str:
-    """Spell a day of any year as Spark does, by its number."""
+def _date_text(ordinal: int) -> str:
     cycles, rest = divmod(ordinal - 1, DAYS_OF_400_YEARS)
     day = date.fromordinal(rest + 1)
     year = day.year + cycles * 400
@@ -360,7 +359,7 @@ def _moment_text(micros: int) -> str:
     days, rest = divmod(micros, DAY * MICROS)
     moment = FIRST_MOMENT + timedelta(microseconds=rest)
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
-    return f"{date_text(days + 1)} {moment:%H:%M:%S}{fraction}"
+    return f"{_date_text(days + 1)} {moment:%H:%M:%S}{fraction}"
 
 
 def _offset(zone: tzinfo, micros: int, *, is_local: bool) -> int:

@@ -185,7 +185,7 @@ class ConnectSpark:
         text = text.lower()
         if "*" in text and self._has_star(frame, value):
             return frozenset(frame.columns)
-        likely = [name for name in frame.columns if name.lower() in text or name.lower().replace("`", "``") in text]
+        likely = [name for name in frame.columns if name.lower() in text or quoted(name.lower())[1:-1] in text]
         return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(value)))
 
     def _has_star(self, frame: DataFrame, value: Column) -> bool:

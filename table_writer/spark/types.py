@@ -65,7 +65,7 @@ def column_sql(field: StructField, between: str = " ") -> str:
         f"{quoted(field.name)}{between}{type_sql(field.dataType)}",
         "" if field.nullable else "NOT NULL",
         f"DEFAULT {metadata[CURRENT_DEFAULT]}" if CURRENT_DEFAULT in metadata else "",
-        f"COMMENT {literal(metadata['comment'])}" if metadata.get("comment") else "",
+        f"COMMENT {literal(metadata['comment'])}" if "comment" in metadata else "",
     )
     return " ".join(filter(None, clauses))
 

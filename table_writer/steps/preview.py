@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, StructType
 
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
@@ -25,11 +27,14 @@ from table_writer.spark.sql import SPARK_ERRORS, fetched, quoted
 from table_writer.spark.types import shown_type
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
-from table_writer.steps.plan.types import violation
+from table_writer.steps.plan.types import partition_schema, violation
 from table_writer.steps.rows.kept import files_that_stay
 from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.storage.table_files import existing_values, files_read_at, why_not_copied
 from table_writer.table.open_table import OpenTable, RepeatedError
+
+USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""Dates of the years 1 to 9999, as Spark spells them: those that Arrow's engine can write."""
 
 
 class Preview:
@@ -93,6 +98,7 @@ class Preview:
                 *(*refusals, *self._problems(planned)),
                 *self._conflicts_since(based_on, [partition.values for partition in planned if partition.rows]),
                 *self._uncopied_partitions(partitions_now),
+                *(self._unwritable_dates(rows) if spec is not None else ()),
             ),
         )
 
@@ -131,6 +137,21 @@ class Preview:
             values = tuple(value or NULL_PARTITION for value in row[:count])
             counts[values] = counts.get(values, 0) + row[count]  # null and empty text are one partition
         return {values: number for values, number in sorted(counts.items()) if number}
+
+    def _unwritable_dates(self, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
+        """Name dates in partition columns that only Spark's own writer can spell."""
+        kinds = [field.dataType for field in partition_schema(self._opened.table)]
+        odd = sorted(
+            {
+                value
+                for values in rows
+                for value, kind in zip(values, kinds, strict=True)
+                if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
+            }
+        )
+        if not odd:
+            return ()
+        return (f"partition dates outside the years 1 to 9999 cannot be written: {few(odd, most=3)}",)
 
     def _rows_and_partitions(
         self, df: DataFrame, rows: Mapping[PartitionValues, int]

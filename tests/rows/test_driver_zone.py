@@ -164,8 +164,8 @@ def test_values_that_python_has_not_are_keys_like_others(
     assert writer.delete_where(table, f"until >= {value}").deleted == 1
 
 
-@pytest.mark.parametrize("extreme", EXTREMES)
-def test_values_that_python_has_not_are_partitions_like_others(
+@pytest.mark.parametrize("extreme", [name for name in EXTREMES if "date" not in name])
+def test_moments_that_python_has_not_are_partitions_like_others(
     extreme: str,
     writer: TableWriter,
     spark: SparkSession,
@@ -188,4 +188,25 @@ def test_values_that_python_has_not_are_partitions_like_others(
     assert writer.overwrite_partitions(rows, table, where=f"until = {value}").rows == 1
     assert writer.update_where(table, {"id": "id + 1"}, where=f"until = {value}").updated == 1
     assert writer.delete_where(table, f"until = {value}").deleted == 1
-    assert [row.id for row in spark.table(table).select("id").collect()] == [1]
+    [(text,)] = spark.sql(f"SELECT CAST({value} AS STRING)").collect()
+    assert writer.sql(f"INSERT INTO {table} PARTITION (until = '{text}') SELECT 3").rows == 1
+    assert sorted(row.id for row in spark.table(table).select("id").collect()) == [1, 3]
+
+
+@pytest.mark.parametrize("extreme", [name for name in EXTREMES if "date" in name])
+def test_a_date_that_the_metastore_has_not_is_no_partition_of_ours_and_keeps_no_other_from_being_changed(
+    extreme: str, writer: TableWriter, spark: SparkSession, make_table: Callable[..., str]
+) -> None:
+    _, value, _ = EXTREMES[extreme]
+    table = make_table("CREATE TABLE {name} (id INT, until DATE) USING parquet PARTITIONED BY (until)", "validity")
+    rows, other = (spark.sql(f"SELECT 1 AS id, {text} AS until") for text in (value, "DATE '2024-01-01'"))
+    rows.write.insertInto(table)
+    for number in (1, 0):
+        assert writer.merge(other, table, on=["id", "until"]).inserted == number
+    assert writer.update_where(table, {"id": "id + 1"}, where="until = DATE '2024-01-01'").updated == 1
+    assert writer.merge(rows, table, on=["id", "until"], matched="delete", missing="ignore").deleted == 1
+    assert writer.deduplicate(table, on=["until"], keep=["id"]).deleted == 0
+    with pytest.raises(InvalidInputError, match="only the years 1 to 9999 can be written"):
+        writer.merge(rows, table, on=["id", "until"])
+    (problem,) = writer.plan(rows, table).problems
+    assert "partition dates outside the years 1 to 9999 cannot be written" in problem

@@ -46,7 +46,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
-from table_writer.spark.types import cast_sql, exact_type
+from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
 from table_writer.steps.plan.distribution import batch_limits, lay_out
 from table_writer.steps.plan.file_options import engine_of, file_options
@@ -290,7 +290,7 @@ class Planner:
         return spelled
 
     def _partition_types(self) -> tuple[str, ...]:
-        return tuple(exact_type(field).simpleString() for field in partition_schema(self._table))
+        return tuple(shown_type(exact_type(field)) for field in partition_schema(self._table))
 
     def _existing_partitions(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
         """Read the partitions that exist, once, where it matters.

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table_writer.errors import InvalidInputError, PartitionExistsError, StorageError
-from table_writer.model.partition_value import EPOCH_ORDINAL, date_text
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.upload_spec import CHUNK_BYTES
 from table_writer.steps.upload.arrays import whole_numbers
 
 CHUNK_ROWS: Final = 200_000
+EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8
 BUCKETS: Final = 32
 PARTITION_ID: Final = "__table_writer_partition_id"
@@ -102,8 +103,17 @@ def _texts(values: Any) -> list[str]:
     """Spell partition values as Spark does; null and the empty string are Hive's null partition."""
     if pa.types.is_date32(values.type):
         days = values.cast(pa.int32()).to_pylist()
-        return [NULL_PARTITION if day is None else date_text(day + EPOCH_ORDINAL) for day in days]
+        return [NULL_PARTITION if day is None else _date_text(day) for day in days]
     return [NULL_PARTITION if value is None or value == "" else str(value) for value in values.to_pylist()]
+
+
+def _date_text(days: int) -> str:
+    try:
+        return date.fromordinal(days + EPOCH_ORDINAL).isoformat()
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"a partition's date lies {days} days from 1970; only the years 1 to 9999 can be written"
+        ) from error
 
 
 def rows_by_partition(ids: Any, rows: Any) -> Iterator[tuple[int, Any]]:
