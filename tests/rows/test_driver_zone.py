@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer import InvalidInputError, TableWriter
+from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
 from table_writer.check import in_range, unique
 
 ZONES: Final = {"Europe/Berlin": "2024-10-27 00:00:00", "America/New_York": "2024-11-03 05:00:00"}
@@ -210,3 +210,24 @@ def test_a_date_that_the_metastore_has_not_is_no_partition_of_ours_and_keeps_no_
         writer.merge(rows, table, on=["id", "until"])
     (problem,) = writer.plan(rows, table).problems
     assert "partition dates outside the years 1 to 9999 cannot be written" in problem
+
+
+@pytest.mark.parametrize("engine", ["arrow", "spark"])
+def test_an_hour_that_no_name_of_a_partition_tells_from_the_one_before_is_refused(
+    engine: Any, hours: Hours, writer: TableWriter, spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    """Readers would see the first of both: a merge would find no row of the second, and insert each again."""
+    zone = request.node.callspec.params["hours"]
+    writer.append(hours.of(0), hours.name, engine=engine)
+    spark.conf.set(SESSION_ZONE, zone)
+    said = rf"column hour is a partition's timestamp, and 1 of 2 rows are of the second of two hours .* {zone} show"
+    with pytest.raises(SchemaMismatchError, match=said):
+        writer.append(hours.of(1, 1, 2), hours.name, engine=engine)
+    plan = writer.plan(hours.of(1, 1), hours.name)
+    assert "1 of 1 rows are of the second of two hours" in plan.schema.problems[0]
+    with pytest.raises(InvalidInputError, match="are of the second of two hours"):
+        writer.merge(hours.of(1, 1), hours.name, on=["hour", "id"])
+    spark.conf.set(SESSION_ZONE, "UTC")
+    assert hours.rows() == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    spark.conf.set(SESSION_ZONE, zone)
+    assert [writer.append(hours.of(1, number), hours.name, engine=engine).rows for number in (0, 2, 3)] == [1, 1, 1]

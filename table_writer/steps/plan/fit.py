@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timezone
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,6 +21,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatc
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_statistics import CURRENT_DEFAULT
 from table_writer.model.new_table import SchemaMode
+from table_writer.model.partition_value import java_zone
 from table_writer.model.table import Table, TableName
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, misreading, quoted, spark_reason, spark_sentence
 from table_writer.spark.types import all_types, column_sql, exact_type, rebuilt, shown_type
@@ -99,6 +101,8 @@ def fit(
         found = matches[field.name]
         source = given.get(field.name.lower())
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
+        if as_text and isinstance(field.dataType, T.TimestampType):
+            found = _told_by_its_clock(found, field.name, df.sparkSession)
         if source is not None and source.name == field.name and found.convert is None and not as_text:
             columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
             continue
@@ -223,6 +227,31 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
         column=path, rule=NOT_NULL, verdict="are null", offender=lambda column: F.when(column.isNull(), F.lit("null"))
     )
     return replace(inner, convert=enforce(rule, inner.convert or _same_column), rules=(rule, *inner.rules))
+
+
+def _told_by_its_clock(found: Match, name: str, spark: SparkSession) -> Match:
+    """Refuse moments that a partition's name would make others of: it says what the session's clocks show.
+
+    Of the hour that they show twice readers see the first, so a merge would find no row of the second, and insert each
+    again.
+    """
+    zone, convert = str(spark.conf.get("spark.sql.session.timeZone")), found.convert or _same_column
+    if isinstance(java_zone(zone), timezone):  # whose clocks are never set
+        return found
+
+    def offender(column: Column) -> Column:
+        moment = convert(column)
+        text = moment.cast("string")
+        return F.when(~text.cast(T.TimestampType()).eqNullSafe(moment), text)
+
+    rule = Rule(
+        column=name,
+        rule="a partition's timestamp",
+        verdict=f"are of the second of two hours that clocks in {zone} show alike, which no name of a partition tells"
+        " (write such partitions in a session in UTC)",
+        offender=offender,
+    )
+    return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
 
 
 def _same_column(column: Column) -> Column:
