@@ -25,6 +25,7 @@ FIRST_WORD: Final = re.compile(r"(?:--[^\n]*|/\*.*?\*/|[^\w-])*(\w+)", re.DOTALL
 CHANGES: Final = {"DeleteFromTable", "UpdateTable", "MergeIntoTable", "InsertIntoStatement"}
 REPLACING: Final = "call overwrite_partitions with where, which replaces what a predicate selects"
 PLAIN: Final = "run this with spark.sql"
+QUERIES: Final = {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE"}  # how a query begins
 
 CLAUSES: Final[Sequence[tuple[Callable[[tuple[str, ...]], bool], str, str]]] = (
     (
@@ -178,7 +179,8 @@ def other_statement(gateway: Any, plan: Any, sql: str) -> InvalidInputError:
         if is_meant(kinds):
             return refused(clause, advice)
     command = next((node for node in nodes if is_instance_of(gateway, node, COMMAND)), None)
-    advice = PLAIN if command is None else _advice(command)
+    is_query = command is None and first_word(sql) in QUERIES  # else a command by another name, as CALL
+    advice = PLAIN if is_query else _advice(command or plan)
     return InvalidInputError(f"{first_word(sql)}: sql() takes MERGE INTO, DELETE FROM, UPDATE and INSERT; {advice}")
 
 
