@@ -76,7 +76,7 @@ def _of_dimension(keys: list[str], definition: PartitionsDefinition[Any], expres
     kind = type_of(expression)
     if isinstance(definition, TimeWindowPartitionsDefinition) and _is_ordered(kind, definition.fmt):
         windows = [definition.time_window_for_partition_key(key) for key in keys]
-        spans = _joined(sorted(((window.start, window.end) for window in windows), key=_instants))
+        spans = joined(sorted(((window.start, window.end) for window in windows), key=_instants))
         literals = [[_moment(time, kind, definition.fmt) for time in span] for span in spans]
         ranges = [f"{expression} >= {start} AND {expression} < {end}" for start, end in literals]
         return ranges[0] if len(ranges) == 1 else " OR ".join(f"({one_range})" for one_range in ranges)
@@ -99,7 +99,7 @@ def _instants(window: tuple[datetime, datetime]) -> tuple[float, float]:
     return window[0].timestamp(), window[1].timestamp()
 
 
-def _joined(windows: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+def joined(windows: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
     """Join windows that follow one another."""
     spans: list[tuple[datetime, datetime]] = []
     for start, end in windows:
