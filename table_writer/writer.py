@@ -567,7 +567,8 @@ class TableWriter:
         Raises
         ------
         InvalidInputError
-            Also for each other statement and clause, by name, and for what Spark's parser does not understand.
+            Also for each other statement and clause, by name, and for what Spark's parser does not understand. A
+            statement that would harm a table, such as ``TRUNCATE``, is answered by the call that makes a version.
         ConflictError, SchemaMismatchError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
             As for the call.
 

@@ -17,11 +17,12 @@ from table_writer.checked import nearest
 from table_writer.config import MOST_EXAMPLES
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
-from table_writer.model.column_statistics import CHAR_VARCHAR, ColumnStatistics
+from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 from table_writer.model.table import Column as TableColumn
 from table_writer.model.write import WrittenPartition
 from table_writer.spark.sql import quoted
+from table_writer.spark.types import exact_type, shown_type
 
 METADATA: Final = "metadata"
 SPARK: Final = "spark"
@@ -136,7 +137,7 @@ def _parts(path: str) -> list[str]:
 
 def declared_type(field: StructField) -> str:
     """Return a column's type as the table declares it: ``char(n)`` is a string to Spark, its limit metadata."""
-    return str(field.metadata.get(CHAR_VARCHAR) or field.dataType.simpleString())
+    return shown_type(exact_type(field))
 
 
 def is_text(kind: DataType) -> bool:

@@ -14,6 +14,7 @@ from table_writer.check import keys, rows, writes
 from table_writer.check.check import Check, Question, Severity, check_name, value_text
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
+from table_writer.spark.types import shown_type
 
 MOST_VALUES: Final = 1_000  # each is an expression of its own to Spark's analyzer: 1,000 take it a second
 Partitions = str | Mapping[str, object] | Collection[str | Mapping[str, object]]
@@ -347,7 +348,7 @@ def has_schema(expected: StructType | str, *, severity: Severity = "error", name
     """
     if isinstance(expected, str) and not expected.strip():
         raise InvalidInputError(f"has_schema: give a StructType, or DDL, not {value_text(expected)}")
-    text = expected if isinstance(expected, str) else expected.simpleString()
+    text = expected if isinstance(expected, str) else shown_type(expected)
     return _check(name or check_name("has_schema", text), severity, writes.has_schema, expected=expected)
 
 

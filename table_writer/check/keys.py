@@ -17,6 +17,7 @@ from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import SPARK_CATALOG, TableName, name_parts
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, balanced_tree, in_partitions, spark_reason
+from table_writer.spark.types import shown_type
 
 MAX_DIGITS: Final = 38  # of Spark's decimals
 DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -98,8 +99,8 @@ def references(
     for column, other in zip(columns, others, strict=True):
         if not _comparable(column.kind, other.kind):
             raise check.misfit(
-                f"{column.display_name} is {column.kind.simpleString()} and {other.display_name} of {table} is"
-                f" {other.kind.simpleString()}, which cannot be compared"
+                f"{column.display_name} is {shown_type(column.kind)} and {other.display_name} of {table} is"
+                f" {shown_type(other.kind)}, which cannot be compared"
             )
     has_all = all(other.top in schema.names for other in others)  # else the table is yet to get them
     return _Reference(
@@ -179,7 +180,7 @@ def _comparable(kind: DataType, other: DataType) -> bool:
     if isinstance(kind, NumericType) and isinstance(other, NumericType):
         floats = [isinstance(number, (FloatType, DoubleType)) for number in (kind, other)]
         return all(floats) or (not any(floats) and _digits(kind, other) <= MAX_DIGITS)
-    return (is_text(kind) and is_text(other)) or kind.simpleString() == other.simpleString()
+    return (is_text(kind) and is_text(other)) or shown_type(kind) == shown_type(other)
 
 
 def _digits(*kinds: NumericType) -> int:

@@ -35,7 +35,8 @@ from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition
 from table_writer.spark.gateway import Analysis
-from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.spark.sql import balanced_tree, fetched, quoted
+from table_writer.spark.types import cast_sql, shown_type
 
 LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
@@ -117,8 +118,7 @@ def in_range(check: Check, target: Target, *, name: str, low: object, high: obje
     column = target.column(name)
     if isinstance(column.kind, WITHOUT_RANGE):
         raise check.misfit(
-            f"{column.display_name} is {column.kind.simpleString()}, which has no range; use expression(), or name a"
-            " field"
+            f"{column.display_name} is {shown_type(column.kind)}, which has no range; use expression(), or name a field"
         )
     lowest = None if low is None else given_value(low, column, LOWEST)
     highest = None if high is None else given_value(high, column, HIGHEST)
@@ -175,7 +175,7 @@ def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[
 def matches(check: Check, target: Target, *, name: str, pattern: str) -> Question:
     column = target.column(name)
     if not is_text(column.kind):
-        raise check.misfit(f"{column.display_name} is {column.kind.simpleString()}, and a pattern is for text")
+        raise check.misfit(f"{column.display_name} is {shown_type(column.kind)}, and a pattern is for text")
     is_pattern = open_gateway(target.spark).is_pattern
     wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(pattern) else []
     whole = next(filter(is_pattern, wrapped), None)
@@ -253,23 +253,23 @@ def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenV
 
 def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
     """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
-    by_kind: dict[str, list[GivenValue]] = {}
+    by_kind: dict[T.DataType, list[GivenValue]] = {}
     for value in values:
         if isinstance(value.kind, (T.NumericType, T.TimestampType, T.TimestampNTZType)):
-            by_kind.setdefault(value.kind.simpleString(), []).append(value)
+            by_kind.setdefault(value.kind, []).append(value)
     if not by_kind:
         return []
     kinds = {f"v{number}": kind for number, kind in enumerate(by_kind)}
     texts = (F.lit(json.dumps([value.text for value in by_kind[kind]])).alias(name) for name, kind in kinds.items())
     nulls = (
-        f"transform(from_json({name}, 'array<string>'), text -> try_cast(text AS {kind}) IS NULL) AS {name}"
+        F.expr(f"transform(from_json({name}, 'array<string>'), text -> {cast_sql('text', kind, 'try_cast')} IS NULL)")
         for name, kind in kinds.items()
     )
-    [row] = spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls).collect()
+    [row] = fetched(spark.sql("SELECT * FROM VALUES (1)").select(*texts).select(*nulls))
     return [
         value
-        for name, kind in kinds.items()
-        for value, is_null in zip(by_kind[kind], row[name], strict=True)
+        for kind, are_null in zip(kinds.values(), row, strict=True)
+        for value, is_null in zip(by_kind[kind], are_null, strict=True)
         if is_null
     ]
 
@@ -279,7 +279,7 @@ def unfit(given: object, column: ColumnPath) -> InvalidInputError:
     hint = "; NaN is in no range" if given != given else ""  # noqa: PLR0124  # which only NaN is
     return InvalidInputError(
         f"{value_text(given)} ({type(given).__name__}) cannot be compared with column {column.display_name}, which is"
-        f" {column.kind.simpleString()}: give a value of that type{hint}"
+        f" {shown_type(column.kind)}: give a value of that type{hint}"
     )
 
 

@@ -22,7 +22,8 @@ from table_writer.errors import CheckFailedError, InvalidInputError, counted, pr
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.table import Column as TableColumn
-from table_writer.spark.sql import SPARK_ERRORS, balanced_tree, error_in_data, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, balanced_tree, error_in_data, fetched, quoted, spark_reason, text_of
+from table_writer.spark.types import cast_sql
 
 _logger = logging.getLogger(__name__)
 PREFIX: Final = "__table_writer_check"
@@ -176,7 +177,7 @@ def _results_of_query(
     questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf
 ) -> dict[int, CheckResult]:
     try:
-        [row] = _measures(questions, frame, facts, count_if).collect()
+        [row] = fetched(_measures(questions, frame, facts, count_if))
     except SPARK_ERRORS as error:
         found = error_in_data(error)
         if found is None:
@@ -236,8 +237,7 @@ def _partition_frame(facts: Facts) -> DataFrame:
         for number, partition in enumerate(facts.audit.partitions)
         if partition.rows
     ]
-    kinds = {field.name: field.dataType.simpleString() for field in fields}
-    typed = (F.expr(f"try_cast({quoted(name)} AS {kind})").alias(name) for name, kind in kinds.items())
+    typed = (F.expr(cast_sql(quoted(field.name), field.dataType, "try_cast")).alias(field.name) for field in fields)
     texts = facts.audit.spark.createDataFrame(rows, StructType([*numbers, *names]))
     return texts.select(PARTITION_NUMBER, PARTITION_ROWS, *typed)
 
@@ -248,7 +248,7 @@ def with_examples(failed: Mapping[int, CheckResult], questions: Questions, facts
     The rows are extra: where they cannot be read, the results stand without them, and the log says why.
     """
     try:
-        rows = _examples({number: questions[number] for number in failed}, facts).collect()
+        rows = fetched(_examples({number: questions[number] for number in failed}, facts))
     except SPARK_ERRORS as error:
         _logger.warning(
             "no example rows of the checks that failed for write %s: %s", facts.audit.write_id, spark_reason(error)
@@ -310,10 +310,7 @@ def _counts(number: int, question: KeyQuestion, facts: Facts) -> DataFrame:
 
 def _value_text(field: StructField) -> Column:
     """Spell a value, shortened on the executor."""
-    value = F.col(quoted(field.name))
-    if isinstance(field.dataType, BinaryType):
-        text = F.concat(F.lit("0x"), F.hex(F.substring(value, 1, LONGEST_VALUE // 2)))
-    else:
-        text = value.cast("string")
+    value, is_binary = F.col(quoted(field.name)), isinstance(field.dataType, BinaryType)
+    text = text_of(F.substring(value, 1, LONGEST_VALUE // 2) if is_binary else value, field.dataType)
     cut = F.concat(F.substring(text, 1, LONGEST_VALUE - 1), F.lit("…"))
     return F.when(F.length(text) > LONGEST_VALUE, cut).otherwise(text)

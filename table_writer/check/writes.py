@@ -37,7 +37,8 @@ from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
 from table_writer.model.write import WrittenPartition
 from table_writer.spark.conditions import is_settled
-from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason, type_of_ddl
+from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason
+from table_writer.spark.types import shown_type, type_of_ddl
 
 LISTED: Final = 10
 PARTITION_NUMBER: Final = "__table_writer_partition"  # column of the frame of partitions: the position of one
@@ -86,7 +87,7 @@ def fresh(
     column = target.column(name)
     if not isinstance(column.kind, (DateType, TimestampType, TimestampNTZType)):
         raise check.misfit(
-            f"{column.display_name} is {column.kind.simpleString()}, neither a date nor a timestamp; for a text write"
+            f"{column.display_name} is {shown_type(column.kind)}, neither a date nor a timestamp; for a text write"
             f" expression(\"max(to_date({column.display_name})) >= current_date() - INTERVAL '1' DAY\")"
         )
     return _Age(check=check, columns=(column,), within=within, now=clock())
@@ -125,12 +126,12 @@ class _Age(Question):
         [column] = self.columns
         newest, oldest = F.max(column.value), self.oldest
         if isinstance(column.kind, DateType):
-            return [newest.cast("string"), newest >= F.lit(oldest.date().isoformat()).cast("date")]
+            return [newest.cast("string"), newest >= F.lit(oldest.date().isoformat()).cast(DateType())]
         if isinstance(column.kind, TimestampNTZType):
-            moment = F.lit(oldest.replace(tzinfo=None).isoformat(" ")).cast("timestamp_ntz")
+            moment = F.lit(oldest.replace(tzinfo=None).isoformat(" ")).cast(TimestampNTZType())
             return [F.concat(newest.cast("string"), F.lit(" UTC")), newest >= moment]
         text = F.to_utc_timestamp(newest, F.current_timezone()).cast("string")
-        return [F.concat(text, F.lit(" UTC")), newest >= F.lit(oldest.isoformat(" ")).cast("timestamp")]
+        return [F.concat(text, F.lit(" UTC")), newest >= F.lit(oldest.isoformat(" ")).cast(TimestampType())]
 
     def result_of(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         return self._of_newest(measured[0] or "", is_fresh=bool(measured[1]), facts=facts, by=SPARK)

@@ -1,21 +1,23 @@
 """The gateway to Spark: everything that uses its private API.
 
-================  ======================================================================
-``gateway``       what is asked of a session, as a protocol
-``classic``       a classic session, which answers through its JVM
-``connect``       a session of Spark Connect, which has none
-``files``         Spark's own writer and reader at a location of our choice; committers
-``past``          the rows of an older version: files that no table points at any more
-``reads``         what a query reads of one table, file by file, as Spark has listed it
-``executors``     executors, prepared once, and the requests that only they can send in time
-``shipping``      the parts of this package that executors and streams are sent
-``sql``           SQL for Spark, and what Spark says of a query that failed
-``statement``     a statement of SQL, taken apart
-``parser``        Spark's parser and analyzer, which take it apart
-``conditions``    the one rule for texts that are to be a condition
-``widths``        how many bytes rows take in Arrow
-``create_table``  a table as Spark's own ``CREATE TABLE`` makes it
-================  ======================================================================
+====================  ==========================================================================
+``gateway``           what is asked of a session, as a protocol
+``classic``           a classic session, which answers through its JVM
+``connect``           a session of Spark Connect, which has none
+``files``             Spark's own writer and reader at a location of our choice; committers
+``past``              the rows of an older version: files that no table points at any more
+``reads``             what a query reads of one table, file by file, as Spark has listed it
+``executors``         executors, prepared once, and the requests that only they can send in time
+``shipping``          the parts of this package that executors and streams are sent
+``types``             types, and how they, names and texts are spelled for Spark's parser
+``sql``               SQL for Spark, and what Spark says of a query that failed
+``statement``         a statement of SQL, taken apart
+``parser``            Spark's parser and analyzer, which take it apart
+``other_statements``  statements that no call is made of, and what to do instead
+``conditions``        the one rule for texts that are to be a condition
+``widths``            how many bytes rows take in Arrow
+``create_table``      a table as Spark's own ``CREATE TABLE`` makes it
+====================  ==========================================================================
 """
 
 from __future__ import annotations

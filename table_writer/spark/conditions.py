@@ -7,16 +7,27 @@ Spark's parser takes more for an expression than its author has meant: a word th
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import BooleanType, StructField
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    StringType,
+    StructField,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from table_writer.errors import InvalidInputError
 from table_writer.spark import open_gateway
 from table_writer.spark.gateway import Analysis
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, quoted, spark_reason
+from table_writer.spark.types import cast_sql, shown_type
 
 TEXTS: Final = re.compile(
     r"""[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|\$(\w*)\$.*?\$\1\$""", re.DOTALL
@@ -24,11 +35,12 @@ TEXTS: Final = re.compile(
 """Quoted texts and names, in which nothing is a comment."""
 
 UNREAD: Final = {"--": "a comment (--)", "/*": "a comment or a hint (/*)", ";": "a semicolon"}
-OF_ID: Final = {  # what makes a value of a type that is never null, where a plain cast of a number does not
-    "date": "CAST(CAST({id} AS TIMESTAMP) AS DATE)",
-    "timestamp_ntz": "CAST(CAST({id} AS TIMESTAMP) AS TIMESTAMP_NTZ)",
-    "binary": "CAST(CAST({id} AS STRING) AS BINARY)",
+BY_WAY_OF: Final[Mapping[type[DataType], DataType]] = {
+    DateType: TimestampType(),
+    TimestampNTZType: TimestampType(),
+    BinaryType: StringType(),
 }
+"""The types of which a number is no value, and those that a number becomes first."""
 PLAN: Final = re.compile("== Optimized Logical Plan ==(.*)== Physical Plan ==", re.DOTALL)
 
 
@@ -63,7 +75,7 @@ def condition(frame: DataFrame, sql: str) -> Analysis:
     except SPARK_ERRORS as error:
         raise InvalidInputError(spark_reason(error)) from error
     if found.kinds != (BooleanType(),) or found.makes_rows:
-        kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
+        kinds = ", ".join(shown_type(kind) for kind in found.kinds[:3])
         several = ", of several rows" if found.makes_rows else ""
         raise InvalidInputError(f"it is {kinds}{several}, not boolean")
     return found
@@ -80,13 +92,14 @@ def is_settled(frame: DataFrame, sql: str) -> bool:
     is_about_null = "null" in sql.lower()
     source = ", ".join(_value(field, may_be_null=is_about_null) for field in frame.schema)
     query = f"EXPLAIN EXTENDED SELECT 1 FROM (SELECT {source} FROM range(1)) AS source WHERE ({sql})"  # noqa: S608  # it is one expression
-    [row] = frame.sparkSession.sql(query).collect()
+    [row] = fetched(frame.sparkSession.sql(query))
     found = PLAN.search(str(row[0]))  # none where the session cuts plans short
     return found is not None and "Filter " not in found[1]
 
 
 def _value(field: StructField, *, may_be_null: bool) -> str:
-    kind = field.dataType.simpleString()
-    made = OF_ID.get(kind, f"CAST({{id}} AS {kind})")
-    value, other = made.format(id="id"), made.format(id="0")
+    way = BY_WAY_OF.get(type(field.dataType))
+    value, other = (
+        cast_sql(number if way is None else cast_sql(number, way), field.dataType) for number in ("id", "0")
+    )
     return f"{'nullif' if may_be_null else 'coalesce'}({value}, {other}) AS {quoted(field.name)}"

@@ -49,6 +49,7 @@ from table_writer.spark.sql import (
     analyzed_now,
     asks_clock,
     balanced_tree,
+    fetched,
     quoted,
     spark_errors_translated,
     spark_reason,
@@ -184,7 +185,7 @@ class ConnectSpark:
         text = text.lower()
         if "*" in text and self._has_star(frame, value):
             return frozenset(frame.columns)
-        likely = [name for name in frame.columns if name.lower() in text or name.lower().replace("`", "``") in text]
+        likely = [name for name in frame.columns if name.lower() in text or quoted(name.lower())[1:-1] in text]
         return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(value)))
 
     def _has_star(self, frame: DataFrame, value: Column) -> bool:
@@ -244,7 +245,7 @@ class ConnectSpark:
     def is_pattern(self, text: str) -> bool:
         try:
             with without_query_log():
-                self._spark.sql("SELECT 1").select(F.lit("").rlike(text)).collect()  # folded: no job is run
+                fetched(self._spark.sql("SELECT 1").select(F.lit("").rlike(text)))  # folded: no job is run
         except PySparkException as error:
             if not str(error.getCondition()).startswith(BAD_PATTERN):
                 raise
@@ -375,7 +376,7 @@ class ConnectFiles:
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*(F.col(quoted(name)) for name in self._names)).agg(F.count(F.lit(1)))
         return {
-            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
+            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }
 
 

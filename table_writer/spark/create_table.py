@@ -17,17 +17,8 @@ from table_writer.model.column_statistics import CHAR_VARCHAR, CURRENT_DEFAULT
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
 from table_writer.spark.conditions import require_expression
-from table_writer.spark.sql import (
-    SPARK_ERRORS,
-    all_types,
-    literal,
-    misreading,
-    quoted,
-    rebuilt,
-    spark_reason,
-    type_of_ddl,
-    without_query_log,
-)
+from table_writer.spark.sql import SPARK_ERRORS, misreading, quoted, spark_reason, without_query_log
+from table_writer.spark.types import all_types, column_sql, exact_type, literal, rebuilt, shown_type
 
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
 METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")
@@ -64,7 +55,7 @@ def create_table_statement(schema: T.StructType, name: TableName, new: NewTable,
         raise _refusal(name, "; ".join(faults))
     spelled = {field.name.lower(): field.name for field in schema}
     partition_columns = ", ".join(quoted(spelled[column.lower()]) for column in new.partition_by)
-    columns = ", ".join(f"{quoted(field.name)} {_type(field.dataType)}{_constraints(field)}" for field in schema)
+    columns = ", ".join(map(column_sql, schema))
     clauses = (
         f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{name.sql} ({columns})",
         f"USING {new.provider}",
@@ -89,7 +80,7 @@ def _schema_of(schema: DataFrame | T.StructType, name: TableName) -> T.StructTyp
 def _declared_type(column: T.StructField, name: TableName) -> T.DataType:
     declared = column.metadata.get(CHAR_VARCHAR)
     try:
-        return column.dataType if declared is None else type_of_ddl(declared)
+        return exact_type(column)
     except PySparkException as error:
         raise _refusal(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
 
@@ -109,7 +100,7 @@ def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
         yield "every column is a partition column: at least one must be left for the files"
     for column in (spelled[column_name] for column_name in chosen if column_name in spelled):
         if isinstance(column.dataType, T.StructType | T.ArrayType | T.MapType):
-            yield f"partition column {column.name!r} is a {column.dataType.typeName()}, which has no directory name"
+            yield f"partition column {column.name!r} is a {shown_type(column.dataType)}, which has no directory name"
     for column in schema:
         yield from _type_faults(column)
         # Spark makes such a table, and refuses to read it: it finds "different data types" in it.
@@ -120,7 +111,7 @@ def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
 def _type_faults(column: T.StructField) -> Iterator[str]:
     parts = tuple(all_types(column.dataType))
     if any(isinstance(part, T.NullType) for part in parts):
-        yield f"column {column.name!r} has no type, only nulls ({column.dataType.simpleString()}): cast it to one"
+        yield f"column {column.name!r} has no type, only nulls ({shown_type(column.dataType)}): cast it to one"
     if any(isinstance(part, T.UserDefinedType) for part in parts):
         yield (
             f"column {column.name!r} has a user-defined type, for which SQL has no name: let Spark make the table,"
@@ -150,29 +141,6 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
             raise _refusal(
                 name, f"the default of column {column.name!r} is no expression: {default!r}: {error.message}"
             ) from error
-
-
-def _type(data_type: T.DataType) -> str:
-    if isinstance(data_type, T.StructType):
-        fields = (f"{quoted(field.name)}: {_type(field.dataType)}{_constraints(field)}" for field in data_type)
-        return f"struct<{', '.join(fields)}>"
-    if isinstance(data_type, T.ArrayType):
-        return f"array<{_type(data_type.elementType)}>"
-    if isinstance(data_type, T.MapType):
-        return f"map<{_type(data_type.keyType)}, {_type(data_type.valueType)}>"
-    if isinstance(data_type, T.TimestampType):
-        return "timestamp_ltz"  # plain "timestamp" is whatever spark.sql.timestampType says
-    return data_type.simpleString()
-
-
-def _constraints(column: T.StructField) -> str:
-    metadata = column.metadata
-    clauses = (
-        not column.nullable and "NOT NULL",
-        CURRENT_DEFAULT in metadata and f"DEFAULT {metadata[CURRENT_DEFAULT]}",
-        "comment" in metadata and f"COMMENT {literal(metadata['comment'])}",
-    )
-    return "".join(f" {clause}" for clause in clauses if clause)
 
 
 def _pairs(keyword: str, pairs: Mapping[str, str]) -> str:

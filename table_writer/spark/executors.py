@@ -20,7 +20,7 @@ from table_writer.model.process import PerProcess
 from table_writer.progress import current
 from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.shipping import is_in_a_zip, package_of_tasks
-from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, fetched, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.table_files import batches
 from table_writer.storage.worker import completer, copier
@@ -113,7 +113,7 @@ def probe_session(spark: Any, required: tuple[tuple[str, int], ...] = REQUIRED) 
     look = _library_probe(required)
     probe = F.udf(lambda _: list(look(())), "array<string>", useArrow=False)  # Arrow may be what is missing
     try:
-        rows = spark.range(MAX_PROBES).select(probe("id")).distinct().collect()
+        rows = fetched(spark.range(MAX_PROBES).select(probe("id")).distinct())
     except SPARK_ERRORS as error:
         _refuse_another_python(error)
         raise

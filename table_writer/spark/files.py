@@ -26,7 +26,7 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, nam
 from table_writer.model.upload_spec import PROTECTING
 from table_writer.model.write import WritePlan
 from table_writer.spark.gateway import native_provider, provider_of
-from table_writer.spark.sql import quoted, spark_sentence, why_not_encrypted
+from table_writer.spark.sql import fetched, quoted, spark_sentence, why_not_encrypted
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
@@ -113,7 +113,7 @@ class ClassicFiles:
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
         return {
-            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
+            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }
 
     def _table_metadata(self) -> Any:

@@ -6,7 +6,6 @@ wrote: its rows then have the table's columns, types and defaults. What no call 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -18,6 +17,7 @@ from pyspark.sql.types import AtomicType, DataType
 
 from table_writer.errors import InvalidInputError
 from table_writer.spark.files import with_fields
+from table_writer.spark.other_statements import REPLACING, first_word, kind_of, other_statement
 from table_writer.spark.reads import items
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence, without_query_log
 from table_writer.spark.statement import (
@@ -37,8 +37,6 @@ SPARK_CATALOG: Final = "spark_catalog"
 PRIVILEGES: Final = "__required_write_privileges__"  # an option that Spark's parser adds by itself
 OVERWRITE, SAVE_MODE = 4, 8  # positions in InsertIntoStatement, and in Spark's command of files
 DEFAULT: Final = "DEFAULT"
-REPLACING: Final = "call overwrite_partitions with where, which replaces what a predicate selects"
-FIRST_WORD: Final = re.compile(r"(?:--[^\n]*|/\*.*?\*/|[^\w-])*(\w+)", re.DOTALL)
 WRITERS: Final = ("InsertIntoHadoopFsRelationCommand", "InsertIntoHiveTable")
 """What Spark makes of an ``INSERT`` into a table that its own catalog has."""
 
@@ -63,12 +61,12 @@ class StatementParser:
             with without_query_log():
                 with self._active():
                     plan = self._session.sessionState().sqlParser().parsePlan(sql)
-                kind = _kind(plan)
+                kind = kind_of(plan)
                 if kind not in kinds:
-                    raise _other_statement(kind, plan, sql)
+                    raise other_statement(self._spark.sparkContext._gateway, plan, sql)  # noqa: SLF001  # the same
                 return kinds[kind](plan)
         except SPARK_ERRORS as error:
-            raise InvalidInputError(f"{_first_word(sql)}: {spark_sentence(error)} Nothing was done.") from error
+            raise InvalidInputError(f"{first_word(sql)}: {spark_sentence(error)} Nothing was done.") from error
 
     def named(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
         catalyst = self._package(CATALYST)
@@ -79,7 +77,7 @@ class StatementParser:
     def column_named(self, frame: DataFrame, column: Column) -> tuple[Names, str] | None:
         selected = frame.select(column)._jdf.queryExecution().analyzed()  # noqa: SLF001  # the same
         value = selected.projectList().apply(0)
-        return (_texts(value.qualifier()), str(value.name())) if _kind(value) == "AttributeReference" else None
+        return (_texts(value.qualifier()), str(value.name())) if kind_of(value) == "AttributeReference" else None
 
     def stored(self, frame: DataFrame, value: Column, kind: DataType) -> Column:
         given = frame.select(value).schema[0].dataType
@@ -123,10 +121,10 @@ class StatementParser:
             source=source,
             source_names=self._names_of(source),
             pairs=tuple(self._pairs(plan.mergeCondition())),
-            matched="ignore" if matched is None else "delete" if _kind(matched) == "DeleteAction" else "update",
+            matched="ignore" if matched is None else "delete" if kind_of(matched) == "DeleteAction" else "update",
             missing="ignore" if missing is None else "insert",
-            set=self._assignments(matched.assignments(), "SET") if _kind(matched) == "UpdateAction" else None,
-            insert=self._assignments(missing.assignments(), "VALUES") if _kind(missing) == "InsertAction" else None,
+            set=self._assignments(matched.assignments(), "SET") if kind_of(matched) == "UpdateAction" else None,
+            insert=self._assignments(missing.assignments(), "VALUES") if kind_of(missing) == "InsertAction" else None,
         )
 
     def _insertion(self, plan: Any) -> Insertion:
@@ -141,7 +139,7 @@ class StatementParser:
         query = with_fields(plan, overwrite=(OVERWRITE, False))
         skipped = self._package("org.apache.spark.sql.execution").CommandExecutionMode.SKIP()
         command = self._session.sessionState().executePlan(query, skipped).analyzed()
-        kind = _kind(command)
+        kind = kind_of(command)
         if kind not in WRITERS:
             raise refused(f"INSERT INTO {target.table}", f"it is no table of Hive: Spark writes it by {kind}")
         keeps_others = True
@@ -160,10 +158,10 @@ class StatementParser:
     def _target(self, plan: Any) -> Target:
         """Return the table that a statement changes, as Spark would find it by its name."""
         alias: Names = ()
-        if _kind(plan) == "SubqueryAlias":
+        if kind_of(plan) == "SubqueryAlias":
             alias, plan = (str(plan.identifier().name()),), plan.child()
-        if _kind(plan) != "UnresolvedRelation":
-            raise refused(f"a table by {_kind(plan)}", "name it as database.table")
+        if kind_of(plan) != "UnresolvedRelation":
+            raise refused(f"a table by {kind_of(plan)}", "name it as database.table")
         parts = _texts(plan.multipartIdentifier())
         shown = ".".join(parts)
         if set(plan.options().keySet()) - {PRIVILEGES}:
@@ -198,10 +196,10 @@ class StatementParser:
 
     def _assignment(self, assignment: Any, clause: str) -> tuple[Names, Column]:
         key, value = assignment.key(), assignment.value()
-        if _kind(key) != "UnresolvedAttribute":
+        if kind_of(key) != "UnresolvedAttribute":
             raise refused(f"{clause} {key.sql()}", "name a column")
         names = _texts(key.nameParts())
-        if _kind(value) == "UnresolvedAttribute" and tuple(map(str.upper, _texts(value.nameParts()))) == (DEFAULT,):
+        if kind_of(value) == "UnresolvedAttribute" and tuple(map(str.upper, _texts(value.nameParts()))) == (DEFAULT,):
             raise refused(f"{DEFAULT} for {'.'.join(names)}", "write the value out")
         return names, self._column(value)
 
@@ -210,9 +208,9 @@ class StatementParser:
         terms = [condition]
         while terms:
             term = terms.pop(0)
-            if _kind(term) == "And":
+            if kind_of(term) == "And":
                 terms[:0] = [term.left(), term.right()]
-            elif _kind(term) in {"EqualTo", "EqualNullSafe"}:  # alike, for a key without nulls
+            elif kind_of(term) in {"EqualTo", "EqualNullSafe"}:  # alike, for a key without nulls
                 yield self._column(term.left()), self._column(term.right())
             else:
                 raise refused(
@@ -274,34 +272,5 @@ class StatementParser:
         return reduce(getattr, name.split("."), self._java)
 
 
-def _kind(node: Any) -> str:
-    return "" if node is None else str(node.getClass().getSimpleName())
-
-
 def _texts(sequence: Any) -> Names:
     return tuple(map(str, items(sequence)))
-
-
-def _first_word(sql: str) -> str:
-    """Return the word by which a statement is known; comments may stand before it."""
-    found = FIRST_WORD.match(sql)
-    return found[1].upper() if found else "no statement"
-
-
-def _other_statement(kind: str, plan: Any, sql: str) -> InvalidInputError:
-    """Return the error for a statement that no call is made of."""
-    inner = _kind(plan.children().apply(0)) if plan.children().size() else ""
-    is_change = inner in {"DeleteFromTable", "UpdateTable", "MergeIntoTable", "InsertIntoStatement"}
-    if kind == "UnresolvedWith" and is_change:
-        return refused("WITH before the statement", "put it inside: INSERT INTO … WITH …, or USING (WITH … SELECT …)")
-    if kind == "Union" and is_change:
-        return refused("several INSERT of one FROM", "write one statement for each")
-    if kind.startswith("Overwrite"):
-        return refused("INSERT INTO … REPLACE", REPLACING)
-    if kind.startswith("InsertInto"):
-        return refused("INSERT OVERWRITE DIRECTORY", "write files with DataFrame.write")
-    if kind == "PlanWithUnresolvedIdentifier":
-        return refused("IDENTIFIER(…)", "name the table as database.table")
-    return InvalidInputError(
-        f"{_first_word(sql)}: sql() takes MERGE INTO, DELETE FROM, UPDATE and INSERT; run this with spark.sql"
-    )

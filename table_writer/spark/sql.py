@@ -13,24 +13,26 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DecimalType,
+    IntegralType,
     LongType,
-    MapType,
     StringType,
     StructField,
     StructType,
-    _parse_datatype_string,
 )
 
 from table_writer import errors
 from table_writer.model import table
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+from table_writer.spark.types import all_types, cast_sql
 
 Part = TypeVar("Part")
 
@@ -53,6 +55,9 @@ def _query_loggers() -> tuple[logging.Logger, ...]:
 
 QUERY_LOGGERS: Final = _query_loggers()
 """To these PySpark tells each error of a query, in kilobytes of JSON on standard error, before it is raised."""
+
+PLAIN_IN_PYTHON: Final = (IntegralType, DecimalType, StringType, BooleanType, BinaryType, StructType, ArrayType)
+"""Types whose values Python tells apart as Spark does; of structs and arrays it counts what is inside."""
 
 ARROW_SINCE: Final = 4  # Spark's version
 ARROW_TYPES: Final[dict[type[DataType], Any]] = {LongType: pa.int64(), StringType: pa.string(), BinaryType: pa.binary()}
@@ -92,12 +97,6 @@ FRAME: Final = '  File "'  # in a traceback of Python
 quoted: Final = functools.cache(table.quoted)
 
 
-def literal(text: str) -> str:
-    """Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
-    return f"'{escaped}'"
-
-
 def misreading(statement: str, setting: Callable[[str], str | None]) -> str:
     """Say why a session would read a statement of quoted names and texts differently from what is meant; else empty."""
     for name, text, effect in TRAPS:
@@ -135,6 +134,23 @@ def frame_of(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: Struc
         pa.array(values, ARROW_TYPES[type(field.dataType)]) for values, field in zip(columns, schema, strict=True)
     ]
     return spark.createDataFrame(pa.table(arrays, names=schema.names), schema)
+
+
+def fetched(rows: DataFrame) -> list[Row]:
+    """Collect a small frame into the driver, to be compared and shown there: numbers, texts, truths and bytes.
+
+    Python has other times and dates than Spark: naive ones, in the zone of the process, of which two are equal in the
+    hour that comes twice, and none before year 1 and after 9999. So values of these types stay in Spark.
+    """
+    odd = [kind for kind in all_types(rows.schema) if not isinstance(kind, PLAIN_IN_PYTHON)]
+    if odd:
+        raise TypeError(f"values of {odd[0]} are not the same in Python: compare them in Spark, or collect their text")
+    return rows.collect()
+
+
+def text_of(value: Column, kind: DataType) -> Column:
+    """Spell a value for people; bytes in hexadecimal, since they need be no text."""
+    return F.concat(F.lit("0x"), F.hex(value)) if isinstance(kind, BinaryType) else value.cast("string")
 
 
 def balanced_tree(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Part:
@@ -183,10 +199,8 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
         return f"rtrim({value})" if str(field.metadata.get(CHAR_VARCHAR)).startswith("char(") else value
 
     def value(text: str, field: StructField) -> str:
-        given = "NULL" if text == NULL_PARTITION else f"CAST(X'{text.encode().hex()}' AS STRING)"
-        kind = field.dataType.simpleString()
-        kind = "timestamp_ltz" if kind == "timestamp" else kind  # which is whatever spark.sql.timestampType says
-        return comparable(f"CAST({given} AS {kind})", field)
+        given = "NULL" if text == NULL_PARTITION else cast_sql(f"X'{text.encode().hex()}'", StringType())
+        return comparable(cast_sql(given, field.dataType), field)
 
     def struct(values: Iterable[str]) -> str:  # nulls inside of structs are equal
         named = (f"'_{position}', {value}" for position, value in enumerate(values))
@@ -194,41 +208,6 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
     rows = (struct(map(value, values, fields)) for values in partitions)
     return F.expr(f"{struct(comparable(quoted(field.name), field) for field in fields)} IN ({', '.join(rows)})")
-
-
-def all_types(kind: DataType) -> Iterator[DataType]:
-    """Yield a type and every type inside it, itself first."""
-    yield kind
-    inside: list[DataType] = []
-    if isinstance(kind, StructType):
-        inside = [field.dataType for field in kind]
-    elif isinstance(kind, ArrayType):
-        inside = [kind.elementType]
-    elif isinstance(kind, MapType):
-        inside = [kind.keyType, kind.valueType]
-    for inner in inside:
-        yield from all_types(inner)
-
-
-def rebuilt(kind: DataType, leaf: Callable[[DataType], DataType] = lambda kind: kind, *, nullable: bool = False) -> Any:
-    """Return a type with others in place of its leaves; with ``nullable`` all that is inside may be null."""
-
-    def inner(part: DataType) -> DataType:
-        return rebuilt(part, leaf, nullable=nullable)  # type: ignore[no-any-return]
-
-    if isinstance(kind, StructType):
-        fields = (StructField(f.name, inner(f.dataType), nullable or f.nullable, f.metadata) for f in kind)
-        return StructType(list(fields))
-    if isinstance(kind, ArrayType):
-        return ArrayType(inner(kind.elementType), nullable or kind.containsNull)
-    if isinstance(kind, MapType):
-        return MapType(inner(kind.keyType), inner(kind.valueType), nullable or kind.valueContainsNull)
-    return leaf(kind)
-
-
-def type_of_ddl(ddl: str) -> DataType:
-    """Read a type, or the columns of a schema; raises ``PySparkException`` for what is neither."""
-    return _parse_datatype_string(ddl)
 
 
 @dataclass(frozen=True, slots=True)

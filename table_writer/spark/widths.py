@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
-from table_writer.spark.sql import all_types, balanced_tree, quoted
+from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.spark.types import all_types
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     kind: width

@@ -23,7 +23,8 @@ from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.progress import Stopwatch
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import fetched, quoted
+from table_writer.spark.types import cast_sql
 from table_writer.steps.plan.file_options import engine_of
 from table_writer.steps.plan.planner import Planner, Where
 from table_writer.steps.plan.types import partition_schema
@@ -156,7 +157,7 @@ class Compaction:
     def require_same(self, written: DataFrame, files: WrittenFiles) -> None:
         """Compare the rows that were read with those that were written, which are read back."""
         read = self._observation.get
-        (after,) = written.agg(*fingerprint(written, partition_schema(self._opened.table))).collect()
+        (after,) = fetched(written.agg(*fingerprint(written, partition_schema(self._opened.table))))
         self._checksum = str(after["hashes"])
         if (read["rows"], read["hashes"]) != (after["rows"], after["hashes"]):
             raise CheckFailedError(
@@ -253,7 +254,7 @@ def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column,
 
 def _as_text(name: str, kind: DataType) -> Column:
     """Spell a partition value in one way: null, the empty text and Hive's name for null are one."""
-    typed = F.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})")
+    typed = F.expr(cast_sql(quoted(name), kind, "try_cast"))
     text = (typed + F.lit(0.0) if isinstance(kind, FractionalType) else typed).cast("string")  # -0.0 is 0.0
     return F.when((text != NULL_PARTITION) & (text != ""), text)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DateType, StructType
 
@@ -23,7 +23,8 @@ from table_writer.model.write import new_write_id
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.layout import size
 from table_writer.reports.plan_report import PlanReport, RowsPlan, SchemaVerdict
-from table_writer.spark.sql import SPARK_ERRORS, quoted
+from table_writer.spark.sql import SPARK_ERRORS, fetched, quoted
+from table_writer.spark.types import shown_type
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
 from table_writer.steps.plan.types import partition_schema, violation
@@ -125,7 +126,7 @@ class Preview:
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
         columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
         try:
-            rows: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
+            rows = fetched(fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))))
         except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:
@@ -291,11 +292,11 @@ def plan_of_rows(rewrite: Rewrite) -> RowsPlan:
 
 
 def _verdict(schema: StructType, fitted: FittedRows) -> SchemaVerdict:
-    types = {field.name.lower(): field.dataType.simpleString() for field in schema}
-    table_types = {field.name: field.dataType.simpleString() for field in fitted.schema}
+    types = {field.name.lower(): shown_type(field.dataType) for field in schema}
+    table_types = {field.name: shown_type(field.dataType) for field in fitted.schema}
     pairs = ((name, types.get(name.lower(), kind), kind) for name, kind in table_types.items())
     return SchemaVerdict(
-        added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
+        added_columns=tuple(f"{field.name}: {shown_type(field.dataType)}" for field in fitted.added),
         filled_columns=fitted.filled,
         default_columns=fitted.defaults,
         converted_columns=tuple(f"{name}: {was} -> {kind}" for name, was, kind in pairs if was != kind),

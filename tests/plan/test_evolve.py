@@ -15,8 +15,9 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Table, TableName
+from table_writer.spark.types import exact_type
 from table_writer.steps.plan.fit import add_columns, fit
-from table_writer.steps.plan.types import exact_type, table_schema
+from table_writer.steps.plan.types import table_schema
 from table_writer.testing import Lakehouse
 
 KINDS = {

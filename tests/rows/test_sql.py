@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -136,9 +137,14 @@ def test_an_overwrite_replaces_what_spark_would_replace(
 MERGE = "MERGE INTO {t} AS a USING feed AS b ON a.id = b.id "
 REFUSED = {
     # other statements
-    "SELECT 1": "SELECT: sql.. takes MERGE INTO, DELETE FROM, UPDATE and INSERT; run this with spark.sql",
-    "-- all\nTRUNCATE TABLE {t}": "TRUNCATE: sql.. takes",
-    "CREATE TABLE {t}_2 (id INT)": "CREATE: sql.. takes",
+    "SELECT 1": "SELECT: sql.. takes MERGE INTO, DELETE FROM, UPDATE and INSERT; run this with spark.sql$",
+    "/* all */ (WITH a AS (SELECT 1) SELECT * FROM a)": "run this with spark.sql$",
+    "TABLE {t}": "run this with spark.sql$",
+    "SHOW PARTITIONS {t}": "run this with spark.sql$",
+    "EXPLAIN TRUNCATE TABLE {t}": "run this with spark.sql$",
+    "SET spark.sql.ansi.enabled": "run this with spark.sql$",
+    "-- all\nTRUNCATE TABLE {t}": "TRUNCATE: sql.. takes .* call delete_where",
+    "CREATE TABLE {t}_2 (id INT)": "CREATE: sql.. takes .* call create_table",
     "DELETE FROM {t} WHERE id = ": "DELETE: .*PARSE_SYNTAX_ERROR.* Syntax error at or near end of input",
     "": "no statement: .*PARSE",
     "WITH c AS (SELECT 1) DELETE FROM {t} WHERE id IN (SELECT * FROM c)": "WITH before the statement.* put it inside",
@@ -201,6 +207,77 @@ def test_what_no_call_does_exactly_is_refused_by_name_and_changes_nothing(
         with pytest.raises(InvalidInputError, match=r"where: .* write it into the statement"):
             writer.sql(statement, where="dt = 'd1'")
     assert (listed(orders), writer.maintenance.history(orders).versions[0].version) == (FIRST, version)
+
+
+HARMFUL: Final = {
+    "TRUNCATE TABLE {t}": "call delete_where('{t}', 'true')",
+    "TRUNCATE TABLE spark_catalog.{t} PARTITION (dt = 'd1')": (
+        """call delete_where('spark_catalog.{t}', "`dt` = 'd1'")"""
+    ),
+    "DROP TABLE IF EXISTS {t} PURGE": "call delete_where('{t}', 'true'), which leaves the table",
+    "ALTER TABLE {t} DROP PARTITION (dt = 'd1'), PARTITION (dt = 'it\\'s')": (
+        """call delete_where('{t}', "`dt` = 'd1' OR `dt` = 'it\\\\'s'")"""
+    ),
+    "ALTER TABLE {t} DROP IF EXISTS PARTITION (dt = NULL)": "call delete_where('{t}', '`dt` IS NULL')",
+    "DROP DATABASE {d} CASCADE": "call delete_where(…, 'true') for each table",
+    "ALTER TABLE {t} PARTITION (dt = 'd1') RENAME TO PARTITION (dt = 'd9')": (
+        """call update_where('{t}', {{…}}, where="`dt` = 'd1'")"""
+    ),
+    "ALTER TABLE {t} ADD PARTITION (dt = 'd9') LOCATION 's3a://lakehouse/x'": "call create_partitions(df, '{t}')",
+    "ALTER TABLE {t} RECOVER PARTITIONS": "call maintenance.restore('{t}')",
+    "MSCK REPAIR TABLE {t}": "call maintenance.restore('{t}')",
+    "MSCK REPAIR TABLE {t} SYNC PARTITIONS": "call maintenance.restore('{t}')",
+    "ALTER TABLE {t} SET LOCATION 's3a://lakehouse/x'": "call maintenance.rollback('{t}', version=…)",
+    "ALTER TABLE {t} PARTITION (dt = 'd1') SET LOCATION 's3a://lakehouse/x'": "call maintenance.rollback('{t}', ver",
+    "ALTER TABLE {t} SET SERDEPROPERTIES ('path' = 's3a://lakehouse/x')": "overwrite_table(spark.table('{t}'), …, if",
+    "ALTER TABLE {t} REPLACE COLUMNS (id BIGINT)": "overwrite_table(df, '{t}', schema='replace')",
+    "ALTER TABLE {t} RENAME TO {t}_2": "overwrite_table(spark.table('{t}'), …, if_missing=NewTable(…))",
+    "CREATE TABLE {t} USING parquet AS SELECT 1 AS id": "append(spark.sql('SELECT …'), '{t}', if_missing=NewTable(…)",
+    "CREATE OR REPLACE TABLE {t} AS SELECT 1 AS id": "overwrite_table(spark.sql('SELECT …'), '{t}', if_missing=",
+    "REPLACE TABLE {t} (id INT) USING parquet": "overwrite_table(df, '{t}')",
+    "CREATE TABLE {t}_2 LIKE {t} LOCATION 's3a://lakehouse/x'": "call create_table(…, '{t}_2')",
+    "LOAD DATA INPATH 's3a://lakehouse/x' INTO TABLE {t} PARTITION (dt = 'd1')": "append(spark.read.load(…), '{t}')",
+    "LOAD DATA INPATH 's3a://lakehouse/x' OVERWRITE INTO TABLE {t}": "overwrite_partitions(spark.read.load(…), '{t}')",
+    "INSERT OVERWRITE DIRECTORY 's3a://lakehouse/x' USING parquet SELECT 1": "in its mode 'errorifexists'",
+    "WITH c AS (SELECT 1) INSERT OVERWRITE DIRECTORY 's3a://lakehouse/x' USING parquet SELECT * FROM c": "'errorif",
+    "FROM feed INSERT OVERWRITE DIRECTORY '/x' SELECT 1 INSERT OVERWRITE DIRECTORY '/y' SELECT 1": "'errorifexists'",
+    "EXECUTE IMMEDIATE 'TRUNCATE TABLE {t}'": "a statement inside of another: sql() does not take this; give each by",
+    "CALL system.rollback()": "no call does this, and what it does",
+    "ALTER TABLE {t} CLUSTER BY (id)": "no call does this, and what it does",
+}
+DESCRIBING: Final = (
+    "ANALYZE TABLE {t} COMPUTE STATISTICS",
+    "ANALYZE TABLE {t} PARTITION (dt) COMPUTE STATISTICS NOSCAN",
+    "ANALYZE TABLE {t} COMPUTE STATISTICS FOR ALL COLUMNS",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')",
+    "ALTER TABLE {t} UNSET TBLPROPERTIES ('a')",
+    "ALTER TABLE {t} ADD COLUMNS (n INT)",
+    "COMMENT ON TABLE {t} IS 'of orders'",
+)
+
+
+def test_what_harms_beside_us_is_answered_by_a_call_that_makes_a_version(
+    writer: TableWriter, orders: str, rows: Rows, listed: Listed
+) -> None:
+    version = writer.overwrite_partitions(rows(*FIRST, (4, "d", None), (5, "e", "it's")), orders).version
+    database, deleted = orders.partition(".")[0], []
+    for statement, words in HARMFUL.items():
+        with pytest.raises(InvalidInputError) as raised:
+            writer.sql(statement.format(t=orders, d=database))
+        said = str(raised.value)
+        assert words.format(t=orders) in said, said
+        assert "run this with spark.sql" not in said
+        for called in re.findall(r"delete_where\((?!…).*?\)(?=,|$| )", said):  # to the letter
+            deleted.append(eval(f"writer.{called}").deleted)  # noqa: S307
+            writer.maintenance.rollback(orders, version=version)
+            assert len(listed(orders)) == 5
+    assert deleted == [5, 2, 5, 3, 1]
+
+
+def test_what_changes_a_description_alone_waits_until_nobody_writes(writer: TableWriter, orders: str) -> None:
+    for statement in DESCRIBING:
+        with pytest.raises(InvalidInputError, match=f"with spark.sql while nobody writes '{orders}': Spark sends back"):
+            writer.sql(statement.format(t=orders))
 
 
 def test_a_connect_session_says_what_to_call_instead() -> None:

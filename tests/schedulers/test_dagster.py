@@ -2,8 +2,9 @@
 
 import runpy
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
-from typing import Any
+from datetime import date, datetime
+from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql.types import DataType, DateType, IntegerType, StringType, Times
 from table_writer import StorageError, TableWriter
 from table_writer.check import not_null
 from table_writer.integrations.dagster import HiveIOManager
-from table_writer.integrations.dagster.partitions import predicate
+from table_writer.integrations.dagster.partitions import joined, predicate
 from tests.docs.markdown_blocks import ROOT
 
 from .conftest import found
@@ -268,6 +269,7 @@ MONTHS = dg.MonthlyPartitionsDefinition(start_date="2024-01-01")
 HOURS = dg.HourlyPartitionsDefinition(start_date="2024-01-01-00:00", timezone="Europe/Berlin")
 GERMAN = dg.DailyPartitionsDefinition(start_date="01.01.2024", fmt="%d.%m.%Y")
 STATIC = dg.StaticPartitionsDefinition(["1", "it's"])
+TWICE: Final = ((1, 0), (2, 0), (2, 1), (3, 0))  # hours of the clock, and whether it has shown them before
 CROSSED = dg.MultiPartitionsDefinition({"a": STATIC, "b": DAYS})
 
 
@@ -287,7 +289,7 @@ CROSSED = dg.MultiPartitionsDefinition({"a": STATIC, "b": DAYS})
             ["2024-01-01-07:00"],
             HOURS,
             TimestampType(),
-            "c >= TIMESTAMP'2024-01-01 07:00:00+0100' AND c < TIMESTAMP'2024-01-01 08:00:00+0100'",
+            "c >= TIMESTAMP_LTZ'2024-01-01 07:00:00+0100' AND c < TIMESTAMP_LTZ'2024-01-01 08:00:00+0100'",
         ),
         (
             ["2024-01-01-07:00"],
@@ -317,6 +319,13 @@ def test_a_predicate_is_of_the_type_that_the_column_has(
     crossed = isinstance(definition, dg.MultiPartitionsDefinition)
     expressions: Mapping[str, str] = {"a": "a", "b": "b"} if crossed else {"": "c"}
     assert predicate(keys, definition, expressions, lambda _: kind) == expected
+
+
+def test_windows_of_an_hour_that_comes_twice_are_joined_by_their_moments() -> None:
+    """Of one zone Python compares what clocks show, and takes the end of the first for the beginning of the second."""
+    zone = ZoneInfo("Europe/Berlin")
+    one, two, again, three = (datetime(2024, 10, 27, hour, fold=fold, tzinfo=zone) for hour, fold in TWICE)
+    assert list(map(len, (joined([(one, two), (again, three)]), joined([(one, two), (two, again)])))) == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,8 @@ from table_writer import NewTable, StorageError
 from table_writer.model.table import TableName
 from table_writer.spark.create_table import create_table_statement
 from table_writer.spark.files import jar_for
-from table_writer.spark.sql import (
-    DataError,
-    error_in_data,
-    literal,
-    misreading,
-    quoted,
-    spark_errors_translated,
-    spark_reason,
-)
+from table_writer.spark.sql import DataError, error_in_data, misreading, quoted, spark_errors_translated, spark_reason
+from table_writer.spark.types import literal
 
 
 def test_a_name_is_quoted_whatever_is_in_it() -> None:

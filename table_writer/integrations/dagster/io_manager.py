@@ -20,6 +20,7 @@ from table_writer.integrations.retries import meets_it_again
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import TableName
 from table_writer.reports.write_result import WriteResult
+from table_writer.spark.types import shown_type
 from table_writer.writer import TableWriter
 
 OPTIONS: Final = "table_writer"  # in the metadata of an asset
@@ -193,7 +194,7 @@ def _selected(context: OutputContext | InputContext, metadata: Mapping[str, Any]
 
 def _describe(context: OutputContext, rows: DataFrame, table: TableName, result: WriteResult) -> None:
     """Attach to the materialization what was published."""
-    columns = [TableColumn(name=field.name, type=field.dataType.simpleString()) for field in rows.schema.fields]
+    columns = [TableColumn(name=field.name, type=shown_type(field.dataType)) for field in rows.schema.fields]
     locations = {partition.location for partition in result.partitions if partition.location}
     facts: dict[str, Any] = {
         "dagster/table_name": str(table),

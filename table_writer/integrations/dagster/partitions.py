@@ -12,6 +12,7 @@ from dagster import MultiPartitionKey, MultiPartitionsDefinition, PartitionsDefi
 from pyspark.sql.types import DataType, DateType, StringType, TimestampNTZType, TimestampType
 
 from table_writer.errors import InvalidInputError
+from table_writer.spark.types import cast_sql, literal
 
 TypeOf = Callable[[str], DataType]
 """Tells the type that an expression has over the table's columns."""
@@ -75,13 +76,13 @@ def _of_dimension(keys: list[str], definition: PartitionsDefinition[Any], expres
     kind = type_of(expression)
     if isinstance(definition, TimeWindowPartitionsDefinition) and _is_ordered(kind, definition.fmt):
         windows = [definition.time_window_for_partition_key(key) for key in keys]
-        spans = _joined(sorted((window.start, window.end) for window in windows))
+        spans = joined(sorted(((window.start, window.end) for window in windows), key=_instants))
         literals = [[_moment(time, kind, definition.fmt) for time in span] for span in spans]
         ranges = [f"{expression} >= {start} AND {expression} < {end}" for start, end in literals]
         return ranges[0] if len(ranges) == 1 else " OR ".join(f"({one_range})" for one_range in ranges)
-    values = [_text(key) for key in keys]
+    values = [literal(key) for key in keys]
     if not isinstance(kind, StringType):
-        values = [f"CAST({value} AS {kind.simpleString()})" for value in values]
+        values = [cast_sql(value, kind) for value in values]
     return f"{expression} IN ({', '.join(values)})"
 
 
@@ -93,11 +94,16 @@ def _is_ordered(kind: DataType, key_format: str) -> bool:
     )
 
 
-def _joined(windows: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+def _instants(window: tuple[datetime, datetime]) -> tuple[float, float]:
+    """Return a window's ends so that they can be compared: of one zone Python compares clocks, which are set back."""
+    return window[0].timestamp(), window[1].timestamp()
+
+
+def joined(windows: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
     """Join windows that follow one another."""
     spans: list[tuple[datetime, datetime]] = []
     for start, end in windows:
-        if spans and spans[-1][1] == start:
+        if spans and spans[-1][1].timestamp() == start.timestamp():
             spans[-1] = (spans[-1][0], end)
         else:
             spans.append((start, end))
@@ -107,14 +113,9 @@ def _joined(windows: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime
 def _moment(time: datetime, kind: DataType, key_format: str) -> str:
     """Return the literal of a window's end: a text is in the format of the keys, a date is of the keys' time zone."""
     if isinstance(kind, StringType):
-        return _text(time.strftime(key_format))
+        return literal(time.strftime(key_format))
     if isinstance(kind, DateType):
         return f"DATE'{time:%Y-%m-%d}'"
     if isinstance(kind, TimestampNTZType):
         return f"TIMESTAMP_NTZ'{time.strftime(WALL_CLOCK)}'"
-    return f"TIMESTAMP'{time.strftime(WALL_CLOCK)}{time:%z}'"
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"TIMESTAMP_LTZ'{time.strftime(WALL_CLOCK)}{time:%z}'"

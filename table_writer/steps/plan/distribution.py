@@ -12,7 +12,8 @@ from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import BatchLimits
-from table_writer.spark.sql import all_types, quoted
+from table_writer.spark.sql import quoted
+from table_writer.spark.types import all_types, shown_type
 from table_writer.spark.widths import fixed_row_bytes, is_measurable
 
 SORT_ITEM: Final = re.compile(
@@ -71,7 +72,7 @@ def _order(item: str, fields: Mapping[str, T.StructField]) -> Column:
         raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
     if any(kind.typeName() in UNORDERED for kind in all_types(field.dataType)):
         raise InvalidInputError(
-            f"sort_by names {item!r}, but values of type {field.dataType.simpleString()} have no order"
+            f"sort_by names {item!r}, but values of type {shown_type(field.dataType)} have no order"
         )
     direction = (asked.get("order") or "asc").lower()
     nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timezone
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,25 +21,16 @@ from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatc
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_statistics import CURRENT_DEFAULT
 from table_writer.model.new_table import SchemaMode
+from table_writer.model.partition_value import java_zone
 from table_writer.model.table import Table, TableName
-from table_writer.spark.sql import (
-    SPARK_ERRORS,
-    all_types,
-    analyzed_now,
-    literal,
-    misreading,
-    quoted,
-    rebuilt,
-    spark_reason,
-    spark_sentence,
-)
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, misreading, quoted, spark_reason, spark_sentence
+from table_writer.spark.types import all_types, column_sql, exact_type, rebuilt, shown_type
 from table_writer.steps.plan.types import (
     NOT_NULL,
     Limit,
     Match,
     Rule,
     enforce,
-    exact_type,
     in_array,
     in_struct,
     limits_of,
@@ -109,6 +101,8 @@ def fit(
         found = matches[field.name]
         source = given.get(field.name.lower())
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
+        if as_text and isinstance(field.dataType, T.TimestampType):
+            found = _told_by_its_clock(found, field.name, df.sparkSession)
         if source is not None and source.name == field.name and found.convert is None and not as_text:
             columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
             continue
@@ -235,6 +229,31 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
     return replace(inner, convert=enforce(rule, inner.convert or _same_column), rules=(rule, *inner.rules))
 
 
+def _told_by_its_clock(found: Match, name: str, spark: SparkSession) -> Match:
+    """Refuse moments that a partition's name would make others of: it says what the session's clocks show.
+
+    Of the hour that they show twice readers see the first, so a merge would find no row of the second, and insert each
+    again.
+    """
+    zone, convert = str(spark.conf.get("spark.sql.session.timeZone")), found.convert or _same_column
+    if isinstance(java_zone(zone), timezone):  # whose clocks are never set
+        return found
+
+    def offender(column: Column) -> Column:
+        moment = convert(column)
+        text = moment.cast("string")
+        return F.when(~text.cast(T.TimestampType()).eqNullSafe(moment), text)
+
+    rule = Rule(
+        column=name,
+        rule="a partition's timestamp",
+        verdict=f"are of the second of two hours that clocks in {zone} show alike, which no name of a partition tells"
+        " (write such partitions in a session in UTC)",
+        offender=offender,
+    )
+    return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
+
+
 def _same_column(column: Column) -> Column:
     return column
 
@@ -282,7 +301,7 @@ def _field_problems(given: T.StructType, wanted: T.StructType, path: str, mode: 
     extra = [f"{path}.{field.name}" for field in given if field.name.lower() not in known]
     if extra and mode is SchemaMode.EVOLVE:
         problem = (
-            f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table:"
+            f"column {path} is {shown_type(given)} in the DataFrame and {shown_type(wanted)} in the table:"
             f" fields ({', '.join(extra)}) cannot be added inside a struct of a Hive table; leave them out, or give"
             " them as a column of their own"
         )
@@ -362,7 +381,7 @@ def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple
         for part in inner
         if not keeps.fullmatch(part.name)
     ]
-    if any(isinstance(inner, T.StringType) and inner.simpleString() != "string" for inner in all_types(field.dataType)):
+    if any(isinstance(inner, T.StringType) and shown_type(inner) != "string" for inner in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
     if any(isinstance(inner, T.UserDefinedType) for inner in all_types(kind)):
         problems.append(
@@ -451,24 +470,11 @@ def _missing_columns(spark: SparkSession, table: TableName, added: Sequence[T.St
 
 
 def _type_text(field: T.StructField) -> str:
-    return _ddl(exact_type(field)).lower()
+    return shown_type(exact_type(field)).lower()
 
 
 def _columns(fields: Sequence[T.StructField]) -> str:
-    comments = (field.metadata.get("comment") for field in fields)
+    """Spell columns for ``ALTER TABLE``."""
     return ", ".join(
-        f"{quoted(field.name)} {_ddl(exact_type(field))}{f' COMMENT {literal(comment)}' if comment else ''}"
-        for field, comment in zip(fields, comments, strict=True)
+        column_sql(T.StructField(field.name, exact_type(field), field.nullable, field.metadata)) for field in fields
     )
-
-
-def _ddl(kind: T.DataType) -> str:
-    """Spell a type as Spark SQL takes it: names of fields are quoted, which ``simpleString`` does not."""
-    if isinstance(kind, T.StructType):
-        fields = (f"{quoted(field.name)}: {_ddl(field.dataType)}" for field in kind)
-        return f"STRUCT<{', '.join(fields)}>"
-    if isinstance(kind, T.ArrayType):
-        return f"ARRAY<{_ddl(kind.elementType)}>"
-    if isinstance(kind, T.MapType):
-        return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
-    return kind.simpleString()

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
@@ -45,14 +45,15 @@ from table_writer.model.write import (
 from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
 from table_writer.spark.conditions import condition, is_settled
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, frame_of, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
+from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
 from table_writer.steps.plan.distribution import batch_limits, lay_out
 from table_writer.steps.plan.file_options import engine_of, file_options
 from table_writer.steps.plan.fit import FittedRows, fit, require_spellable
 from table_writer.steps.plan.parquet_settings import FileSettings
 from table_writer.steps.plan.replace import replacing_schema
-from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
+from table_writer.steps.plan.types import partition_schema, table_schema
 from table_writer.storage.hadoop import part_bytes, why_renamed
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.table_files import existing_values
@@ -289,7 +290,7 @@ class Planner:
         return spelled
 
     def _partition_types(self) -> tuple[str, ...]:
-        return tuple(exact_type(field).simpleString() for field in partition_schema(self._table))
+        return tuple(shown_type(exact_type(field)) for field in partition_schema(self._table))
 
     def _existing_partitions(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
         """Read the partitions that exist, once, where it matters.
@@ -472,7 +473,8 @@ class Where:
     def _selected(self, partitions: Sequence[PartitionValues]) -> frozenset[int]:
         """Return the positions of the partitions that the predicate selects."""
         try:
-            rows = partition_frame(self._spark, self._schema, partitions).where(self.predicate).select(NUMBER).collect()
+            frame = partition_frame(self._spark, self._schema, partitions)
+            rows = fetched(frame.where(self.predicate).select(NUMBER))
         except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={self.predicate!r} cannot be evaluated for the partitions of {self._table}:"
@@ -501,8 +503,7 @@ def typed_partition_value(spark: SparkSession, field: StructField) -> Column:
         return str(spark.conf.get(f"spark.sql.{setting}")).lower() == "true"
 
     cast = "try_cast" if is_on("ansi.enabled") else "cast"  # which takes 1.0 for an INT, and fails on nothing
-    kind_name = "timestamp_ltz" if field.dataType == TimestampType() else field.dataType.simpleString()
-    value = F.expr(f"{cast}({quoted(field.name)} AS {kind_name})")  # a session says what a mere timestamp is
+    value = F.expr(cast_sql(quoted(field.name), field.dataType, cast))
     kind = exact_type(field)
     as_char = not is_on("legacy.charVarcharAsString")
     if isinstance(kind, CharType) and as_char and is_on("readSideCharPadding"):

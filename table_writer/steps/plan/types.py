@@ -24,7 +24,8 @@ from table_writer.errors import InvalidInputError, SchemaMismatchError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
 from table_writer.model.table_kind import provider_of
-from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt, type_of_ddl
+from table_writer.spark.sql import SPARK_ERRORS, fetched, quoted
+from table_writer.spark.types import LIMITED, rebuilt, shown_type, type_of_hive, type_sql
 
 _logger = logging.getLogger(__name__)
 Expression = Callable[[Column], Column]
@@ -59,7 +60,6 @@ STORABLE: Final = (
     T.UserDefinedType,
 )
 HAS_TEXT: Final = (*NUMBERS, *TIMES, T.BooleanType, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)
-LIMITED: Final = (T.CharType, T.VarcharType)
 LARGEST_PLAIN_SCALE: Final = 6  # java.math.BigDecimal: smaller numbers are spelled with an exponent
 
 
@@ -151,7 +151,7 @@ def _violation_texts(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
         ]
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     rows = df.withColumn(ROW_TEXT, _row_text(df))  # once, however many limits show it
-    row_count, *found = tuple(rows.agg(*named).collect()[0])
+    row_count, *found = tuple(fetched(rows.agg(*named))[0])
     return [
         f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
         for rule, bad, example in zip((limit.rule for limit in limits), found[::2], found[1::2], strict=True)
@@ -196,7 +196,7 @@ def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
     if isinstance(kind, T.NullType):
         return (f"column {path} has no type (void): cast it, for example F.lit(None).cast('string')",)
     if not isinstance(kind, STORABLE):
-        return (f"column {path} has type {kind.simpleString()}, which is not supported",)
+        return (f"column {path} has type {shown_type(kind)}, which is not supported",)
     return ()
 
 
@@ -216,7 +216,7 @@ def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
 
 
 def refused_pair(given: T.DataType, wanted: T.DataType, path: str, advice: str = "") -> Match:
-    pair = f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table"
+    pair = f"column {path} is {shown_type(given)} in the DataFrame and {shown_type(wanted)} in the table"
     are_atomic = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)  # no cast makes a list of a text
     return Match(problems=(pair + (advice or ("; cast it" if are_atomic else "")),))
 
@@ -226,7 +226,7 @@ def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:
     if not isinstance(given, T.DecimalType) and type(given) not in INTEGER_DIGITS:
         return refused_pair(given, wanted, path)
     if scale > wanted.scale:
-        name = wanted.simpleString()
+        name = shown_type(wanted)
         advice = f", which has fewer digits after the point: round it, F.round({path!r}, {wanted.scale}).cast({name!r})"
         return refused_pair(given, wanted, path, advice)
     digits = given.precision - scale if isinstance(given, T.DecimalType) else INTEGER_DIGITS[type(given)]
@@ -237,7 +237,7 @@ def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:
     bound = Decimal("1" + "0" * room) if isinstance(given, T.DecimalType) else 10**room
     rule = Rule(
         column=path,
-        rule=wanted.simpleString(),
+        rule=shown_type(wanted),
         verdict=f"have more than {room} digits before the point",
         offender=lambda column: F.when((column >= bound) | (column <= -bound), _text(column, given)),
     )
@@ -256,7 +256,7 @@ def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: s
         text = _text(column, given)
         return F.rpad(text, length, " ") if isinstance(wanted, T.CharType) else F.substring(text, 1, length)
 
-    rule = Rule(column=path, rule=wanted.simpleString(), verdict="are longer", offender=offender)
+    rule = Rule(column=path, rule=shown_type(wanted), verdict="are longer", offender=offender)
     return Match(convert=enforce(rule, accepted), rules=(rule,))
 
 
@@ -313,7 +313,7 @@ def _stored_schema(table: Table) -> T.StructType | None:
 def _plain(schema: T.StructType, partition_names: Sequence[str]) -> list[str]:
     """Describe columns for Spark's comparison: partition columns last; case and nullability don't count."""
     last = sorted(schema, key=lambda field: field.name.lower() in partition_names)
-    return [f"{field.name} {field.dataType.simpleString()}".lower() for field in last]
+    return [f"{field.name} {shown_type(field.dataType)}".lower() for field in last]
 
 
 def stored_field(name: str, kind: T.DataType, comment: str = "") -> T.StructField:
@@ -321,14 +321,8 @@ def stored_field(name: str, kind: T.DataType, comment: str = "") -> T.StructFiel
     plain = plain_type(kind)
     metadata: dict[str, Any] = {"comment": comment} if comment else {}
     if plain != kind:
-        metadata[CHAR_VARCHAR] = kind.simpleString()
+        metadata[CHAR_VARCHAR] = type_sql(kind)
     return T.StructField(name, plain, nullable=True, metadata=metadata)
-
-
-def exact_type(field: T.StructField) -> T.DataType:
-    """Return a column's type with ``char(n)`` and ``varchar(n)`` in their places."""
-    declared = field.metadata.get(CHAR_VARCHAR)
-    return field.dataType if declared is None else _with_limits(field.dataType, _parsed_type(declared))
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
@@ -336,29 +330,7 @@ def plain_type(kind: T.DataType) -> T.DataType:
     return plain
 
 
-def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
-    """Take limits from what was declared, which says nothing of nulls, and all else from the type."""
-    if isinstance(kind, T.StructType) and isinstance(declared, T.StructType):
-        return T.StructType(
-            [
-                T.StructField(field.name, _with_limits(field.dataType, other.dataType), field.nullable, field.metadata)
-                for field, other in zip(kind, declared, strict=True)
-            ]
-        )
-    if isinstance(kind, T.ArrayType) and isinstance(declared, T.ArrayType):
-        return T.ArrayType(_with_limits(kind.elementType, declared.elementType), kind.containsNull)
-    if isinstance(kind, T.MapType) and isinstance(declared, T.MapType):
-        key, value = _with_limits(kind.keyType, declared.keyType), _with_limits(kind.valueType, declared.valueType)
-        return T.MapType(key, value, kind.valueContainsNull)
-    return declared if isinstance(declared, LIMITED) else kind
-
-
 def _parsed_types(texts: Sequence[str]) -> list[T.DataType]:
     """Read types in Hive's spelling, in one call of Java: each takes 2 ms, and a table may have hundreds."""
-    whole = _parsed_type(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
+    whole = type_of_hive(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
     return [field.dataType for field in cast("T.StructType", whole)]
-
-
-def _parsed_type(text: str) -> T.DataType:
-    """Read a type in Hive's spelling, which does not quote the names of fields."""
-    return type_of_ddl(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))

@@ -17,7 +17,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import same_place
 from table_writer.model.table import PastPartition
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import all_types, balanced_tree, quoted, version_name
+from table_writer.spark.sql import balanced_tree, quoted, version_name
+from table_writer.spark.types import all_types, shown_type
 from table_writer.steps.rows.keys import Keys
 from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past
@@ -102,7 +103,7 @@ def _problems(schema: StructType) -> Iterator[str]:
         if field.name.lower() == CHANGE_TYPE:
             yield f"it has a column {field.name} already"
         if any(kind.typeName() == "variant" for kind in all_types(field.dataType)):
-            yield f"column {field.name} is {field.dataType.simpleString()}, and Spark compares no variant"
+            yield f"column {field.name} is {shown_type(field.dataType)}, and Spark compares no variant"
 
 
 def _side(rows: DataFrame, keys: Keys | None, *, is_after: bool) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -18,7 +18,7 @@ from table_writer.model.partition_value import canonical
 from table_writer.model.table import PartitionValues, PastPartition, name_in, partition_values, shown_name
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS
+from table_writer.spark.sql import SPARK_ERRORS, fetched
 from table_writer.steps.rows.expressions import Predicate, predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
@@ -203,7 +203,7 @@ class Erasing:
             file_column=FILE,
         )
         hits = self._named_table.hit_rows(rows, self._predicate).select(FILE).distinct()
-        paths = gateway.run(f"rows of {table.name}", hits.collect)
+        paths = gateway.run(f"rows of {table.name}", partial(fetched, hits))
         places = {left.directory.place for left in groups}
         return {place_and_name(row[FILE], places, table)[0] for row in paths}
 

@@ -17,6 +17,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.conditions import require_expression
 from table_writer.spark.gateway import Analysis
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, spark_reason
+from table_writer.spark.types import shown_type
 from table_writer.steps.plan.fit import fit
 from table_writer.steps.plan.types import table_schema
 
@@ -89,7 +90,7 @@ def predicate_of(frame: DataFrame, predicate: Expression, parameter: str) -> Pre
     """Return a predicate over a frame's columns; refuse what is none, or could answer otherwise the next time."""
     found = _analysis(frame, predicate, parameter)
     if found.kinds != (BooleanType(),):
-        raise InvalidInputError(f"{parameter}={shown(predicate)} is {found.kinds[0].simpleString()}, not boolean")
+        raise InvalidInputError(f"{parameter}={shown(predicate)} is {shown_type(found.kinds[0])}, not boolean")
     if not found.is_deterministic or found.asks_clock:
         raise InvalidInputError(
             f"{parameter}={shown(predicate)} is about other rows each time it is asked: write the value out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -15,7 +16,7 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, frame_of, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, fetched, frame_of, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 from table_writer.storage.footers import MOST_FOOTERS
 
@@ -121,7 +122,7 @@ def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, 
 
 def collected(snapshot: Snapshot, rows: DataFrame) -> list[Any]:
     """Collect a small frame; Ctrl-C ends the job."""
-    return _looked_through(snapshot, rows.collect)
+    return _looked_through(snapshot, partial(fetched, rows))
 
 
 def computed_now(snapshot: Snapshot, rows: DataFrame) -> DataFrame:

@@ -14,9 +14,10 @@ from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructFi
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table
-from table_writer.spark.sql import balanced_tree, quoted
+from table_writer.spark.sql import balanced_tree, quoted, text_of
+from table_writer.spark.types import exact_type
 from table_writer.steps.plan.planner import NUMBER, partition_frame
-from table_writer.steps.plan.types import exact_type, partition_schema
+from table_writer.steps.plan.types import partition_schema
 from table_writer.steps.rows.expressions import table_column
 from table_writer.steps.rows.hits import COUNT, collected
 from table_writer.steps.rows.snapshot import Snapshot
@@ -95,7 +96,11 @@ class NamedKeys:
 
 
 def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix: str) -> NamedKeys:
-    """Return which keys the updates name; refuse them if one is there twice, or has a null. Runs one job."""
+    """Return which keys the updates name; refuse them if one is there twice, or has a null. Runs one job.
+
+    Values of keys stay in Spark, which tells each from every other: Python has no years before 1 and after 9999, and no
+    time of its own for the hour that comes twice. The driver gets numbers, and a text for the error.
+    """
     names, selected = keys.names(prefix), sorted(snapshot.selected)
     is_null = balanced_tree(Column.__or__, [F.col(name).isNull() for name in names])
     by_key = updates.groupBy(*names).agg(F.count(F.lit(1)).alias(COUNT))
@@ -105,8 +110,19 @@ def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix
         F.max(F.when(~is_null, F.struct(COUNT, *names))).alias("most"),
     )
     numbered, alike = _with_partitions(snapshot, keys, by_key, selected)
-    found = collected(snapshot, numbered.groupBy(NUMBER).agg(*counts))
-    _require_each_once(snapshot, keys, found, names)
+    most = F.col("most")
+    shown = (
+        F.concat(F.lit(f"{field.name}="), text_of(most.getField(name), field.dataType))
+        for field, name in zip(keys.fields, names, strict=True)
+    )
+    counted_keys = numbered.groupBy(NUMBER).agg(*counts)
+    found = collected(
+        snapshot,
+        counted_keys.select(
+            NUMBER, "rows", "nulls", most.getField(COUNT).alias("most"), F.concat_ws(", ", *shown).alias("key")
+        ),
+    )
+    _require_each_once(snapshot, keys, found)
     partitions = (selected[position] for row in found for position in alike.get(row[NUMBER], ()))
     return NamedKeys(sum(row["rows"] for row in found), frozenset(partitions))
 
@@ -126,16 +142,15 @@ def _with_partitions(
     def frame(chosen: Sequence[PartitionValues]) -> DataFrame:
         return own.added_to(partition_frame(snapshot.spark, schema, chosen), OF_PARTITION).select(NUMBER, *names)
 
-    by_value: dict[tuple[object, ...], list[int]] = {}
-    for position, *values in collected(snapshot, frame(partitions)):
-        by_value.setdefault(tuple(values), []).append(position)
-    alike: dict[int | None, list[int]] = dict(enumerate(by_value.values()))
-    different = frame([partitions[positions[0]] for positions in by_value.values()])
+    by_value = frame(partitions).coalesce(1).groupBy(*names)  # which then needs no shuffle
+    of_value = by_value.agg(F.sort_array(F.collect_list(NUMBER)).alias(NUMBER)).select(NUMBER)
+    alike: dict[int | None, list[int]] = dict(enumerate(row[NUMBER] for row in collected(snapshot, of_value)))
+    different = frame([partitions[positions[0]] for positions in alike.values()])
     of_keys = [name for name, field in zip(by_key.columns, keys.fields, strict=False) if field in own.fields]
     return by_key.join(F.broadcast(different), same_keys(of_keys, names), "left"), alike
 
 
-def _require_each_once(snapshot: Snapshot, keys: Keys, found: Sequence[Row], names: Sequence[str]) -> None:
+def _require_each_once(snapshot: Snapshot, keys: Keys, found: Sequence[Row]) -> None:
     columns = ", ".join(field.name for field in keys.fields)
     null_count = sum(row["nulls"] or 0 for row in found)
     if null_count:
@@ -144,11 +159,10 @@ def _require_each_once(snapshot: Snapshot, keys: Keys, found: Sequence[Row], nam
             f" ({columns}), which names no row. Nothing was published. Filter them out.",
             table=str(snapshot.table.name),
         )
-    most = max((row["most"] for row in found if row["most"]), key=itemgetter(COUNT), default=None)
-    if most and most[COUNT] > 1:
-        key = ", ".join(f"{field.name}={most[name]}" for field, name in zip(keys.fields, names, strict=True))
+    repeated = max((row for row in found if row["most"]), key=itemgetter("most"), default=None)
+    if repeated and repeated["most"] > 1:
         raise InvalidInputError(
-            f"updates: {key} is there {most[COUNT]:,} times, and which row counts is not said. Nothing was"
-            " published. Keep one row of each key first, for example the newest.",
+            f"updates: {repeated['key']} is there {repeated['most']:,} times, and which row counts is not said. Nothing"
+            " was published. Keep one row of each key first, for example the newest.",
             table=str(snapshot.table.name),
         )

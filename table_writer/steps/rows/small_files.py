@@ -20,8 +20,9 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.sql import frame_of, quoted
+from table_writer.spark.types import exact_type
 from table_writer.steps.plan.planner import typed_partition_value
-from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
+from table_writer.steps.plan.types import partition_schema, table_schema
 from table_writer.storage.footers import Footer
 from table_writer.storage.parquet_rows import FilesOfTask, row_reader
 from table_writer.table.open_table import OpenTable

@@ -15,7 +15,8 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartit
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import Scope, every_partition
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import literal, quoted
+from table_writer.spark.sql import quoted
+from table_writer.spark.types import literal
 from table_writer.steps.plan.planner import Where
 from table_writer.steps.plan.types import partition_schema
 from table_writer.steps.publish.recovery import Recovery

@@ -17,9 +17,10 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, Table
 from table_writer.model.write_mode import WriteMode
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, literal, misreading, quoted, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, fetched, misreading, quoted, spark_sentence
 from table_writer.spark.statement import Assignments, Deletion, Insertion, MergeInto, Names, Target, Update, refused
-from table_writer.steps.plan.types import exact_type, partition_schema, table_schema
+from table_writer.spark.types import cast_sql, exact_type, literal, shown_type
+from table_writer.steps.plan.types import partition_schema, table_schema
 from table_writer.steps.rows.change import RowChange
 from table_writer.steps.rows.expressions import blank, named, table_column
 from table_writer.steps.rows.merge import Merge
@@ -80,14 +81,14 @@ def _is_value(spark: SparkSession, field: StructField, text: str | None) -> str:
     shown = f"PARTITION ({field.name}={text!r})"
     if not text or text == NULL_PARTITION:
         raise refused(shown, "give the column in the query instead")
-    value = f"CAST({literal(text)} AS {field.dataType.simpleString()})"
+    value = cast_sql(literal(text), field.dataType)
     if why := misreading(value, spark.conf.get):
         raise refused(shown, why)
     if not isinstance(field.dataType, StringType):
         with _explained(shown):
-            [row] = spark.sql(f"SELECT {value}").collect()
-        if row[0] is None:
-            raise refused(shown, f"it is no {field.dataType.simpleString()}")
+            [(is_none,)] = fetched(spark.sql(f"SELECT {value} IS NULL"))
+        if is_none:
+            raise refused(shown, f"it is no {shown_type(field.dataType)}")
     return f"{quoted(field.name)} = {value}"
 
 

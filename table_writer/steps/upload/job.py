@@ -23,6 +23,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import balanced_tree, frame_of, quoted
+from table_writer.spark.types import cast_sql
 from table_writer.spark.widths import refusing_wide
 from table_writer.steps.upload.task import MESSAGE_COLUMN, map_function
 from table_writer.storage.hadoop import why_renamed
@@ -152,9 +153,7 @@ def refuse_existing(rows: DataFrame, existing: Collection[PartitionValues], colu
     known = frame_of(rows.sparkSession, texts, schema)
     pairs = zip(names, rows.columns[len(rows.columns) - len(names) :], columns, strict=True)
     same = [
-        _as_stored(F.expr(f"try_cast({name} AS {field.dataType.simpleString()})")).eqNullSafe(
-            _as_stored(F.col(quoted(column)))
-        )
+        _as_stored(F.expr(cast_sql(name, field.dataType, "try_cast"))).eqNullSafe(_as_stored(F.col(quoted(column))))
         for name, column, field in pairs
     ]
     values = (
