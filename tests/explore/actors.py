@@ -248,7 +248,7 @@ class ChosenOperations(Operations):
         plan = replace(
             self._plan(rows, WriteMode.OVERWRITE_PARTITIONS),
             based_on=snapshot.version,
-            base_version=snapshot.version,
+            base_version=int(snapshot.version),
             reads=(snapshot.as_read(chosen),),
         )
         oracle = self._on.oracle

@@ -15,7 +15,26 @@ NOT_EXACTLY: Final = (
 )
 LOG: Final = "self.counts.__self__._log"
 
+ON_A_RESULT: Final = (
+    "tests/publish/test_conflicts.py"
+    "::test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after"
+)
+
 MUTATIONS: Final = (
+    Mutation(
+        "who goes by the number of a version has not seen what was published after it, whatever its own number",
+        "log.table_log:TableLog.unseen_at",
+        "return entry.in_doubt if entry is not None else frozenset()",
+        "return frozenset()",
+        test=ON_A_RESULT,
+    ),
+    Mutation(
+        "an entry says what had not ended when it was claimed",
+        "steps.publish.publisher:_after",
+        "if record.outcome is None",
+        "if False",
+        test=ON_A_RESULT,
+    ),
     Mutation(
         "nothing is applied again after publishing",
         "steps.publish.switch:ClaimedEntries.carry_out",

@@ -124,7 +124,7 @@ class Planner:
             layout=self._layout,
             schema=data_schema.json(),
             replaced_schema=self._replaced_schema(data_schema, options),
-            base_version=listing.newest if based_on is None else based_on,
+            base_version=listing.newest if based_on is None else int(based_on),
             based_on=based_on,
             reads=reads,
             checkpoint=listing.listed_after,

@@ -116,6 +116,7 @@ class Publisher:
         late, and whoever looks next undoes it. ``PartlyPublishedError``: some partitions were another tool's.
         ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
+        staged = self._with_unseen(staged)
         draft = entry_of(staged, self._opened)
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
@@ -136,7 +137,7 @@ class Publisher:
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, listing)
-            elif look := self._look(replace(draft, version=listing.newest + 1), carry_over, in_place, listing):
+            elif look := self._look(_after(draft, listing, records), carry_over, in_place, listing):
                 look_clock = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
@@ -184,6 +185,7 @@ class Publisher:
         Entries in doubt are passed over: a publish would wait for them.
         """
         listing = self._opened.log.lister.read(listed_after=0)
+        staged = self._with_unseen(staged)
         records = self._unseen_records(staged.plan, listing)
         _refuse_published(staged.plan, records)
         self._refuse_other_log(staged.plan, listing)
@@ -361,6 +363,12 @@ class Publisher:
         unseen: set[int] = {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt, *listing.in_doubt}
         return self._opened.log.read_history(replace(listing, versions=listing.versions & unseen)).records
 
+    def _with_unseen(self, staged: WrittenFiles) -> WrittenFiles:
+        """Return the files with a plan that names what had not ended when the version of its rows was claimed."""
+        plan = staged.plan
+        unseen = self._opened.log.unseen_at(plan.based_on)
+        return replace(staged, plan=replace(plan, in_doubt=plan.in_doubt | unseen)) if unseen else staged
+
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         published = self._repetition(records, draft.key)
@@ -393,13 +401,16 @@ class Publisher:
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         planned = f"this write was planned at version {draft.base_version}"
         behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
+        again = "run it again if its rows should win"
+        if plan.based_on is not None:
+            again = "read() the table again, and write what you make of its rows, based on version_of() them"
         both = (entry.partition_values & draft.partition_values) | plan.concerns(entry.partition_values)
         return ConflictError(
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
             f" write {draft.write_id} wants to publish, after {behind}:"
             f" {_few_names(plan.table, both)}."
-            " The other write stays, this one changed nothing; run it again if its rows should win.",
+            f" The other write stays, this one changed nothing; {again}.",
             **draft.named,
         )
 
@@ -422,6 +433,13 @@ class Publisher:
             " first whether another process has published it.",
             **plan.named,
         )
+
+
+def _after(draft: LogEntry, listing: Listing, records: Iterable[SlotRecord]) -> LogEntry:
+    """Return the draft as the next entry of a log; what has not ended by now may be published after it."""
+    publishes = (record.entry for record in records if record.outcome is None)
+    in_doubt = frozenset(entry.version for entry in publishes if entry.operation is not Operation.VACUUM)
+    return replace(draft, version=listing.newest + 1, in_doubt=in_doubt)
 
 
 def _description(table: Table) -> tuple[object, ...]:
