@@ -20,7 +20,30 @@ ON_A_RESULT: Final = (
     "::test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after"
 )
 
+ROLLBACK: Final = "tests/maintenance/test_rollback.py"
+
 MUTATIONS: Final = (
+    Mutation(
+        "a partition is as it was only with its files",
+        "steps.publish.rollback:_checked_partitions",
+        "elif wanted is not None and opened.layout.all_data.contains(Location.parse(wanted)):",
+        "elif False:",
+        test=f"{ROLLBACK}::test_a_partition_that_is_back_where_it_was_without_its_files_is_named_beside_others",
+    ),
+    Mutation(
+        "a rollback with nothing to do has looked at every partition",
+        "steps.publish.rollback:roll_back",
+        "_require_as_it_was(opened, history, version, chosen, targets, here)",
+        "pass",
+        test=f"{ROLLBACK}::test_nothing_is_said_to_be_as_it_was_whose_files_are_gone",
+    ),
+    Mutation(
+        "a recovery has not found its partitions where the entry that it does again had found them",
+        "log.past_states:PastStates._sights",
+        "before = partition.new_location if is_recovery else partition.old_location",
+        "before = partition.old_location",
+        test=f"{ROLLBACK}::test_a_version_between_a_write_and_its_recovery_is_one_to_go_back_to",
+    ),
     Mutation(
         "who goes by the number of a version has not seen what was published after it, whatever its own number",
         "log.table_log:TableLog.unseen_at",
