@@ -20,9 +20,17 @@ ON_A_RESULT: Final = (
     "::test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after"
 )
 
+NAMES: Final = "tests/maintenance/test_names_of_callers.py"
 ROLLBACK: Final = "tests/maintenance/test_rollback.py"
 
 MUTATIONS: Final = (
+    Mutation(
+        "which write a file is of is told by where its name has the id",
+        "model.message:write_id_in",
+        "return next((one for one in ids if OWN_WRITE_ID.fullmatch(one) or one in known_ids), None)",
+        "return next((one for one in (*ids, *known_ids) if OWN_WRITE_ID.fullmatch(one) or one in name), None)",
+        test=f"{NAMES}::test_a_vacuum_aborts_no_upload_of_another_tool_whatever_a_write_is_called",
+    ),
     Mutation(
         "a partition is as it was only with its files",
         "steps.publish.rollback:_checked_partitions",

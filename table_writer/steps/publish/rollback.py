@@ -28,7 +28,7 @@ from table_writer.steps.publish.entry import (
 )
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries
-from table_writer.storage.table_files import existing_values, files_read_at
+from table_writer.storage.table_files import existing_values, files_read_at, is_named_by_us
 from table_writer.table.open_table import OpenTable
 
 
@@ -121,16 +121,16 @@ def _checked_partitions(
     }
     wrong = [f"{shown_name(table, values)}{reason}" for values, reason in reasons.items() if reason]
     changed: dict[PartitionValues, str | None] = {}
-    staying: dict[PartitionValues, str | None] = {}
+    staying: dict[PartitionValues, str] = {}
     for values in (values for values, reason in reasons.items() if not reason):
         wanted = _with_rows(opened, history, targets[values].location)
         grew = wanted is not None and history.past.surplus_names(Location.parse(wanted), version)
         if grew or not same_place(before.get(values), wanted):
             changed[values] = wanted
         elif wanted is not None and opened.layout.all_data.contains(Location.parse(wanted)):
-            staying[values] = wanted  # whose files may be gone, or others beside them
+            staying[values] = wanted  # from where its files may be gone
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
-    not_there |= check_each(staying, partial(_check, opened, history, version, before))[1]
+    not_there |= check_each(staying, partial(_require_rows, opened, history, version))[1]
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
     wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
@@ -177,6 +177,23 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
         return target
     had_rows = location.place in history.state.deleted_places or location.place in history.state.doomed_places
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
+
+
+def _require_rows(
+    opened: OpenTable, history: History, version: int, values: PartitionValues, target: str
+) -> FilesThere:
+    """Return what lies where a partition stays; ``NotThereError`` if rows of the version are gone from there.
+
+    Readers look there, so rows that another tool has inserted stay. They are told by the names of files.
+    """
+    location, layout = Location.parse(target), opened.layout
+    ours = [
+        file for file in files_read_at(opened.store, layout, location) if is_named_by_us(file.key, location, layout)
+    ]
+    known = history.past.content_at(values, location, version=version)
+    if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
+        return FilesThere(known)
+    return files_there(opened.store, history, values, location, version=version)
 
 
 def _check(
