@@ -72,7 +72,7 @@ def write_id_in(name: str, known_ids: Collection[str] = ()) -> str | None:
     task = found["task"] if found else ""
     indices = [index for index in TASK_INDEX.finditer(task) if PLAIN_PREFIX.fullmatch(task, 0, index.start())]
     ids = [task[index.end() + 1 :] for index in indices]  # the longest first: it may hold such a number itself
-    return next((one for one in ids if OWN_WRITE_ID.fullmatch(one) or one in known_ids), None)
+    return next((write_id for write_id in ids if OWN_WRITE_ID.fullmatch(write_id) or write_id in known_ids), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

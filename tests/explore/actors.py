@@ -396,7 +396,7 @@ class ChosenOperations(Operations):
         for one in gone:
             world.metastore.drop_partition(world.table, one.values)
         for one in () if gone else entry.partitions:
-            parameters = new_parameters(entry, one, world.layout.root)
+            parameters = new_parameters(entry, one, world.layout)
             on.base.point(value_of(one.values), str(one.new_location), parameters, entry)
         on.oracle.observe(entry.version, late=True)
 

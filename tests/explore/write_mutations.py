@@ -27,8 +27,8 @@ MUTATIONS: Final = (
     Mutation(
         "which write a file is of is told by where its name has the id",
         "model.message:write_id_in",
-        "return next((one for one in ids if OWN_WRITE_ID.fullmatch(one) or one in known_ids), None)",
-        "return next((one for one in (*ids, *known_ids) if OWN_WRITE_ID.fullmatch(one) or one in name), None)",
+        "write_id in ids if OWN_WRITE_ID.fullmatch(write_id) or write_id in known_ids",
+        "write_id in (*ids, *known_ids) if OWN_WRITE_ID.fullmatch(write_id) or write_id in name",
         test=f"{NAMES}::test_a_vacuum_aborts_no_upload_of_another_tool_whatever_a_write_is_called",
     ),
     Mutation(

@@ -19,6 +19,7 @@ from table_writer.errors import (
     few,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.known_log import refuse_unknown_publishes, unknown_publishes
 from table_writer.log.listing import Listing
 from table_writer.log.records import SlotRecord
 from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
@@ -30,7 +31,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
-from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
+from table_writer.steps.publish.base import add_unseen, are_as_published, confirmed_partitions, unlisted_partitions
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
     entry_of,
@@ -193,6 +194,7 @@ class Publisher:
         self._first_in_doubt(draft, records, staged.plan)
         table = self._table(staged.plan)
         now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
+        self._has_grown(staged.plan, table, now, listing)
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
         if staged.plan.reads and table.partition_columns:  # else a marker would be put where no rows come
@@ -247,11 +249,12 @@ class Publisher:
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
-        is_building = plan.mode.facts.builds_on_what_is_there or bool(plan.reads)
-        if is_building and self._correction.correct(table, values, now, listing):
+        if self._has_grown(plan, table, now, listing):
+            return None
+        if plan.builds_on_rows and self._is_outdated(table, now, listing, values):
             return None
         while True:
-            now = confirmed_partitions(self._opened, table, now, listing.newest) if is_building else now
+            now = confirmed_partitions(self._opened, table, now, listing.newest) if plan.builds_on_rows else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
@@ -284,6 +287,27 @@ class Publisher:
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _ClaimBasis(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+
+    def _has_grown(self, plan: WritePlan, table: Table, now: PartitionsNow, listing: Listing) -> bool:
+        """Return whether others have published since the log was listed, as partitions show.
+
+        Refuses what another log has published, or no version of this one.
+        """
+        log_id, layout = plan.log_id or self._opened.log.slots.log_id, plan.layout
+        if not unknown_publishes(now, layout, log_id, listing.newest):
+            return False
+        newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest
+        unknown = unknown_publishes(now, layout, log_id, newest)
+        refuse_unknown_publishes(self._opened.store, layout, table, unknown, newest)
+        return newest > listing.newest
+
+    def _is_outdated(
+        self, table: Table, now: PartitionsNow, listing: Listing, values: Sequence[PartitionValues]
+    ) -> bool:
+        """Return whether a write that builds on rows has to look again; refuses a metastore that was set back."""
+        if self._correction.correct(table, values, now, listing):
+            return True
+        return not are_as_published(self._opened, table, values, now, listing.newest)
 
     def _brings(
         self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], listing: Listing
