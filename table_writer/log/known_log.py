@@ -41,11 +41,15 @@ def log_named_here(parameters: Mapping[str, str], layout: TableLayout) -> str:
     return _named(parameters, layout, "")[1]
 
 
-def published_version(partition: Partition, layout: TableLayout, log_id: str) -> int:
-    """Return the version of this log that has last published a partition, as its parameters say; 0 if none has."""
+def published_version(partition: Partition, layout: TableLayout, log_id: str) -> int | None:
+    """Return the version of this log that has last published a partition, as its parameters say; 0 if none has.
+
+    ``None``: another log below this root has, without which the table goes on. So this one cannot tell.
+    """
+    if _named(partition.parameters, layout, log_id)[1] not in {"", log_id}:
+        return None
     text = partition.parameters.get(VERSION_PARAMETER, "")
-    is_of_other = _named(partition.parameters, layout, log_id)[1] not in {"", log_id}
-    return int(text) if text.isdecimal() and not is_of_other else 0
+    return int(text) if text.isdecimal() else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +80,7 @@ def _unknown_publish(
     directory, named_id = _named(partition.parameters, layout, log_id)
     if named_id not in {"", log_id}:
         return UnknownPublish(values=values, log_id=named_id, directory=directory)
-    version = published_version(partition, layout, log_id) if named_id else 0
+    version = published_version(partition, layout, log_id) or 0 if named_id else 0
     if newest is not None and version > newest:
         return UnknownPublish(values=values, log_id=named_id, directory=directory, version=version)
     location = None if log_id else Location.parse_any(partition.location)

@@ -78,7 +78,7 @@ def are_as_published(
     """
     log_id = opened.log.slots.log_id
     shown = {key: published_version(partition, opened.layout, log_id) for key, partition in now.items()}
-    is_told = all(key in now and newest - shown[key] <= MOST_ENTRIES for key in values)
+    is_told = all(key in now and newest - (shown[key] or 0) <= MOST_ENTRIES for key in values)
     if not newest or is_told or not table.partition_columns or opened.metastore.uri.startswith(GLUE_SCHEME):
         return True
     probe = _newest_published(opened, newest)
@@ -136,7 +136,8 @@ def _is_left(opened: OpenTable, current: CurrentPartition, shown: Partition | No
     location = Location.parse_any(shown.location) if shown is not None else None
     if shown is None or location is None or not opened.layout.all_data.contains(location):
         return False
-    return published_version(shown, opened.layout, opened.log.slots.log_id) < current.version
+    version = published_version(shown, opened.layout, opened.log.slots.log_id)
+    return version is not None and version < current.version
 
 
 def _is_set_back(opened: OpenTable, table: Table, history: History) -> bool:
@@ -240,7 +241,8 @@ class _RecentEntries:
     def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
         """Return the partitions that are shown where they were before, each with the version that has moved it."""
         layout, log_id = self.opened.layout, self.opened.log.slots.log_id
-        seen = {values: published_version(partition, layout, log_id) for values, partition in now.items()}
+        versions = {values: published_version(partition, layout, log_id) for values, partition in now.items()}
+        seen = {values: version for values, version in versions.items() if version is not None}
         older = {
             values: version
             for values, version in seen.items()
