@@ -20,10 +20,81 @@ ON_A_RESULT: Final = (
     "::test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after"
 )
 
+KNOWN_LOG: Final = "tests/publish/test_known_log.py"
 NAMES: Final = "tests/maintenance/test_names_of_callers.py"
 ROLLBACK: Final = "tests/maintenance/test_rollback.py"
 
 MUTATIONS: Final = (
+    Mutation(
+        "nothing is published over what another log has published",
+        "steps.publish.publisher:Publisher._has_grown",
+        "if not unknown_publishes(now, layout, log_id, listing.newest):",
+        "if True:",
+        test=f"{KNOWN_LOG}::test_a_write_that_has_begun_a_new_log_publishes_over_nothing_of_the_old_one",
+    ),
+    Mutation(
+        "nothing is published over a version that the log does not have",
+        "log.known_log:_unknown_publish",
+        "if newest is not None and version > newest:",
+        "if False:",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "who publishes meanwhile has not set the log back",
+        "steps.publish.publisher:Publisher._has_grown",
+        "newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest",
+        "newest = listing.newest",
+        test=f"{KNOWN_LOG}::test_what_is_published_while_a_write_looks_is_no_log_that_was_set_back",
+    ),
+    Mutation(
+        "no call takes a log that was deleted for one that never was",
+        "table.open_table:OpenTable.require_owner",
+        "require_known_log(self.store, self.layout, self.table, log_id, shown)",
+        "pass",
+        test=f"{KNOWN_LOG}::test_a_key_that_was_published_is_not_free_because_its_log_is_gone",
+    ),
+    Mutation(
+        "parameters that were copied from a table at another place say nothing of a log here",
+        "log.known_log:_named",
+        "is_here or named_id == log_id",
+        "True",
+        test=f"{KNOWN_LOG}::test_a_table_that_was_copied_with_its_partitions_parameters_has_a_log_of_its_own",
+    ),
+    Mutation(
+        "a log that has lost its newest entries gets another id",
+        "log.owner:adopt_root",
+        "if not log_id or log_id in lost:",
+        "if not log_id:",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "what a lost log has published is compared with no version of another one",
+        "log.known_log:published_version",
+        "return None",
+        "return 0",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "nothing is built on a metastore that was set back by more versions than are read singly",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._compared_at != listing.newest and not are_as_published(",
+        "if False and not are_as_published(",
+        test=f"{KNOWN_LOG}::test_nothing_is_built_on_a_metastore_that_was_set_back_however_far",
+    ),
+    Mutation(
+        "what a backup lacks is not taken for new",
+        "steps.publish.base:are_as_published",
+        "or _is_set_back(opened, table, history)",
+        "",
+        test=f"{KNOWN_LOG}::test_a_partition_that_came_after_the_backup_is_not_made_anew_over_its_rows",
+    ),
+    Mutation(
+        "what another tool has dropped is no metastore that was set back",
+        "steps.publish.base:_is_left",
+        "not opened.layout.all_data.contains(location)",
+        "False",
+        test=f"{KNOWN_LOG}::test_what_another_tool_has_moved_says_nothing_of_the_rest",
+    ),
     Mutation(
         "which write a file is of is told by where its name has the id",
         "model.message:write_id_in",

@@ -222,6 +222,11 @@ def test_a_log_that_was_set_back_is_not_gone_on_with(mode: WriteMode) -> None:
     world.keeper.recover(T)
     world.vacuum()
     assert world.rows()["d1"] == rows(1, 10, 11, 12, 7)
+    for row in (8, 9):
+        world.write({"d1": rows(row)}, plan=world.plan(APPEND))
+    set_back(world, 3)
+    with pytest.raises(InvalidInputError, match="was set back"):
+        world.write({"d1": rows(7)}, plan=world.plan(mode))
 
 
 def test_what_is_published_while_a_write_looks_is_no_log_that_was_set_back() -> None:
@@ -360,6 +365,11 @@ def test_what_another_tool_has_moved_says_nothing_of_the_rest() -> None:
     for value in ("d2", "d8"):
         world.write({value: rows(7)}, plan=world.plan(APPEND))
     assert world.rows() == {"d1": rows(5), "d2": rows(2, 7), "d8": rows(7)}
+    for value in ("d8", "d2"):
+        move(world, value, "elsewhere", 5)
+    world.dropped_by_another_tool("d2")
+    world.write({"d2": rows(9)}, plan=world.plan(APPEND))
+    assert world.rows() == {"d1": rows(5), "d2": rows(9), "d8": rows(5)}
 
 
 def test_others_may_publish_while_an_old_partition_is_looked_at() -> None:

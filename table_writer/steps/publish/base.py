@@ -18,7 +18,6 @@ from table_writer.log.history import History
 from table_writer.log.known_log import published_version
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.records import SlotRecord
-from table_writer.log.state import CurrentPartition
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -91,9 +90,7 @@ def are_as_published(
         return False
     current = history.state.current_partitions
     elsewhere = [key for key in values if key in current and not _is_there(current[key].partition, now)]
-    if elsewhere and (
-        any(_is_left(opened, current[key], now.get(key)) for key in elsewhere) or _is_set_back(opened, table, history)
-    ):
+    if elsewhere and (any(_is_left(opened, now.get(key)) for key in elsewhere) or _is_set_back(opened, table, history)):
         key = min(elsewhere)
         seen = f"at {now[key].location}" if key in now else "nowhere"
         raise ConflictError(
@@ -131,13 +128,12 @@ def _is_there(named: EntryPartition, now: PartitionsNow) -> bool:
     return location is not None and location.same_place(Location.parse(named.new_location))
 
 
-def _is_left(opened: OpenTable, current: CurrentPartition, shown: Partition | None) -> bool:
-    """Return whether a partition is shown at files of this library that a newer version has left."""
+def _is_left(opened: OpenTable, shown: Partition | None) -> bool:
+    """Return whether a partition that is not where it was published is at files of this library, which readers left."""
     location = Location.parse_any(shown.location) if shown is not None else None
     if shown is None or location is None or not opened.layout.all_data.contains(location):
         return False
-    version = published_version(shown, opened.layout, opened.log.slots.log_id)
-    return version is not None and version < current.version
+    return published_version(shown, opened.layout, opened.log.slots.log_id) is not None
 
 
 def _is_set_back(opened: OpenTable, table: Table, history: History) -> bool:
@@ -145,7 +141,7 @@ def _is_set_back(opened: OpenTable, table: Table, history: History) -> bool:
     current = history.state.current_partitions
     now = opened.metastore.get_partitions(table, sorted(current))
     elsewhere = (key for key in now if not _is_there(current[key].partition, now))
-    return any(_is_left(opened, current[key], now[key]) for key in elsewhere)
+    return any(_is_left(opened, now[key]) for key in elsewhere)
 
 
 def unlisted_partitions(
