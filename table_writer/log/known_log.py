@@ -7,19 +7,21 @@ log has lost which was set back. ``docs/design/log.md`` says why.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from table_writer.errors import InvalidInputError, counted
+from table_writer.errors import InvalidInputError, MetastoreError, counted
 from table_writer.log.owner import found_log_id, readable_owner
-from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.protocol import Metastore, compares_and_sets
 from table_writer.model.location import Location
 from table_writer.model.table import (
     LOG_PARAMETER,
     VERSION_PARAMETER,
     Partition,
+    PartitionChange,
     PartitionsNow,
     PartitionValues,
     Table,
@@ -28,6 +30,7 @@ from table_writer.model.table import (
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
+logger = logging.getLogger(__name__)
 MARK: Final = "log/id-"  # of a log, below the directory of this library
 
 
@@ -161,6 +164,24 @@ def require_known_log(
     whole = Partition(values=(), location=table.location, parameters=table.parameters)
     known_id = log_id or found_log_id(store, layout)
     refuse_unknown_publishes(store, layout, table, unknown_publishes({(): whole, **shown}, layout, known_id))
+
+
+def name_log(metastore: Metastore, table: Table, layout: TableLayout, log_id: str) -> None:
+    """Let a partitioned table say which log it has, once, where the server compares before it sets.
+
+    Elsewhere another tool's ALTER TABLE could be lost; and in AWS Glue columns, which a role does not see. The table is
+    one more witness, for when no partition is left. So where it cannot be set, the write goes on.
+    """
+    if not table.partition_columns or table.hive_location:
+        return
+    whole = Partition(values=(), location=table.location, parameters=table.parameters, native=table.native)
+    named = {LOG_PARAMETER: log_address(layout, log_id)}
+    change = PartitionChange(partition=whole, location=table.location, set_parameters=named)
+    try:
+        if compares_and_sets(metastore.server_version()):
+            metastore.alter_partitions(replace(table, partition_columns=()), [change])
+    except (MetastoreError, InvalidInputError) as error:
+        logger.info("%s does not say which log it has: %s", table.name, error)
 
 
 def shown_partitions(metastore: Metastore, table: Table) -> dict[PartitionValues, Partition]:

@@ -96,3 +96,17 @@ def test_a_table_made_like_another_with_its_properties_is_written_as_any(
     writer.append(rows, "made_like")
     writer.append(rows, "made_like")
     assert seen(spark, "made_like") == [1, 1, 2, 2]
+
+
+def test_a_static_insert_overwrite_that_leaves_no_partition_of_ours_is_noticed_by_the_table(
+    writer: TableWriter, spark: SparkSession, rows: DataFrame
+) -> None:
+    table, name = "overwritten_with_others", "default.overwritten_with_others"
+    writer.append(rows, table, if_missing=NewTable(partition_by=["dt"]), idempotency_key="load 1")
+    spark.sql(f"INSERT OVERWRITE {table} SELECT 9 AS id, '2030-01-01' AS dt")
+    assert seen(spark, table) == [9]
+    with pytest.raises(InvalidInputError, match=GONE.format(name)):
+        writer.append(rows, table, idempotency_key="load 1")
+    writer.adopt(table, accept_loss=True)
+    writer.append(rows, table, idempotency_key="load 1")
+    assert seen(spark, table) == [1, 2, 9]

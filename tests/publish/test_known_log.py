@@ -11,6 +11,7 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.examination import examine
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.log.known_log import name_log
 from table_writer.log.owner import take_root
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import Key
@@ -390,3 +391,52 @@ def test_an_append_asks_once_where_the_log_says_nothing_new_of_its_partitions(va
     with world.recording() as calls:
         world.write({value: rows(7)}, plan=world.plan(APPEND))
     assert calls.count(("metastore", "get_partitions")) == asked
+
+
+# What a partitioned table says itself
+
+
+def named(world: World) -> World:
+    """A table that says which log it has, as its first write leaves it, and whose partitions are all gone since."""
+    world.write(OLD)
+    name_log(world.metastore, world.table, world.layout, world.plan().log_id)
+    for value in OLD:
+        world.dropped_by_another_tool(value)
+    return world
+
+
+def test_a_table_without_a_partition_of_ours_still_says_that_it_had_a_log() -> None:
+    world = named(World())
+    world.services().require_owner()
+    static_overwrite(world)
+    world.written_by_another_tool("d5", rows(5))
+    with pytest.raises(InvalidInputError, match=GONE):
+        world.services().require_new_key(Key("load 1"))
+    assert finding(world)[0] == "error"
+    assert [(one.table, one.health) for one in world.keeper.tables().tables] == [(T, "failed")]
+    world.keeper.adopt(T, accept_loss=True)
+    world.write({"d5": rows(7)}, plan=world.plan(APPEND))
+    assert world.rows() == {"d5": rows(5, 7)}
+    assert world.table.parameters[LOG_PARAMETER].endswith(world.plan().log_id), "the next plan asks nobody about it"
+
+
+def test_a_second_directory_name_is_refused_at_once() -> None:
+    with pytest.raises(InvalidInputError, match=r"has two.*directory_name"):
+        named(World()).services(OTHER).require_owner()
+
+
+@pytest.mark.parametrize("version", ["2.3", "3.1.3", ""])
+def test_a_table_is_told_nothing_where_a_server_does_not_compare(version: str) -> None:
+    world = World()
+    world.metastore.version = version
+    assert LOG_PARAMETER not in named(world).table.parameters
+
+
+def test_another_tools_change_of_the_table_is_not_lost_and_stops_no_write() -> None:
+    world = written(OLD)
+    read = world.table
+    now = replace(read, parameters={**read.parameters, "owner": "finance", "transient_lastDdlTime": "9999999999"})
+    world.metastore.create_table(now)
+    name_log(world.metastore, read, world.layout, world.plan().log_id)
+    assert world.table.parameters["owner"] == "finance"
+    assert LOG_PARAMETER not in world.table.parameters

@@ -15,7 +15,7 @@ from pyspark.sql.types import CharType, LongType, StringType, StructField, Struc
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
-from table_writer.log.known_log import require_known_log, shown_partitions
+from table_writer.log.known_log import name_log, require_known_log, shown_partitions
 from table_writer.log.listing import Listing
 from table_writer.log.owner import (
     other_tables,
@@ -275,6 +275,7 @@ class Planner:
         notes: list[str] = []
         owner = self._opened.owner
         log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
+        name_log(self._metastore, self._table, self._layout, log_id)
         return tuple(notes), log_id, self._opened.listing_to_build_on(log_id, seen)
 
     def spellings(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
-from table_writer.log.known_log import refuse_unknown_publishes, shown_partitions, unknown_publishes
+from table_writer.log.known_log import name_log, refuse_unknown_publishes, shown_partitions, unknown_publishes
 from table_writer.log.owner import (
     Owner,
     adopt_root,
@@ -59,7 +59,10 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
                 _restore_all_or_refuse(opened, found, was_made_again=was_made_again)
     else:
         _bring_back(opened, layout, table)
-    adopt_root(opened.store, layout, owner, _lost_logs(opened, layout, accept_loss=accept_loss))
+    lost_logs = _lost_logs(opened, layout, accept_loss=accept_loss)
+    adopt_root(opened.store, layout, owner, lost_logs)
+    if lost_logs:
+        name_log(opened.metastore, table, layout, found_log_id(opened.store, layout))
 
 
 def _lost_logs(opened: OpenTable, layout: TableLayout, *, accept_loss: bool) -> frozenset[str]:
