@@ -162,8 +162,11 @@ def require_known_log(
     change them. Where there is none, all partitions are ``shown``: nobody has written here, or the log is gone.
     """
     whole = Partition(values=(), location=table.location, parameters=table.parameters)
-    known_id = log_id or found_log_id(store, layout)
-    refuse_unknown_publishes(store, layout, table, unknown_publishes({(): whole, **shown}, layout, known_id))
+    now = {(): whole, **shown}
+    unknown = unknown_publishes(now, layout, log_id)
+    if unknown and not log_id:  # what is named may be there: only owner.json is lost
+        unknown = unknown_publishes(now, layout, found_log_id(store, layout))
+    refuse_unknown_publishes(store, layout, table, unknown)
 
 
 def name_log(metastore: Metastore, table: Table, layout: TableLayout, log_id: str) -> None:

@@ -61,6 +61,13 @@ MUTATIONS: Final = (
         test=f"{KNOWN_LOG}::test_a_table_that_was_copied_with_its_partitions_parameters_has_a_log_of_its_own",
     ),
     Mutation(
+        "a table is told which log it has only where that loses nobody's change",
+        "log.known_log:name_log",
+        "if compares_and_sets(metastore.server_version()):",
+        "if True:",
+        test=f"{KNOWN_LOG}::test_a_table_is_told_nothing_where_a_server_does_not_compare",
+    ),
+    Mutation(
         "a log that has lost its newest entries gets another id",
         "log.owner:adopt_root",
         "if not log_id or log_id in lost:",
