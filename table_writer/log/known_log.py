@@ -70,8 +70,8 @@ def unknown_publishes(
 ) -> tuple[UnknownPublish, ...]:
     """Return what was published by another log below this root, or by a version of this one that it does not have.
 
-    ``log_id`` is empty where there is no log: then also what lies in its directory. Parameters that name a log of
-    another root were copied from another table, or the table has moved with its log: they say nothing of another one.
+    ``log_id`` is empty where there is no log: then also what lies where only a write puts files. Parameters that name a
+    log of another root were copied from another table, or the table has moved with its log: they say nothing.
     """
     found = (_unknown_publish(values, partition, layout, log_id, newest) for values, partition in now.items())
     return tuple(unknown for unknown in found if unknown is not None)
@@ -87,7 +87,7 @@ def _unknown_publish(
     if newest is not None and version > newest:
         return UnknownPublish(values=values, log_id=named_id, directory=directory, version=version)
     location = None if log_id else Location.parse_any(partition.location)
-    if location is not None and layout.own.contains(location):
+    if location is not None and layout.all_data.contains(location):
         return UnknownPublish(values=values, log_id="", directory=str(layout.own))
     return None
 
