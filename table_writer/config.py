@@ -345,9 +345,10 @@ class WriteOptions:
     max_copied_bytes
         ``append`` only: the largest number of bytes of existing files to copy; ``None`` for no limit.
     based_on
-        The version of the table that the rows were computed from, as :meth:`TableWriter.version_of` and results tell
-        it. The call ends in a ``ConflictError`` if a partition of the write, also of an append, was published after it,
-        except by a compaction. For rows whose origin Spark's plan does not show: pandas, ``localCheckpoint``.
+        The version of the table that the rows were computed from, as :meth:`TableWriter.version_of` tells it. The call
+        ends in a ``ConflictError`` if a partition of the write, also of an append, was published after it, except by a
+        compaction. For rows whose origin Spark's plan does not show: pandas, ``localCheckpoint``. Of a number from a
+        result or the history, what had been claimed before that version and was published after it counts as after it.
     idempotency_key
         Up to 500 characters. A call with a key that was published already, and not rolled back, does nothing.
     tags

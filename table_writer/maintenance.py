@@ -803,9 +803,11 @@ class Maintenance:
         from table_writer.steps.publish.restore import restore_partitions
 
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
-        require_in_place(opened.store, opened.layout, opened.table)
         if is_new:
+            require_in_place(opened.store, opened.layout, opened.table)
             opened.require_all_columns()
+        else:
+            opened.require_owner()
         with announcement.watch.step("publish"):
             republished = restore_partitions(opened, chosen, dry_run=dry_run)
         notes = republished.notes
@@ -919,7 +921,8 @@ class Maintenance:
         ----------
         accept_loss
             Partitions that the log knows were dropped on purpose, if a table that was created again lacks some, or a
-            renamed one all of them.
+            renamed one all of them. And the table goes on without a log that is gone, or its newest entries, though the
+            metastore names them: readers keep the rows that they see, history and idempotency keys are forgotten.
 
         Raises
         ------

@@ -149,13 +149,14 @@ def every_file() -> Iterator[tuple[str, Path]]:
 
 
 def test_readers_switch_in_one_file() -> None:
-    """The other callers: placeholders without rows, column statistics, an unpartitioned table whose rows are back, and
-    the table by which readers find a mirror.
+    """The other callers: placeholders without rows, column statistics, an unpartitioned table whose rows are back,
+    which log a table has, and the table by which readers find a mirror.
     """
     assert callers_of("alter_partitions") == {
         "steps/publish/switch.py",
         "steps/publish/statistics.py",
         "steps/publish/adopt.py",
+        "log/known_log.py",
         "steps/mirrors/iceberg/catalog.py",
     }
     assert callers_of("add_partitions", "drop_partition") == {"steps/publish/switch.py", "steps/publish/base.py"}

@@ -31,6 +31,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "owner": table.owner,
     "location": table.location,
     "damage of the log": table.damage,
+    "log of the metastore": table.known_log,
     "log": table.in_doubt,
     "checkpoint": table.checkpoint,
     "table properties": table.properties,

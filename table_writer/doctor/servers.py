@@ -14,7 +14,7 @@ from table_writer.doctor.subject import Subject
 from table_writer.errors import MetastoreError, PartitionExistsError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError
-from table_writer.metastore.protocol import CAUSE
+from table_writer.metastore.protocol import CAUSE, compares_and_sets
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import AZURE_SCHEMES, GCS_SCHEMES, Location
@@ -64,8 +64,6 @@ LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
 WANTED_DAYS: Final = 7
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
-HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; Hive 3 lacks it all the same
-LACKING: Final = (3,)
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
 LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
@@ -316,7 +314,7 @@ def compare_and_set(subject: Subject) -> Iterable[Finding]:
     says = f"{uri} is Hive {version}" if version else f"{uri} answers, and does not say its version"
     if not parts:
         yield note(f"{says}; whether alter_table honours a compare-and-set is not known")
-    elif parts >= HONOURED_FROM and parts[0] not in LACKING:
+    elif compares_and_sets(version):
         yield ok(f"{says}: alter_table honours a compare-and-set")
     elif partitioned:
         yield note(f"{says}: alter_table ignores a compare-and-set in silence. Partitions do not need it")

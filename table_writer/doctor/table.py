@@ -18,8 +18,9 @@ from table_writer.doctor.findings import (
 from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
+from table_writer.log.known_log import refuse_unknown_publishes, unknown_publishes
 from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
-from table_writer.log.owner import Owner, require_in_place
+from table_writer.log.owner import Owner, found_log_id, require_in_place
 from table_writer.log.placements import Placement
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import is_covered
@@ -27,7 +28,7 @@ from table_writer.log.state import LeftLocation
 from table_writer.log.stored import small_json
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.location import Location
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
+from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.reports.health_reports import Finding
 from table_writer.reports.layout import size
@@ -63,6 +64,21 @@ def owner(subject: Subject) -> Iterable[Finding]:
         f" {own_owner.created_at_seconds}: every write is refused",
         f"if it is the same data: table-writer adopt {subject.name}. If not, move one of the two tables",
     )
+
+
+def known_log(subject: Subject) -> Iterable[Finding]:
+    """Compare what the metastore says of the log with the log: it may be gone, another one, or set back."""
+    opened, newest = subject.opened, subject.history().last_slot
+    table, log_id = opened.table, found_log_id(opened.store, opened.layout)
+    whole = Partition(values=(), location=table.location, parameters=table.parameters)
+    now = {(): whole, **(subject.partitions() if table.partition_columns else {})}
+    unknown = unknown_publishes(now, opened.layout, log_id, newest)
+    try:
+        refuse_unknown_publishes(opened.store, opened.layout, table, unknown, newest)
+    except InvalidInputError as damage_found:
+        yield error(damage_found.message, "do as it says; until then every write of such a partition is refused")
+    else:
+        yield ok("the metastore knows of no other log, and of no version that this one does not have")
 
 
 def location(subject: Subject) -> Iterable[Finding]:

@@ -24,6 +24,7 @@ In the store, and by clocks:
 ``listing``         one listing: what is taken, in doubt, or lost
 ``fold``            the stored form of a state
 ``table_log``       the log of one table: read, folded, trimmed, searched
+``known_log``       what the metastore says of the log, held against it
 ``keys``            looks up idempotency keys, and the newest of a stream of them
 ``stored``          the stored form of objects of JSON, and the memory that reading them may take
 ``owner``           the table to which the files below a root belong; tables that another tool has moved

@@ -158,7 +158,7 @@ class Lister:
                 f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
                 " another table's. Nothing was changed. Put the log back from older versions of the bucket's objects,"
                 f" or a backup; or forget the table's history: delete {self._layout.owner_key}, settled.json beside it"
-                " and all of log/."
+                " and all of log/, then `table-writer adopt TABLE --accept-loss`."
             )
         self._store.put(self._marks.key("id", self._slots.expected_id), b"")
         self._slots.ids = frozenset({self._slots.expected_id})

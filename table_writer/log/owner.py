@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Final
@@ -14,7 +14,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, StorageError,
 from table_writer.log.stored import READABLE_BYTES, small_json
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, Table
+from table_writer.model.table import ROOT_PARAMETER, Partition, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.storage.proof import require_proven
@@ -23,7 +23,6 @@ from table_writer.storage.table_files import files_read_at
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
 MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # the names of some 2,000 columns
-LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +39,7 @@ class Owner:
     metastore: str
     log_id: str = ""  # the log's id: a log that was deleted and begun again has another
     columns: tuple[str, ...] = ()  # names that the metastore has shown, with Spark's own schema; none in older files
+    lost_logs: tuple[str, ...] = ()  # ids of logs that a person goes on without, though partitions name them
     columns_by: str = ""  # the write that gave the table these in place of others: only then they can be missed
 
     @classmethod
@@ -71,7 +71,8 @@ class Owner:
 
     def to_json(self) -> bytes:
         """Return what is stored."""
-        fields = {name: value for name, value in asdict(self).items() if value or name != "columns_by"}
+        usual = {"columns_by", "lost_logs"}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in usual}
         return json.dumps({"format": OWNER_FORMAT, **fields, "columns": self.kept_columns}).encode()
 
     @classmethod
@@ -81,7 +82,8 @@ class Owner:
             stored = small_json(body)
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
-            return cls(**{**stored, "columns": tuple(map(str, stored.get("columns", ())))})
+            texts = {name: tuple(map(str, stored.get(name, ()))) for name in ("columns", "lost_logs")}
+            return cls(**{**stored, **texts})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
@@ -109,7 +111,7 @@ def take_root(
         stored = store.get(layout.owner_key)
     holder = _refuse_other(store, stored, layout, owner)
     if holder.identity != owner.identity:
-        store.put(layout.owner_key, replace(owner, log_id=holder.log_id).to_json())
+        store.put(layout.owner_key, replace(owner, log_id=holder.log_id, lost_logs=holder.lost_logs).to_json())
     else:
         note_columns(store, layout, holder, owner)
     return holder.log_id
@@ -122,11 +124,17 @@ def note_columns(store: ObjectStore, layout: TableLayout, holder: Owner, owner: 
         store.put(layout.owner_key, replace(holder, columns=owner.columns, columns_by=owner.columns_by).to_json())
 
 
-def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
-    """Declare that the files below the root, and the log, are this table's, whosever they were."""
+def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner, lost_logs: Collection[str] = ()) -> None:
+    """Declare that the files below the root, and the log, are this table's, whosever they were.
+
+    It goes on without the ``lost_logs``, which partitions name. If the log at hand is one of them, it has lost its
+    newest entries: it gets another id, beside the one that its entries have.
+    """
     found = readable_owner(store, layout)
-    log_id = found.log_id if found else ""
-    store.put(layout.owner_key, replace(owner, log_id=log_id or _begin_log(store, layout)).to_json())
+    log_id, lost = found_log_id(store, layout), {*lost_logs, *(found.lost_logs if found else ())}
+    if not log_id or log_id in lost:
+        log_id = _begin_log(store, layout, without=lost)
+    store.put(layout.owner_key, replace(owner, log_id=log_id, lost_logs=tuple(sorted(lost))).to_json())
 
 
 def readable_owner(store: ObjectStore, layout: TableLayout) -> Owner | None:
@@ -139,10 +147,23 @@ def readable_owner(store: ObjectStore, layout: TableLayout) -> Owner | None:
         return None
 
 
-def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
+def present_ids(store: ObjectStore, layout: TableLayout) -> list[str]:
+    """Return the ids of the log that is there, by its marks: none if there is no log, or it has lost them."""
+    prefix = f"{layout.log_prefix}id-"
+    return [found.key.removeprefix(prefix) for found in store.list(prefix)]
+
+
+def found_log_id(store: ObjectStore, layout: TableLayout) -> str:
+    """Return the id of the log that is there, as ``owner.json`` says, unless marks deny that; empty: none is."""
+    owner, present = readable_owner(store, layout), present_ids(store, layout)
+    named = owner.log_id if owner else ""
+    return named if named in present or not present else min(present)
+
+
+def _begin_log(store: ObjectStore, layout: TableLayout, without: Collection[str] = ()) -> str:
     """Return the id of the log that is there, else of a new one; from now on every listing shows it."""
     prefix = f"{layout.log_prefix}id-"
-    present = [found.key.removeprefix(prefix) for found in store.list(prefix)]
+    present = [log_id for log_id in present_ids(store, layout) if log_id not in without]
     log_id = present[0] if present else secrets.token_hex(8)
     store.put(f"{prefix}{log_id}", b"")
     return log_id
@@ -322,10 +343,8 @@ def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> N
         )
 
 
-def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> None:
-    """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at."""
-    names = sorted(metastore.get_partition_names(table.name) if table.partition_columns else ())
-    partitions = metastore.get_partitions(table, names[-LOOKED_AT:]).values()
+def refuse_left_log(layout: TableLayout, table: Table, partitions: Iterable[Partition]) -> None:
+    """Refuse to begin a log where partitions say that the table has one elsewhere."""
     for location in filter(None, (Location.parse_any(partition.location) for partition in partitions)):
         before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/")
         if found and not layout.own.contains(location):

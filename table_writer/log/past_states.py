@@ -89,14 +89,15 @@ class PastStates:
     def _sights(self, values: PartitionValues) -> list[Sight]:
         """Return where a partition was on record to be, before and after entries and recoveries that left it alone.
 
-        A correction shows that it was before its late call where it is after the correction.
+        A recovery does again what an earlier entry says, or undoes a call of it that came late: by the log the
+        partition was before, as it is after, where that entry has put it.
         """
         sights: list[Sight] = []
         for record, partition in self._records.by_partition.get(values, ()):
-            entry, corrected = record.entry, self._records.by_version.get(record.entry.recovers or 0)
+            entry = record.entry
             if record.has_switched(values):
-                is_correction = corrected is not None and corrected.recorded_by not in {"", entry.write_id}
-                before = partition.new_location if is_correction else partition.old_location
+                is_recovery = entry.operation is Operation.RECOVER
+                before = partition.new_location if is_recovery else partition.old_location
                 sights.append(Sight(entry.version, False, before, partition.new_location, is_switched=True))
             elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
                 sights.append(Sight(entry.version, False, partition.old_location, partition.old_location))

@@ -23,6 +23,7 @@ from table_writer.log.stored import MAX_MEMORY_BYTES, Allowance, packed
 from table_writer.log.trimming import OldEntries, Trimming, counts_twice, foldable
 from table_writer.model.entry import Key, LogEntry
 from table_writer.model.table import PartitionValues
+from table_writer.model.table_read import ReadVersion
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, many
 
@@ -215,6 +216,15 @@ class TableLog:
             is_in_order=not listing.rolled_back,
             folded=fold.keys if fold else KnownKeys(),
         )
+
+    def unseen_at(self, based_on: int | None) -> frozenset[int]:
+        """Return the versions up to another one whose rows are none of those that are based on that.
+
+        A number, as a result tells it, says that its version is published, and nothing of versions that had been
+        claimed before and were published after it. Who has read at a version has waited for all up to it.
+        """
+        entry = None if not based_on or isinstance(based_on, ReadVersion) else self.slots.find_entry(based_on)
+        return entry.in_doubt if entry is not None else frozenset()
 
     def seen_row_bytes(self, listing: Listing, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from table_writer.doctor.findings import dry_run_of_vacuum, misplaced_partitions, publishes_in_doubt
 from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.log.known_log import log_named_here
 from table_writer.log.placements import Placement
 from table_writer.many.round import ChosenTable
 from table_writer.model.table_kind import format_of_others
@@ -106,7 +107,12 @@ class TableVisit:
 
 
 def _is_ours(opened: OpenTable) -> bool:
-    """Return whether this library keeps a log of the table, its owner, or a running or staged write: one request."""
+    """Return whether this library keeps a log of the table, its owner, or a running or staged write: one request.
+
+    A table that says that it has a log is none to pass over where that is gone.
+    """
+    if log_named_here(opened.table.parameters, opened.layout):
+        return True
     page, _ = opened.store.list_page(opened.layout.own.key, start_after=opened.layout.log_prefix)
     return bool(page)
 

@@ -185,8 +185,10 @@ def altered_table(change: PartitionChange) -> Any:
     storage = altered.sd = copy.copy(altered.sd)
     serde = storage.serdeInfo = copy.copy(storage.serdeInfo)
     location, serde_parameters = change.location.rstrip("/"), serde.parameters or {}
-    storage.location = moved_location(storage.location, serde_parameters, location)
-    serde.parameters = moved_serde_parameters(serde_parameters, location)
+    named = (storage.location or "", altered.parameters or {}, serde_parameters)
+    if hive_location(*named) or _with_slash(true_location(*named)) != _with_slash(location):  # else it stays as it is
+        storage.location = moved_location(storage.location, serde_parameters, location)
+        serde.parameters = moved_serde_parameters(serde_parameters, location)
     if change.columns is not None:
         storage.cols = [ttypes.FieldSchema(column.name, column.type, column.comment) for column in change.columns]
     altered.parameters = as_read(whole_table_parameters(change), altered.parameters or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ from table_writer.model.table import (
 )
 
 SHOWN: Final = 3
+HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; Hive 3 lacks it all the same
+LACKING: Final = (3,)
 
 CAUSE: Final = (
     "the character set or the collation of the metastore's own database cannot keep them (MySQL and MariaDB with Hive's"
@@ -246,6 +249,18 @@ def _refuse_duplicates(table: Table, values: Sequence[PartitionValues]) -> None:
     twice = next((partition for partition, count in Counter(values).items() if count > 1), None)
     if twice is not None:
         raise InvalidInputError(f"partition {twice} of {table.name} appears twice in one call")
+
+
+def compares_and_sets(version: str) -> bool:
+    """Return whether a server of this version compares a parameter of a table before it sets it.
+
+    Examples
+    --------
+    >>> [compares_and_sets(version) for version in ("2.3", "2.3.10", "3.1.3000.7.2", "4.0.1", "")]
+    [False, True, False, True, False]
+    """
+    parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return parts >= HONOURED_FROM and parts[0] not in LACKING
 
 
 class OtherValuesError(MetastoreError):

@@ -40,6 +40,7 @@ ADDED_LATER: Final = frozenset(
         "erasure",
         "columns_by",
         "replaced_schema",
+        "in_doubt",
     }
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
@@ -239,6 +240,7 @@ class LogEntry:
     mode: str
     created_at: datetime
     base_version: int
+    in_doubt: frozenset[int] = frozenset()  # versions that had not ended when it was claimed: published after it
     publish_timeout_seconds: float  # others leave the entry alone for this long
     recovers: int | None = None  # a recover entry names the version it finishes
     recovered_write_id: str = ""  # of a recover entry: the write that it repeats
@@ -350,6 +352,7 @@ class LogEntry:
             "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
             "its columns cannot be read": bool(self.columns_by) and not (self.schema and _are_columns(self.schema)),
             "the columns that it replaces cannot be read": not _are_columns(self.replaced_schema),
+            "what was in doubt is not earlier": any(not 1 <= version < self.version for version in self.in_doubt),
             "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
         }
         problems = [text for text, is_so in faults.items() if is_so]
@@ -365,7 +368,8 @@ class LogEntry:
         fields["checks"] = [result.to_json() for result in self.checks]
         if self.stream is None:
             del fields["stream"]
-        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema"):
+        fields["in_doubt"] = sorted(self.in_doubt)
+        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema", "in_doubt"):
             if not fields[name]:
                 del fields[name]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]

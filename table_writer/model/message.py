@@ -18,6 +18,8 @@ MESSAGE_FORMAT: Final = 5
 FILE_NAME_PREFIX: Final = "part"  # Spark's
 PLAIN_PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")  # no reader hides it, nobody escapes it
 OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # as `new_write_id` makes it
+FILE_OF_ATTEMPT: Final = re.compile(r"(?P<task>.+)-[0-9]+-[0-9]+\.[^/]+")  # its attempt, and its number there
+TASK_INDEX: Final = re.compile(r"-[0-9]{5,}(?=-)")
 
 
 class RowMark(IntEnum):
@@ -49,6 +51,28 @@ def names_of_task(write_id: str, task_index: int, prefix: str = FILE_NAME_PREFIX
     'part-00003-20240102T030405-cafe-'
     """
     return f"{prefix}-{task_index:05d}-{write_id}-"
+
+
+def write_id_in(name: str, known_ids: Collection[str] = ()) -> str | None:
+    """Return the write that a file's name says: an id that this library has made, or one of those that are known.
+
+    An id of a caller's is any text: ``1``, or a scheduler's date, which is in many names. So it must stand where
+    :func:`names_of_task` puts it, with the numbers of an attempt and of a file behind it.
+
+    Examples
+    --------
+    >>> write_id_in("part-00000-20240102T030405-cafecafecafecafe-17-0.parquet")
+    '20240102T030405-cafecafecafecafe'
+    >>> write_id_in("part-00000-run-1-17-0.parquet", ["1", "run-1", "00000"])
+    'run-1'
+    >>> write_id_in("part-00001-20240131-report.parquet", ["1", "20240131"]) is None
+    True
+    """
+    found = FILE_OF_ATTEMPT.fullmatch(name)
+    task = found["task"] if found else ""
+    indices = [index for index in TASK_INDEX.finditer(task) if PLAIN_PREFIX.fullmatch(task, 0, index.start())]
+    ids = [task[index.end() + 1 :] for index in indices]  # the longest first: it may hold such a number itself
+    return next((write_id for write_id in ids if OWN_WRITE_ID.fullmatch(write_id) or write_id in known_ids), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location, Place
 from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
-from table_writer.model.table_read import FileFacts, ReadOf, TableRead
+from table_writer.model.table_read import FileFacts, ReadOf, ReadVersion, TableRead
 from table_writer.model.write import (
     FileKeys,
     Scope,
@@ -115,6 +115,7 @@ class _OtherFields(msgspec.Struct):
     checks: list[Any]
     writer: dict[str, str]
     expires_after_seconds: float
+    is_read_version: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,10 +178,12 @@ class StagedRecord:
             **{stored_name: getattr(plan, name) for name, stored_name in PLAN_NAMES.items()},
             "format": LATER_FORMAT if is_of_rows else STAGED_FORMAT,
             "created_at": plan.created_at.isoformat(),
+            "based_on": None if plan.based_on is None else int(plan.based_on),
             "in_doubt": sorted(plan.in_doubt),
             "added_schema": self.added_schema,
             "scope": plan.scope.to_fields() if isinstance(plan.scope, RecordedScope) else None,
             "watched": _watched_fields(plan.watched),
+            "is_read_version": isinstance(plan.based_on, ReadVersion),
             "reads": [list(read.files.items()) for read in plan.reads],
             "idempotency_key": plan.key.text,
             "spellings": {
@@ -198,6 +201,7 @@ class StagedRecord:
         is_usual_by_name = {
             "in_place": not plan.in_place,
             "based_on": plan.based_on is None,
+            "is_read_version": not isinstance(plan.based_on, ReadVersion),
             "replaced_schema": not plan.replaced_schema,
             **dict.fromkeys(OF_ROWS, not is_of_rows),
         }
@@ -268,6 +272,8 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
         },
     }
     plan = msgspec.convert(plan_fields, WritePlan)
+    if other.is_read_version and plan.based_on is not None:
+        plan = dataclasses.replace(plan, based_on=ReadVersion(plan.based_on))
     if fields["format"] == LATER_FORMAT:
         reads = msgspec.convert(fields["reads"], list[list[tuple[Place, dict[str, FileFacts]]]])
         plan = dataclasses.replace(

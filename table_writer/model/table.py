@@ -25,6 +25,9 @@ MIRRORS_PROPERTY: Final = "table_writer.mirrors"  # kinds of mirrors, with comma
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
+LOG_PARAMETER: Final = "table_writer.log"
+"""Parameter that names the log which last published a partition or an unpartitioned table: where its mark lies."""
+
 COLUMNS_PARAMETER: Final = "table_writer.columns_by"
 """Table parameter that names the write that gave an unpartitioned table its columns in place of others."""
 
@@ -34,7 +37,7 @@ SPARK_SCHEMA: Final = "spark.sql.sources.schema"
 IGNORE_PROJECTION: Final = "table_writer.ignore_projection"
 """Table property of a user who knows that no reader computes where partitions are: ``true``."""
 
-OWN_PARAMETERS: Final = (ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER, COLUMNS_PARAMETER)
+OWN_PARAMETERS: Final = (ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER, LOG_PARAMETER, COLUMNS_PARAMETER)
 USER_PROPERTIES: Final = (*HOURS_PROPERTIES, MIRRORS_PROPERTY, IGNORE_PROJECTION)
 PROPERTIES: Final = (*USER_PROPERTIES, *OWN_PARAMETERS)
 """All table properties of this library, those that it sets itself too."""

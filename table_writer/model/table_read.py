@@ -14,6 +14,16 @@ Files = Mapping[str, FileFacts]
 """Files of one directory by name."""
 
 
+class ReadVersion(int):
+    """The number of a version at which rows were read: by then all versions up to it had ended.
+
+    A mere number, as a result tells it, says less. Numbers are given in the order of claims: when version 3 is
+    published, version 2 may still be on its way, and who reads the table then does not see its rows.
+    """
+
+    __slots__ = ()
+
+
 class ReadOf(enum.Enum):
     """The object that a query names when it reads a table's files."""
 

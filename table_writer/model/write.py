@@ -223,6 +223,11 @@ class WritePlan:
         return self.write_id if self.replaced_schema else self.table.columns_by
 
     @property
+    def builds_on_rows(self) -> bool:
+        """Return whether what its partitions hold, or that they are not there, decides what readers will see."""
+        return self.mode.facts.builds_on_what_is_there or bool(self.reads)
+
+    @property
     def depends_on_rows(self) -> bool:
         """Return whether the rows are computed from those that its partitions had, and replace them."""
         return not self.mode.facts.keeps_rows and (bool(self.reads) or self.based_on is not None)

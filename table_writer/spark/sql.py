@@ -32,6 +32,7 @@ from table_writer import errors
 from table_writer.model import table
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+from table_writer.model.table_read import ReadVersion
 from table_writer.spark.types import all_types, cast_sql
 
 Part = TypeVar("Part")
@@ -180,10 +181,10 @@ def version_name(table: str, version: int) -> str:
     return f"{table}@{version}"
 
 
-def version_named(alias: str, table: str) -> int | None:
+def version_named(alias: str, table: str) -> ReadVersion | None:
     """Read the version out of such an alias; ``None`` if it is another, or of another table."""
     name, _, version = alias.rpartition("@")
-    return int(version) if name == table and version.isdecimal() else None
+    return ReadVersion(version) if name == table and version.isdecimal() else None
 
 
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:

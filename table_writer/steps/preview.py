@@ -65,7 +65,7 @@ class Preview:
             f"version {version} is in doubt: a write that meets it resolves it first" for version in state.in_doubt
         )
         based_on = self._planner.base(self._options.based_on, state)
-        base_version = state.newest if based_on is None else based_on
+        base_version = state.newest if based_on is None else int(based_on)
         empty_report = PlanReport(
             table=str(opened.table.name), mode=self._mode.value, base_version=base_version, notes=notes
         )
@@ -250,8 +250,9 @@ class Preview:
             self._mode.value,
             partitions=tuple(EntryPartition.without_rows(named_values, None) for named_values in values),
         )
-        for record in log.read_history(log.lister.read(listed_after=based_on)).records:
-            if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
+        unseen = log.unseen_at(based_on)
+        for record in log.read_history(log.lister.read(listed_after=min({based_on, *(v - 1 for v in unseen)}))).records:
+            if standing(record, draft, unseen, scope=self._scope) is Standing.CONFLICT:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 
     def _problems(self, planned: tuple[PartitionFacts, ...]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from table_writer.errors import StorageError
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
-from table_writer.model.message import OWN_WRITE_ID
+from table_writer.model.message import write_id_in
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.table_read import Files
 from table_writer.model.write import SUCCESS, TableLayout
@@ -47,8 +47,8 @@ def listed_files(store: ObjectStore, layout: TableLayout, location: Location) ->
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
     """Return whether a file's name carries the id of a write, as those of all files do that this library writes."""
-    name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
-    return OWN_WRITE_ID.search(name) is not None or (write_id is not None and write_id in name)
+    name, write_id = key.removeprefix(location.key).rpartition("/")[2], layout.write_id_of(location)
+    return write_id_in(name, (write_id,) if write_id else ()) is not None
 
 
 def written_placeholders(

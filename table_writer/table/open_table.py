@@ -15,6 +15,7 @@ from table_writer.config import SessionSettings, TableWriterConfig, require_mirr
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartlyPublishedError, counted, few
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
+from table_writer.log.known_log import require_known_log, shown_partitions
 from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.placements import Placement
@@ -132,6 +133,7 @@ class OpenTable:
             publish_timeout_seconds=self.config.publish_timeout_seconds,
             partitions=(),
             writer=self.identity,
+            log_id=self.log.slots.log_id,
         )
         return replace(entry, **fields)
 
@@ -145,8 +147,11 @@ class OpenTable:
 
     def require_owner(self) -> None:
         """Raise ``InvalidInputError`` if the files below the root are another table's, or the table is not there."""
-        self.log.expect(require_owner(self.store, self.layout, self.owner, complete=self.require_all_columns))
+        log_id = require_owner(self.store, self.layout, self.owner, complete=self.require_all_columns)
+        self.log.expect(log_id)
         require_in_place(self.store, self.layout, self.table)
+        shown = {} if log_id else shown_partitions(self.metastore, self.table)
+        require_known_log(self.store, self.layout, self.table, log_id, shown)
 
     def why_partial(self) -> str:
         """Say why the metastore may leave out of its answers what is there; empty if it does not."""

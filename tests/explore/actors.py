@@ -248,7 +248,7 @@ class ChosenOperations(Operations):
         plan = replace(
             self._plan(rows, WriteMode.OVERWRITE_PARTITIONS),
             based_on=snapshot.version,
-            base_version=snapshot.version,
+            base_version=int(snapshot.version),
             reads=(snapshot.as_read(chosen),),
         )
         oracle = self._on.oracle
@@ -396,7 +396,7 @@ class ChosenOperations(Operations):
         for one in gone:
             world.metastore.drop_partition(world.table, one.values)
         for one in () if gone else entry.partitions:
-            parameters = new_parameters(entry, one, world.layout.root)
+            parameters = new_parameters(entry, one, world.layout)
             on.base.point(value_of(one.values), str(one.new_location), parameters, entry)
         on.oracle.observe(entry.version, late=True)
 

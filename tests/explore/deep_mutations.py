@@ -398,7 +398,7 @@ MUTATIONS: Final = (
     Mutation(
         "a correction shows where a partition was before its late call",
         "log.past_states:PastStates._sights",
-        "partition.new_location if is_correction else partition.old_location",
+        "partition.new_location if is_recovery else partition.old_location",
         "partition.old_location",
         test=f"{BELONG}::test_what_the_late_call_of_a_partly_published_write_has_shown_is_in_no_version",
     ),

@@ -10,6 +10,13 @@ from .search import Bound
 CONFIRMED: Final = ("steps.publish.base:confirmed_partitions", "log = _RecentEntries(opened, newest)", "return now")
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
+NOT_GROWN: Final = (
+    "steps.publish.publisher:Publisher._has_grown",
+    "if not unknown_publishes(now, layout, log_id, listing.newest):",
+    "if True:",
+)
+"""A version that partitions show, and that was not listed, means listing again: another guard of a claim's basis."""
+
 MUTATIONS: Final = (
     # Claims
     Mutation(
@@ -20,6 +27,7 @@ MUTATIONS: Final = (
         ("append after a recovery", "rollback far"),
         Bound(2, 0),
         1_500,
+        also=(NOT_GROWN,),
     ),
     Mutation(
         "a lost slot means reading the log again",

@@ -15,7 +15,135 @@ NOT_EXACTLY: Final = (
 )
 LOG: Final = "self.counts.__self__._log"
 
+ON_A_RESULT: Final = (
+    "tests/publish/test_conflicts.py"
+    "::test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after"
+)
+
+KNOWN_LOG: Final = "tests/publish/test_known_log.py"
+NAMES: Final = "tests/maintenance/test_names_of_callers.py"
+ROLLBACK: Final = "tests/maintenance/test_rollback.py"
+
 MUTATIONS: Final = (
+    Mutation(
+        "nothing is published over what another log has published",
+        "steps.publish.publisher:Publisher._has_grown",
+        "if not unknown_publishes(now, layout, log_id, listing.newest):",
+        "if True:",
+        test=f"{KNOWN_LOG}::test_a_write_that_has_begun_a_new_log_publishes_over_nothing_of_the_old_one",
+    ),
+    Mutation(
+        "nothing is published over a version that the log does not have",
+        "log.known_log:_unknown_publish",
+        "if newest is not None and version > newest:",
+        "if False:",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "who publishes meanwhile has not set the log back",
+        "steps.publish.publisher:Publisher._has_grown",
+        "newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest",
+        "newest = listing.newest",
+        test=f"{KNOWN_LOG}::test_what_is_published_while_a_write_looks_is_no_log_that_was_set_back",
+    ),
+    Mutation(
+        "no call takes a log that was deleted for one that never was",
+        "table.open_table:OpenTable.require_owner",
+        "require_known_log(self.store, self.layout, self.table, log_id, shown)",
+        "pass",
+        test=f"{KNOWN_LOG}::test_a_key_that_was_published_is_not_free_because_its_log_is_gone",
+    ),
+    Mutation(
+        "parameters that were copied from a table at another place say nothing of a log here",
+        "log.known_log:_named",
+        "is_here or named_id == log_id",
+        "True",
+        test=f"{KNOWN_LOG}::test_a_table_that_was_copied_with_its_partitions_parameters_has_a_log_of_its_own",
+    ),
+    Mutation(
+        "a table is told which log it has only where that loses nobody's change",
+        "log.known_log:name_log",
+        "if compares_and_sets(metastore.server_version()):",
+        "if True:",
+        test=f"{KNOWN_LOG}::test_a_table_is_told_nothing_where_a_server_does_not_compare",
+    ),
+    Mutation(
+        "a log that has lost its newest entries gets another id",
+        "log.owner:adopt_root",
+        "if not log_id or log_id in lost:",
+        "if not log_id:",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "what a lost log has published is compared with no version of another one",
+        "log.known_log:published_version",
+        "return None",
+        "return 0",
+        test=f"{KNOWN_LOG}::test_a_log_that_was_set_back_is_not_gone_on_with",
+    ),
+    Mutation(
+        "nothing is built on a metastore that was set back by more versions than are read singly",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._compared_at != listing.newest and not are_as_published(",
+        "if False and not are_as_published(",
+        test=f"{KNOWN_LOG}::test_nothing_is_built_on_a_metastore_that_was_set_back_however_far",
+    ),
+    Mutation(
+        "what a backup lacks is not taken for new",
+        "steps.publish.base:are_as_published",
+        "or _is_set_back(opened, table, history)",
+        "",
+        test=f"{KNOWN_LOG}::test_a_partition_that_came_after_the_backup_is_not_made_anew_over_its_rows",
+    ),
+    Mutation(
+        "what another tool has dropped is no metastore that was set back",
+        "steps.publish.base:_is_left",
+        "not opened.layout.all_data.contains(location)",
+        "False",
+        test=f"{KNOWN_LOG}::test_what_another_tool_has_moved_says_nothing_of_the_rest",
+    ),
+    Mutation(
+        "which write a file is of is told by where its name has the id",
+        "model.message:write_id_in",
+        "write_id in ids if OWN_WRITE_ID.fullmatch(write_id) or write_id in known_ids",
+        "write_id in (*ids, *known_ids) if OWN_WRITE_ID.fullmatch(write_id) or write_id in name",
+        test=f"{NAMES}::test_a_vacuum_aborts_no_upload_of_another_tool_whatever_a_write_is_called",
+    ),
+    Mutation(
+        "a partition is as it was only with its files",
+        "steps.publish.rollback:_checked_partitions",
+        "elif wanted is not None and opened.layout.all_data.contains(Location.parse(wanted)):",
+        "elif False:",
+        test=f"{ROLLBACK}::test_a_partition_that_is_back_where_it_was_without_its_files_is_named_beside_others",
+    ),
+    Mutation(
+        "a rollback with nothing to do has looked at every partition",
+        "steps.publish.rollback:roll_back",
+        "_require_as_it_was(opened, history, version, chosen, targets, here)",
+        "pass",
+        test=f"{ROLLBACK}::test_nothing_is_said_to_be_as_it_was_whose_files_are_gone",
+    ),
+    Mutation(
+        "a recovery has not found its partitions where the entry that it does again had found them",
+        "log.past_states:PastStates._sights",
+        "before = partition.new_location if is_recovery else partition.old_location",
+        "before = partition.old_location",
+        test=f"{ROLLBACK}::test_a_version_between_a_write_and_its_recovery_is_one_to_go_back_to",
+    ),
+    Mutation(
+        "who goes by the number of a version has not seen what was published after it, whatever its own number",
+        "log.table_log:TableLog.unseen_at",
+        "return entry.in_doubt if entry is not None else frozenset()",
+        "return frozenset()",
+        test=ON_A_RESULT,
+    ),
+    Mutation(
+        "an entry says what had not ended when it was claimed",
+        "steps.publish.publisher:_after",
+        "if record.outcome is None",
+        "if False",
+        test=ON_A_RESULT,
+    ),
     Mutation(
         "nothing is applied again after publishing",
         "steps.publish.switch:ClaimedEntries.carry_out",

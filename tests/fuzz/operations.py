@@ -339,6 +339,8 @@ class Operations:
             del store._objects[key]
         for key in (layout.owner_key, layout.checkpoint_key):
             store._objects.pop(key, None)
+        with self._on.unhooked():  # partitions name the log that is gone: a person says that it is not missed
+            self._on.world.keeper.adopt(self._on.table, accept_loss=True)
         self._on.tell("the log is deleted")
         self._on.forget_log()
 

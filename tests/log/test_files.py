@@ -32,10 +32,14 @@ from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry
 @pytest.mark.parametrize(
     ("name", "location", "ours"),
     [
-        ("part-00000-20240501T000000-0123456789abcdef-0.parquet", THEIRS, True),
-        ("part-00000-run-42-0.parquet", at("run-42"), True),
-        ("part-00000-run-42-0.parquet", at("run-43"), False),
-        ("part-00000-run-42-0.parquet", THEIRS, False),
+        ("part-00000-20240501T000000-0123456789abcdef-7-0.parquet", THEIRS, True),
+        ("part-00000-run-42-7-0.parquet", at("run-42"), True),
+        ("part-00000-run-42-7-0.parquet", at("run-43"), False),
+        ("part-00000-run-42-7-0.parquet", THEIRS, False),
+        ("part-00000-11-7-0.parquet", at("1"), False),
+        ("part-00001-4c1b2a50-77fd-4c39-9e0e-2d1f5a6b7c8d-c000.snappy.parquet", at("1"), False),
+        ("report-20240131-7-0.parquet", at("20240131"), False),
+        ("x-00001-00000-20240131-7-0.zstd.parquet", at("20240131"), True),
     ],
 )
 def test_a_file_is_named_by_us_if_it_bears_an_id_or_the_name_that_a_caller_gave_the_write(

@@ -49,7 +49,7 @@ def test_partitions_of_other_tools_and_of_the_log_itself_are_no_log_that_was_lef
         ("d3", f"{ROOT}_table_writer/data/w1/dt=d3/"),
     ):
         world.pointed_by_another_tool(value, location)
-    refuse_left_log(world.metastore, world.layout, world.table)
+    refuse_left_log(world.layout, world.table, world.partitions().values())
 
 
 @pytest.mark.parametrize("root", ["s3a://lake/", "s3a://lake/mart/", ROOT])
@@ -59,4 +59,4 @@ def test_the_place_of_the_log_that_was_left_is_named_in_full(root: str) -> None:
     world.pointed_by_another_tool("d1", f"{root}_table_writer/data/w1/dt=d1/")
     elsewhere = TableLayout(Location.parse("s3a://lake/elsewhere/"))
     with pytest.raises(InvalidInputError, match=f"below {root}, which .* SET LOCATION '{root.rstrip('/')}' brings"):
-        refuse_left_log(world.metastore, elsewhere, world.table)
+        refuse_left_log(elsewhere, world.table, world.partitions().values())

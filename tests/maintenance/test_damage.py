@@ -101,11 +101,14 @@ class Table:
         unreadable = UNREADABLE.search(text) if "elete it, and run" in text else None
         if unreadable:
             store.delete([unreadable["key"].removeprefix("s3a://lake/")])
-        if unreadable or "--accept-loss" in text:
-            keeper.recover(self.name, accept_loss="--accept-loss" in text)
-        elif "forget the table's history" in text:
+        if "forget the table's history" in text:
             log = [found.key for found in store.list(layout.log_prefix)]
             store.delete([layout.owner_key, layout.checkpoint_key, *log])
+            keeper.adopt(self.name, accept_loss=True)
+        elif "adopt mart.orders --accept-loss" in text:
+            keeper.adopt(self.name, accept_loss=True)
+        elif unreadable or "--accept-loss" in text:
+            keeper.recover(self.name, accept_loss="--accept-loss" in text)
         elif "table-writer adopt" in text:
             keeper.adopt(self.name)
         elif "replace the partition" in text:

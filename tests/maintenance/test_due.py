@@ -274,8 +274,8 @@ def test_an_upload_is_its_writes_by_its_directory_or_by_an_id_in_its_name(world:
     known, unheard_of = history(entry(1, D1)), new_write_id()
     expected = {
         f"{LAYOUT.data('w9').key}part-0": "w9",
-        f"t/dt=d1/part-0-{unheard_of}.json": unheard_of,
-        "t/dt=d1/part-0-w1.json": "w1",
+        f"t/dt=d1/part-00000-{unheard_of}-0-0.json": unheard_of,
+        "t/dt=d1/part-00000-w1-0-0.json": "w1",
         "t/dt=d1/part-0.json": None,
         f"t/{unheard_of}/part-0.json": None,
     }
@@ -291,7 +291,7 @@ def test_copies_to_other_tools_places_are_aborted_once_they_are_as_old_as_dead_w
     found, doubtful = history(entry(1, D1)), history(SlotRecord(entry(1, D1), None, 0.0))
     for age, aborted in ((HOUR - 1, 0), (HOUR, 1)):
         at_that_time = traces.now - timedelta(seconds=age)
-        ours = UploadInfo(key="t/dt=d1/part-0-w1.json", upload_id="u", initiated_at=at_that_time)
+        ours = UploadInfo(key="t/dt=d1/part-00000-w1-0-0.json", upload_id="u", initiated_at=at_that_time)
         copies = [ours, replace(ours, key="t/dt=d1/part-0.json")]
         seen = replace(traces, elsewhere=tuple(copies))
         assert seen.leftover_uploads(found, HOUR) == tuple(copies[:aborted])

@@ -8,7 +8,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.write_mode import WriteMode
-from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
+from tests.publish.world import ROOT, TABLE, DeathError, Fault, World, insert, move, without_answer
 
 T = str(TABLE)
 FIRST = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -382,3 +382,96 @@ def test_what_a_rollback_resolves_first_is_told(world: World) -> None:
     world.wait_out_claims()
     assert "version 3 is in doubt" in world.keeper.rollback(T, version=1, dry_run=True).notes[0]
     assert world.keeper.rollback(T, version=1).notes == ("version 3 was in doubt: published now",)
+
+
+def emptied(world: World, value: str) -> None:
+    """What a TRUNCATE of Spark's does: the files go, and the partition stays where it is."""
+    place = Location.parse(world.partitions()[value].location).key
+    world.store.delete([info.key for info in world.store.list(place)])
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+def test_nothing_is_said_to_be_as_it_was_whose_files_are_gone(world: World, version: int, dry_run: bool) -> None:
+    """Version 2 is the newest; in version 1 another partition was as it is now."""
+    world.keeper.rollback(T, version=version)
+    emptied(world, "d2")
+    with pytest.raises(InvalidInputError, match=r"dt=d2: its files at .* are gone"):
+        world.keeper.rollback(T, version=version, dry_run=dry_run)
+    with pytest.raises(InvalidInputError, match=r"dt=d2: its files at .* are gone"):
+        world.keeper.rollback(T, version=version, partitions=["dt=d2"], dry_run=dry_run)
+    assert "nothing to do" in repr(world.keeper.rollback(T, version=version, partitions=["dt=d1"]))
+
+
+def test_a_partition_that_is_back_where_it_was_without_its_files_is_named_beside_others(world: World) -> None:
+    world.keeper.rollback(T, version=1)
+    world.write({"d3": frozenset({31})})
+    emptied(world, "d1")
+    with pytest.raises(InvalidInputError, match=r"1 of 2 partitions .* dt=d1: its files at .* are gone"):
+        world.keeper.rollback(T, version=1)
+    assert world.keeper.rollback(T, version=1, partitions=["dt=d3"]).version == 5
+
+
+def test_rows_that_another_tool_has_inserted_beside_those_of_a_version_stay(world: World) -> None:
+    insert(world, "d1", 77)
+    assert "nothing to do" in repr(world.keeper.rollback(T, version=2))
+
+
+def test_nothing_is_said_to_be_as_it_was_where_another_tool_has_replaced_rows_or_moved_or_dropped(world: World) -> None:
+    emptied(world, "d1")
+    for row in (770, 78):
+        insert(world, "d1", row)
+        with pytest.raises(InvalidInputError, match=r"dt=d1: .* holds"):
+            world.keeper.rollback(T, version=2)
+    move(world, "d1", "elsewhere", 8)
+    with pytest.raises(InvalidInputError, match="where another tool or a late call has put it"):
+        world.keeper.rollback(T, version=2)
+    world.dropped_by_another_tool("d1")
+    with pytest.raises(InvalidInputError, match="dt=d1 is at no location"):
+        world.keeper.rollback(T, version=2)
+    assert "nothing to do" in repr(world.keeper.rollback(T, version=2, partitions=["dt=d2"]))
+
+
+def test_what_other_tools_write_where_they_look_themselves_is_in_no_way() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    world.write({"d1": frozenset({2}), "d2": frozenset({3})})
+    world.keeper.rollback(T, version=0, partitions=["dt=d1"])
+    insert(world, "d1", 4)
+    assert "nothing to do" in repr(world.keeper.rollback(T, version=2))
+
+
+def test_an_unpartitioned_table_without_its_files_is_not_as_it_was() -> None:
+    world = World()
+    world.become_unpartitioned()
+    version = world.write({"": frozenset({1})}, plan=world.plan(WriteMode.OVERWRITE_TABLE)).entry.version
+    assert "nothing to do" in repr(world.keeper.rollback(T, version=version))
+    emptied(world, "")
+    with pytest.raises(InvalidInputError, match=r"its files at .* are gone"):
+        world.keeper.rollback(T, version=version)
+
+
+def test_a_version_between_a_write_and_its_recovery_is_one_to_go_back_to(world: World) -> None:
+    """Two calls came late, each to where its own entry wanted it: nobody else was there."""
+    late = without_answer(world, lambda: world.write({"d9": frozenset({90})}), "add_partitions")
+    assert late()
+    other = world.write({"d1": frozenset({11})}).entry.version
+    world.recover_later()
+    at_other = world.rows()
+    world.write({"d1": frozenset({12})})
+    for _ in range(2):
+        world.keeper.rollback(T, version=other)
+        assert world.rows() == at_other
+
+
+def test_once_the_entry_that_was_recovered_is_trimmed_its_partition_is_not_taken_for_none(world: World) -> None:
+    late = without_answer(world, lambda: world.write({"d9": frozenset({90})}), "add_partitions")
+    assert late()
+    lost = world.history().newest
+    other = world.write({"d1": frozenset({11})}).entry.version
+    world.recover_later()
+    world.write({"d1": frozenset({12})})
+    world.store.put(world.services().log.marks.key("trimmed", lost), b"")
+    world.store.delete([world.layout.entry_key(lost), world.layout.outcome_key(lost)])
+    with pytest.raises(InvalidInputError, match="dt=d9: the log has no list of the files"):
+        world.keeper.rollback(T, version=other)

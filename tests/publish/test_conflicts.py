@@ -16,6 +16,9 @@ from table_writer.errors import ConflictError, LostResponseError, MetastoreError
 from table_writer.log.deadline import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
+from table_writer.model.table_read import ReadVersion
+from table_writer.model.write import WritePlan
+from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.recovery import RecoveredEntry, Recovery
 from table_writer.steps.publish.switch import Switch
 from tests.publish.world import DIED, REFUSED, ROOT, TABLE, DeathError, Fault, Rows, World, written
@@ -295,3 +298,57 @@ def test_partitions_that_a_refused_mix_added_empty_stay_and_show_no_rows() -> No
     assert world.rows() == ONE
     world.write({**TWO, **OTHER})
     assert world.rows() == {**TWO, **OTHER}
+
+
+def overtaken(world: World) -> int:
+    """A claims version 2 over d1, and is slow; B appends to d2, is told version 3, and reads; then A's switch comes."""
+    world.write({**ONE, **OTHER})
+    told: list[int] = []
+
+    def append() -> None:
+        told.append(world.write({"d2": frozenset({4})}, plan=world.plan(WriteMode.APPEND)).entry.version)
+
+    world.at_metastore("alter_partitions", "before", append)
+    assert world.write(TWO).entry.version == 2
+    return told[0]
+
+
+def based_on(world: World, version: int, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS) -> WritePlan:
+    return replace(world.plan(mode), based_on=version, base_version=int(version))
+
+
+@pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND])
+def test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_came_after(
+    world: World, mode: WriteMode
+) -> None:
+    version = overtaken(world)
+    with pytest.raises(ConflictError, match=r"version 2.*after version 3, on which its rows are based"):
+        world.write({"d1": frozenset({101})}, plan=based_on(world, version, mode))
+    world.write({"d2": frozenset({104})}, plan=based_on(world, version))  # of another partition
+    assert world.rows() == {**TWO, "d2": frozenset({104})}
+
+
+def test_a_staged_write_that_is_based_on_a_result_conflicts_as_well(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({101})}, plan=based_on(world, overtaken(world)))
+    with pytest.raises(ConflictError, match="after version 3"):
+        world.keeper.publish(str(TABLE), write_id)
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_rows_that_were_read_at_a_version_have_seen_all_up_to_it(world: World, is_staged: bool) -> None:
+    plan = based_on(world, ReadVersion(overtaken(world)))
+    if is_staged:
+        world.stage({"d1": frozenset({102})}, plan=plan)
+        world.publish_staged()
+    else:
+        world.write({"d1": frozenset({102})}, plan=plan)
+    assert world.rows()["d1"] == {102}
+
+
+def test_a_result_of_a_time_at_which_nothing_was_in_doubt_conflicts_with_nothing_before_it(world: World) -> None:
+    world.write({**ONE, **OTHER})
+    world.write(TWO)
+    version = world.write({"d2": frozenset({4})}, plan=world.plan(WriteMode.APPEND)).entry.version
+    world.vacuum()
+    world.write({"d1": frozenset({102})}, plan=based_on(world, version))
+    assert world.rows()["d1"] == {102}

@@ -334,6 +334,7 @@ def test_figures_of_a_log_that_was_begun_anew_are_counted_on(world: World) -> No
         world.write(ONE) if not row else append(world, {"d1": frozenset({10 + row})})
     world.store.delete([found.key for found in world.store.list(world.layout.log_prefix)])
     world.store.delete([world.layout.owner_key, world.layout.checkpoint_key])
+    world.keeper.adopt(str(world.name), accept_loss=True)
     append(world, TWO)
     assert world.partitions()["d1"].parameters["numFiles"] == "5"
 

@@ -184,6 +184,7 @@ def test_the_metastore_says_exactly_what_is_there(world: World, adds: bool) -> N
         "rawDataSize": "0",
         "spark.sql.statistics.numRows": "2",
         "spark.sql.statistics.totalSize": "6",
+        "table_writer.log": f"{ROOT}_table_writer/log/id-{world.plan().log_id}",
         "table_writer.version": "1",
         "table_writer.write_id": entry.write_id,
     }

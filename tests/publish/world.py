@@ -283,7 +283,7 @@ class TableWorld:
         for value, ids, number in files:
             values = values_of(value)
             directory = plan.data_location.child(name_in(plan.table, values))
-            key = f"{directory.key}part-00000-{plan.write_id}-{number}.json"
+            key = f"{directory.key}part-00000-{plan.write_id}-0-{number}.json"
             upload_id = self.store.create_upload(key)
             part = self.store.upload_part(key, upload_id, 1, json.dumps(sorted(ids)).encode())
             uploads.append(

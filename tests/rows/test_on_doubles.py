@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from table_writer import RowOptions, RowsResult
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location
+from table_writer.model.table_read import ReadVersion
 from table_writer.model.write import Scope, WritePlan, WrittenFiles, every_partition, no_partition
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.rows import snapshot as snapshots
@@ -40,7 +41,7 @@ def snapshot_of(world: World) -> Snapshot:
 
 def based_on_newest(world: World, *, scope: Scope = no_partition, watched: Scope = no_partition) -> WritePlan:
     plan = world.plan(scope=scope)
-    return replace(plan, based_on=plan.base_version, watched=watched)
+    return replace(plan, based_on=ReadVersion(plan.base_version), watched=watched)
 
 
 def test_a_snapshot_has_the_files_of_its_version(world: World) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import CharType, LongType, StringType, StructField, Struc
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted, few
+from table_writer.log.known_log import name_log, require_known_log, shown_partitions
 from table_writer.log.listing import Listing
 from table_writer.log.owner import (
     other_tables,
@@ -125,7 +126,7 @@ class Planner:
             layout=self._layout,
             schema=data_schema.json(),
             replaced_schema=self._replaced_schema(data_schema, options),
-            base_version=listing.newest if based_on is None else based_on,
+            base_version=listing.newest if based_on is None else int(based_on),
             based_on=based_on,
             reads=reads,
             checkpoint=listing.listed_after,
@@ -245,7 +246,9 @@ class Planner:
         """
         self._opened.require_all_columns()
         refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
-        refuse_left_log(self._metastore, self._layout, self._table)
+        now = shown_partitions(self._metastore, self._table)
+        refuse_left_log(self._layout, self._table, now.values())
+        require_known_log(self._store, self._layout, self._table, "", now)
         refuse_marked_root(self._store, self._layout.root, self._table)
         refuse_immovable(self._metastore, self._table)
         unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
@@ -258,6 +261,7 @@ class Planner:
         log_id = require_owner(self._store, self._layout, self._opened.owner, complete=complete, notes_columns=True)
         if not log_id:
             return None
+        require_known_log(self._store, self._layout, self._table, log_id)
         refuse_sink(self._store, self._layout.root, self._table)
         return log_id, self._opened.listing_to_build_on(log_id, seen)
 
@@ -272,6 +276,7 @@ class Planner:
         notes: list[str] = []
         owner = self._opened.owner
         log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
+        name_log(self._metastore, self._table, self._layout, log_id)
         return tuple(notes), log_id, self._opened.listing_to_build_on(log_id, seen)
 
     def spellings(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
+from table_writer.log.known_log import name_log, refuse_unknown_publishes, shown_partitions, unknown_publishes
 from table_writer.log.owner import (
     Owner,
     adopt_root,
+    found_log_id,
     home_of,
     is_moved,
     places_of,
@@ -18,7 +20,7 @@ from table_writer.log.owner import (
 )
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, PartitionChange, Table, TableName, shown_name
+from table_writer.model.table import ROOT_PARAMETER, Partition, PartitionChange, Table, TableName, shown_name
 from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import TableLayout
 from table_writer.steps.publish.entry import NotThereError, columns_of
@@ -35,7 +37,7 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
     has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
     them as by a restore. If it has some, or a renamed one none, these may have been dropped on purpose: ``accept_loss``
-    says so. Raises
+    says so, and also that the table goes on without a log that partitions name. Raises
     ``InvalidInputError``, with nothing changed, if it cannot be told whose rows readers would see, or if the files are
     those of another table that exists.
     """
@@ -57,7 +59,26 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
                 _restore_all_or_refuse(opened, found, was_made_again=was_made_again)
     else:
         _bring_back(opened, layout, table)
-    adopt_root(opened.store, layout, owner)
+    lost_logs = _lost_logs(opened, layout, accept_loss=accept_loss)
+    adopt_root(opened.store, layout, owner, lost_logs)
+    if lost_logs:
+        name_log(opened.metastore, table, layout, found_log_id(opened.store, layout))
+
+
+def _lost_logs(opened: OpenTable, layout: TableLayout, *, accept_loss: bool) -> frozenset[str]:
+    """Return the logs without which the table is to go on, by what the metastore says; refuse unless that is accepted.
+
+    The log at hand is one of them if it does not have all that it has published: it was set back.
+    """
+    table, store = opened.table, opened.store
+    whole = Partition(values=(), location=table.location, parameters=table.parameters)
+    now = {(): whole, **shown_partitions(opened.metastore, table)}
+    log_id = found_log_id(store, layout)
+    newest = replace(opened, layout=layout).log.lister.read(listed_after=0, allow_lost=True).newest
+    unknown = unknown_publishes(now, layout, log_id, newest)
+    if not accept_loss:
+        refuse_unknown_publishes(store, layout, table, unknown, newest)
+    return frozenset(publish.log_id for publish in unknown if publish.log_id)
 
 
 def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owner | None, owner: Owner) -> None:

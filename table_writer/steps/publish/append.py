@@ -10,7 +10,7 @@ from typing import Final
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.message import OWN_WRITE_ID
+from table_writer.model.message import write_id_in
 from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
@@ -336,7 +336,7 @@ def _names_if_there(
         found = listed.get(name)
         if found is None or found.size_bytes != compacted_file.size_bytes:
             return None
-        if found.etag != compacted_file.etag if is_same else OWN_WRITE_ID.search(name) is None:
+        if found.etag != compacted_file.etag if is_same else write_id_in(name.rpartition("/")[2]) is None:
             return None
         names.add(name)
     return frozenset(names)

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
+from table_writer.log.history import History
+from table_writer.log.known_log import published_version
 from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.log.records import SlotRecord
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, Table, shown_name
+from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import many
@@ -61,6 +63,85 @@ def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, ne
         " them.",
         table=str(table.name),
     )
+
+
+def are_as_published(
+    opened: OpenTable, table: Table, values: Collection[PartitionValues], now: PartitionsNow, newest: int
+) -> bool:
+    """Return whether the log is as it was listed; refuse partitions of a metastore that was set back.
+
+    A metastore that was restored from a backup has partitions at older rows, and lacks those that came since. What one
+    of the newest versions has published, :func:`confirmed_partitions` holds against the entries since.
+    For all else one partition of the newest published entry is looked at: only if it is not where that has put it, the
+    state of the whole log is read. ``ConflictError``: nothing was published.
+    """
+    log_id = opened.log.slots.log_id
+    shown = {key: published_version(partition, opened.layout, log_id) for key, partition in now.items()}
+    is_told = all(key in now and newest - (shown[key] or 0) <= MOST_ENTRIES for key in values)
+    if not newest or is_told or not table.partition_columns or opened.metastore.uri.startswith(GLUE_SCHEME):
+        return True
+    probe = _newest_published(opened, newest)
+    if probe is None or _is_there(probe, now):
+        return True
+    if _is_there(probe, opened.metastore.get_partitions(table, [probe.values])):
+        return True
+    history = opened.log.read_recent()
+    if history.newest > newest:  # a newer entry may have moved it
+        return False
+    current = history.state.current_partitions
+    elsewhere = [key for key in values if key in current and not _is_there(current[key].partition, now)]
+    if elsewhere and (any(_is_left(opened, now.get(key)) for key in elsewhere) or _is_set_back(opened, table, history)):
+        key = min(elsewhere)
+        seen = f"at {now[key].location}" if key in now else "nowhere"
+        raise ConflictError(
+            f"the metastore at {opened.metastore.uri} has {counted(len(elsewhere), 'partition')} of {table.name} where"
+            f" the log has left them, such as {shown_name(table, key)} {seen}, which version {current[key].version} has"
+            " put elsewhere: it was set back to an earlier state, as by a backup. On that nothing is built: rows that"
+            f" were published since would be lost. Nothing was published. Run `table-writer restore {table.name}`,"
+            " which points readers at the newest rows, and then this again; or `table-writer rollback`, if the older"
+            " rows are meant.",
+            table=str(table.name),
+        )
+    return True
+
+
+def _newest_published(opened: OpenTable, newest: int) -> EntryPartition | None:
+    """Return a partition that the newest published entry has put somewhere; ``None`` if no entry has put one."""
+    for version in range(newest, max(0, newest - MOST_ENTRIES), -1):
+        record = opened.log.slots.find(version)
+        if record is not None and record.has_changed:
+            placed = [partition for partition in record.switched_partitions if partition.new_location is not None]
+            if placed:  # best one that there was before: what a backup lacks may have been dropped
+                return min(placed, key=lambda partition: partition.old_location is None)
+    current = opened.log.read_recent().state.current_partitions.values()
+    placed_ones = (named for named in current if named.partition.new_location is not None)
+    last = max(placed_ones, key=lambda named: named.version, default=None)
+    return last.partition if last else None
+
+
+def _is_there(named: EntryPartition, now: PartitionsNow) -> bool:
+    """Return whether a partition is where an entry has put it."""
+    shown = now.get(named.values)
+    if shown is None or named.new_location is None:
+        return shown is None and named.new_location is None
+    location = Location.parse_any(shown.location)
+    return location is not None and location.same_place(Location.parse(named.new_location))
+
+
+def _is_left(opened: OpenTable, shown: Partition | None) -> bool:
+    """Return whether a partition that is not where it was published is at files of this library, which readers left."""
+    location = Location.parse_any(shown.location) if shown is not None else None
+    if shown is None or location is None or not opened.layout.all_data.contains(location):
+        return False
+    return published_version(shown, opened.layout, opened.log.slots.log_id) is not None
+
+
+def _is_set_back(opened: OpenTable, table: Table, history: History) -> bool:
+    """Return whether some partition of the table is where an older version has put it: another tool puts none there."""
+    current = history.state.current_partitions
+    now = opened.metastore.get_partitions(table, sorted(current))
+    elsewhere = (key for key in now if not _is_there(current[key].partition, now))
+    return any(_is_left(opened, now[key]) for key in elsewhere)
 
 
 def unlisted_partitions(
@@ -155,7 +236,9 @@ class _RecentEntries:
 
     def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
         """Return the partitions that are shown where they were before, each with the version that has moved it."""
-        seen = {values: _version(partition) for values, partition in now.items()}
+        layout, log_id = self.opened.layout, self.opened.log.slots.log_id
+        versions = {values: published_version(partition, layout, log_id) for values, partition in now.items()}
+        seen = {values: version for values, version in versions.items() if version is not None}
         older = {
             values: version
             for values, version in seen.items()
@@ -237,9 +320,3 @@ class _RecentEntries:
         listed = {(found.key, found.size_bytes, found.etag) for objects in here for found in objects}
         files = without_marker(files_at(self.opened.store, self.opened.layout, location), location)
         return any((found.key, found.size_bytes, found.etag) not in listed for found in files)
-
-
-def _version(partition: Partition) -> int:
-    """Return the version that a partition's parameters name, 0 if none."""
-    text = partition.parameters.get(VERSION_PARAMETER, "")
-    return int(text) if text.isdecimal() else 0

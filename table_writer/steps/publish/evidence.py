@@ -9,6 +9,7 @@ from table_writer.log.history import History
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, same_place
+from table_writer.model.message import write_id_in
 from table_writer.model.table import WRITE_ID_PARAMETER, Partition, PartitionsNow, PartitionValues, locations
 from table_writer.steps.publish.entry import NotThereError, check_each, require_not_fewer, there_under_other_names
 from table_writer.steps.publish.in_place import require_addable, whole_partitions
@@ -157,7 +158,10 @@ class Evidence:
         target = Location.parse(str(partition.new_location))
         listed = ((where, files_read_at(self._store, self._layout, where)) for where in (place, target))
         sources_now, there = ({file.key.removeprefix(at.key): file for file in files} for at, files in listed)
-        copies = {name: file for name, file in there.items() if entry.recovered_write_id not in name}
+        own_id = entry.recovered_write_id
+        copies = {
+            name: file for name, file in there.items() if write_id_in(name.rpartition("/")[2], (own_id,)) != own_id
+        }
         changed = sources_now.keys() ^ copies.keys() | {
             name
             for name in sources_now.keys() & copies.keys()

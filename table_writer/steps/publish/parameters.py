@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from table_writer.log.known_log import log_address
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.hive_columns import hive_columns, is_of_schema, schema_parameters
-from table_writer.model.location import Location
 from table_writer.model.table import (
     COLUMNS_PARAMETER,
+    LOG_PARAMETER,
     ROOT_PARAMETER,
     VERSION_PARAMETER,
     WRITE_ID_PARAMETER,
     PartitionChange,
 )
+from table_writer.model.write import TableLayout
 from table_writer.steps.publish.statistics import ACCURATE, SPARK_PREFIX, spark_statistics
 
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
@@ -33,14 +35,14 @@ COUNT_PARAMETERS: Final = frozenset(
 )
 
 
-def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
+def new_parameters(entry: LogEntry, partition: EntryPartition, layout: TableLayout) -> dict[str, str]:
     """Return what one partition's parameters say after the publish.
 
     Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
     of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
     publish: it keeps where its root is.
     """
-    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
+    rooted = {} if partition.values else {ROOT_PARAMETER: str(layout.root)}
     figures = {
         "numFiles": partition.files,
         "numRows": partition.rows,
@@ -53,6 +55,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
         **rooted,
         **{name: str(figure) for name, figure in figures.items() if figure is not None},
         **({} if partition.values else spark_statistics(entry.schema, partition.column_figures())),
+        **({LOG_PARAMETER: log_address(layout, entry.log_id)} if entry.log_id else {}),
         VERSION_PARAMETER: str(entry.version),
         WRITE_ID_PARAMETER: entry.write_id,
     }

@@ -19,6 +19,7 @@ from table_writer.errors import (
     few,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.known_log import refuse_unknown_publishes, unknown_publishes
 from table_writer.log.listing import Listing
 from table_writer.log.records import SlotRecord
 from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
@@ -30,7 +31,7 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
-from table_writer.steps.publish.base import add_unseen, confirmed_partitions, unlisted_partitions
+from table_writer.steps.publish.base import add_unseen, are_as_published, confirmed_partitions, unlisted_partitions
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
     entry_of,
@@ -103,6 +104,7 @@ class Publisher:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
         self._correction = Correction(opened, self._recovery)
+        self._compared_at = -1  # the newest version when the metastore was found not to have been set back
 
     def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> PublishResult:
         """Make readers see the staged files: all partitions at once, or none.
@@ -116,6 +118,7 @@ class Publisher:
         late, and whoever looks next undoes it. ``PartlyPublishedError``: some partitions were another tool's.
         ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
+        staged = self._with_unseen(staged)
         draft = entry_of(staged, self._opened)
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
@@ -136,7 +139,7 @@ class Publisher:
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, listing)
-            elif look := self._look(replace(draft, version=listing.newest + 1), carry_over, in_place, listing):
+            elif look := self._look(_after(draft, listing, records), carry_over, in_place, listing):
                 look_clock = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
@@ -184,6 +187,7 @@ class Publisher:
         Entries in doubt are passed over: a publish would wait for them.
         """
         listing = self._opened.log.lister.read(listed_after=0)
+        staged = self._with_unseen(staged)
         records = self._unseen_records(staged.plan, listing)
         _refuse_published(staged.plan, records)
         self._refuse_other_log(staged.plan, listing)
@@ -191,6 +195,7 @@ class Publisher:
         self._first_in_doubt(draft, records, staged.plan)
         table = self._table(staged.plan)
         now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
+        self._has_grown(staged.plan, table, now, listing)
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
         if staged.plan.reads and table.partition_columns:  # else a marker would be put where no rows come
@@ -245,11 +250,12 @@ class Publisher:
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
-        is_building = plan.mode.facts.builds_on_what_is_there or bool(plan.reads)
-        if is_building and self._correction.correct(table, values, now, listing):
+        if self._has_grown(plan, table, now, listing):
+            return None
+        if plan.builds_on_rows and self._is_outdated(table, now, listing, values):
             return None
         while True:
-            now = confirmed_partitions(self._opened, table, now, listing.newest) if is_building else now
+            now = confirmed_partitions(self._opened, table, now, listing.newest) if plan.builds_on_rows else now
             self._refuse_existing(plan, now)
             self._refuse_other_names(plan, draft, now)
             delete_after = datetime.now(UTC) + self._opened.retention
@@ -282,6 +288,32 @@ class Publisher:
         overtaken = (ReplacedLocation(location=str(location), delete_after=delete_after) for location in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _ClaimBasis(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
+
+    def _has_grown(self, plan: WritePlan, table: Table, now: PartitionsNow, listing: Listing) -> bool:
+        """Return whether others have published since the log was listed, as partitions show.
+
+        Refuses what another log has published, or no version of this one.
+        """
+        log_id, layout = plan.log_id or self._opened.log.slots.log_id, plan.layout
+        if not unknown_publishes(now, layout, log_id, listing.newest):
+            return False
+        newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest
+        unknown = unknown_publishes(now, layout, log_id, newest)
+        refuse_unknown_publishes(self._opened.store, layout, table, unknown, newest)
+        return newest > listing.newest
+
+    def _is_outdated(
+        self, table: Table, now: PartitionsNow, listing: Listing, values: Sequence[PartitionValues]
+    ) -> bool:
+        """Return whether a write that builds on rows has to look again; refuses a metastore that was set back."""
+        if self._correction.correct(table, values, now, listing):
+            return True
+        if self._compared_at != listing.newest and not are_as_published(
+            self._opened, table, values, now, listing.newest
+        ):
+            return True
+        self._compared_at = listing.newest
+        return False
 
     def _brings(
         self, carry_over: CarryOver, carried: PartitionsNow, targets: Mapping[PartitionValues, str], listing: Listing
@@ -361,6 +393,12 @@ class Publisher:
         unseen: set[int] = {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt, *listing.in_doubt}
         return self._opened.log.read_history(replace(listing, versions=listing.versions & unseen)).records
 
+    def _with_unseen(self, staged: WrittenFiles) -> WrittenFiles:
+        """Return the files with a plan that names what had not ended when the version of its rows was claimed."""
+        plan = staged.plan
+        unseen = self._opened.log.unseen_at(plan.based_on)
+        return replace(staged, plan=replace(plan, in_doubt=plan.in_doubt | unseen)) if unseen else staged
+
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         published = self._repetition(records, draft.key)
@@ -393,13 +431,16 @@ class Publisher:
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         planned = f"this write was planned at version {draft.base_version}"
         behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
+        again = "run it again if its rows should win"
+        if plan.based_on is not None:
+            again = "read() the table again, and write what you make of its rows, based on version_of() them"
         both = (entry.partition_values & draft.partition_values) | plan.concerns(entry.partition_values)
         return ConflictError(
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
             f" write {draft.write_id} wants to publish, after {behind}:"
             f" {_few_names(plan.table, both)}."
-            " The other write stays, this one changed nothing; run it again if its rows should win.",
+            f" The other write stays, this one changed nothing; {again}.",
             **draft.named,
         )
 
@@ -422,6 +463,13 @@ class Publisher:
             " first whether another process has published it.",
             **plan.named,
         )
+
+
+def _after(draft: LogEntry, listing: Listing, records: Iterable[SlotRecord]) -> LogEntry:
+    """Return the draft as the next entry of a log; what has not ended by now may be published after it."""
+    publishes = (record.entry for record in records if record.outcome is None)
+    in_doubt = frozenset(entry.version for entry in publishes if entry.operation is not Operation.VACUUM)
+    return replace(draft, version=listing.newest + 1, in_doubt=in_doubt)
 
 
 def _description(table: Table) -> tuple[object, ...]:

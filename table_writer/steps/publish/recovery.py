@@ -425,6 +425,7 @@ class Recovery:
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
             publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
+            log_id=self._log.slots.log_id,
             idempotency_key="",
             partitions=tuple(behind) or original.partitions,
             replaced=() if behind else replaced,

@@ -28,7 +28,7 @@ from table_writer.steps.publish.entry import (
 )
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries
-from table_writer.storage.table_files import existing_values, files_read_at
+from table_writer.storage.table_files import existing_values, files_read_at, is_named_by_us
 from table_writer.table.open_table import OpenTable
 
 
@@ -63,6 +63,8 @@ def roll_back(
         found = _checked_partitions(opened, history, version, targets, now)
         partitions = copies.partitions_of(found, history)
         copied = copies.notes
+        if not partitions:
+            _require_as_it_was(opened, history, version, chosen, targets, here)
         if dry_run or not partitions:
             return RepublishResult(version=None, partitions=partitions, notes=resolved + copied)
         entry = replace(_entry(opened, history, version, partitions, now), write_id=copies.write_id)
@@ -75,6 +77,32 @@ def roll_back(
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
             return RepublishResult(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
+
+
+def _require_as_it_was(
+    opened: OpenTable,
+    history: History,
+    version: int,
+    chosen: Collection[PartitionValues] | None,
+    checked: Collection[PartitionValues],
+    here: PartitionsNow,
+) -> None:
+    """Refuse to say that there is nothing to do where readers would not find the rows of the version.
+
+    Looked at are the partitions that no version has changed since. Other tools' rows at a place of theirs stay theirs.
+    """
+    states, before = history.past.at(version), locations(here)
+    wanted = states.keys() if chosen is None else states.keys() & set(chosen)
+    unchecked = {values: states[values] for values in wanted - set(checked)}
+
+    def is_of_others(values: PartitionValues) -> bool:
+        location = Location.parse_any(states[values].location or "")
+        is_ours = location is None or opened.layout.own.contains(location)
+        return not is_ours and same_place(states[values].location, before.get(values))
+
+    ours = {values: state for values, state in unchecked.items() if values in here and not is_of_others(values)}
+    gone = {values: state for values, state in unchecked.items() if values not in here and state.location}
+    _checked_partitions(opened, history, version, ours | gone, {values: here[values] for values in ours})
 
 
 def _checked_partitions(
@@ -93,12 +121,16 @@ def _checked_partitions(
     }
     wrong = [f"{shown_name(table, values)}{reason}" for values, reason in reasons.items() if reason]
     changed: dict[PartitionValues, str | None] = {}
+    staying: dict[PartitionValues, str] = {}
     for values in (values for values, reason in reasons.items() if not reason):
         wanted = _with_rows(opened, history, targets[values].location)
         grew = wanted is not None and history.past.surplus_names(Location.parse(wanted), version)
         if grew or not same_place(before.get(values), wanted):
             changed[values] = wanted
+        elif wanted is not None and opened.layout.all_data.contains(Location.parse(wanted)):
+            staying[values] = wanted  # from where its files may be gone
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
+    not_there |= check_each(staying, partial(_require_rows, opened, history, version))[1]
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
     wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
@@ -106,8 +138,8 @@ def _checked_partitions(
         shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
         raise InvalidInputError(
             f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
-            " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
-            " partitions.",
+            " Nothing changed. Run `table-writer recover` if a late call may be the reason; write again what is gone,"
+            " or bring it back from older versions of the bucket's objects; or name the other partitions.",
             table=str(table.name),
         )
     return tuple(
@@ -145,6 +177,23 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
         return target
     had_rows = location.place in history.state.deleted_places or location.place in history.state.doomed_places
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
+
+
+def _require_rows(
+    opened: OpenTable, history: History, version: int, values: PartitionValues, target: str
+) -> FilesThere:
+    """Return what lies where a partition stays; ``NotThereError`` if rows of the version are gone from there.
+
+    Readers look there, so rows that another tool has inserted stay. They are told by the names of files.
+    """
+    location, layout = Location.parse(target), opened.layout
+    ours = [
+        file for file in files_read_at(opened.store, layout, location) if is_named_by_us(file.key, location, layout)
+    ]
+    known = history.past.content_at(values, location, version=version)
+    if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
+        return FilesThere(known)
+    return files_there(opened.store, history, values, location, version=version)
 
 
 def _check(

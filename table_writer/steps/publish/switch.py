@@ -92,7 +92,7 @@ class Switch:
                     Partition(
                         values=partition.values,
                         location=partition.new_location,
-                        parameters=new_parameters(entry, partition, self.layout.root),
+                        parameters=new_parameters(entry, partition, self.layout),
                     )
                     for partition in entry.partitions
                     if partition.new_location is not None
@@ -161,7 +161,7 @@ class Switch:
         """Move a partition; one to be dropped stays at its placeholder: others may have written there."""
         is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
-        new = new_parameters(entry, partition, self.layout.root)
+        new = new_parameters(entry, partition, self.layout)
         if partition.added:
             location = Location.parse(current.location)
             stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call put it

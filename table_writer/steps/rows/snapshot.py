@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location, Place, same_place
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table, shown_name
-from table_writer.model.table_read import ReadOf, TableRead
+from table_writer.model.table_read import ReadOf, ReadVersion, TableRead
 from table_writer.model.write import Scope, every_partition
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
@@ -88,9 +88,9 @@ class Snapshot:
         return self.opened.table
 
     @property
-    def version(self) -> int:
+    def version(self) -> ReadVersion:
         """The version that the rows are of."""
-        return self._past.version
+        return ReadVersion(self._past.version)
 
     @property
     def existing(self) -> frozenset[PartitionValues]:

@@ -23,7 +23,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.defaults import SAFE_AGE
 from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.message import OWN_WRITE_ID
+from table_writer.model.message import write_id_in
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
@@ -329,8 +329,7 @@ class Traces:
         if own is not None:
             return own
         name = upload.key.rpartition("/")[2]
-        usual = OWN_WRITE_ID.search(name)
-        return usual[0] if usual else next((write_id for write_id in history.claimed_ids if write_id in name), None)
+        return write_id_in(name, history.claimed_ids)
 
     def age_seconds(self, upload: UploadInfo) -> float:
         """Return the age of an upload by the store's clock."""
