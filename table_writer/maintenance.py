@@ -603,8 +603,9 @@ class Maintenance:
         Returns
         -------
         ErasureReport
-            ``remarks`` says what is not erased: versions of a bucket, files that other tools have elsewhere, writes
-            that were not published yet.
+            ``remarks`` says what may hold whole rows and is not erased: versions of a bucket, files that readers or
+            other tools have, writes that were not published yet. ``later`` says what holds single values, and when
+            that goes: the log and mirrors. ``is_complete`` takes that no remark is left.
 
         Raises
         ------

@@ -438,7 +438,9 @@ class TableWriter:
 
         With ``purge`` nobody reads older versions of these partitions any more, or rolls back to them, and the next
         vacuum deletes their files, whatever the retention: also what other partitions have left that holds such a row.
-        A query that runs meanwhile may fail. :meth:`Maintenance.erasure` certifies what is gone, and what is not.
+        A query that runs meanwhile may fail, and a write of rows that were read there conflicts. If others have brought
+        such rows back by then, they are deleted again. :meth:`Maintenance.erasure` certifies what is gone, and what is
+        not; the result's ``predicate_salt`` shows later which rows it is about.
 
         Parameters
         ----------
@@ -456,7 +458,8 @@ class TableWriter:
         InvalidInputError
             Also for a predicate that is not deterministic, as with ``now()``, or asks other rows (``OVER``).
         ConflictError, CheckFailedError, StorageError, MetastoreError, OutcomeUnknownError
-            As for :meth:`rewrite`.
+            As for :meth:`rewrite`. Of a purge a ``ConflictError`` may also say that others bring such rows back each
+            time: the rows were deleted, and are not to be erased yet.
 
         Examples
         --------

@@ -77,6 +77,26 @@ class History:
         """Return the first lost version after another one, ``None`` if there is none."""
         return min((lost_version for lost_version in self.lost if lost_version > version), default=None)
 
+    @cached_property
+    def late_versions(self) -> frozenset[int] | None:
+        """The entries whose calls may have come late, unseen; ``None`` if one of them is not there to tell.
+
+        Those are recoveries after which nobody has looked yet, what they recover, and what they have ended.
+        """
+        marked, by_version = frozenset(self.unverified or ()), self.records.by_version
+        if any(version <= self.newest and version not in by_version for version in marked):
+            return None
+        late: set[int] = set()
+        waiting = [by_version[version] for version in marked & by_version.keys()]
+        ids = {record.entry.write_id for record in waiting}
+        waiting += [record for record in self.records if record.recorded_by in ids]
+        while waiting:
+            record = waiting.pop()
+            late.add(record.entry.version)
+            recovered = by_version.get(record.entry.recovers or 0)
+            waiting += [] if recovered is None or recovered.entry.version in late else [recovered]
+        return frozenset(late)
+
     def needs_entries(self, here: Mapping[PartitionValues, str]) -> bool:
         """Return whether only entries before the fold can tell how a partition came to where it is, at a place of ours.
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry
@@ -125,6 +126,13 @@ class Marks:
     def forget_recoveries(self, versions: Iterable[int]) -> None:
         """Note that all partitions are where they should be, and that no call of before these recoveries can come."""
         self._store.delete([self.key("recovered", version) for version in sorted(versions)])
+
+    def past_calls(self, versions: Collection[int]) -> frozenset[int]:
+        """Return the recoveries of before which no call can come any more; mostly the newest mark tells of all."""
+        ordered = sorted(versions)
+        if not ordered or not self.may_calls_come(ordered[-1]):
+            return frozenset(ordered)
+        return frozenset(takewhile(lambda version: not self.may_calls_come(version), ordered[:-1]))
 
     def may_calls_come(self, version: int) -> bool:
         """Return whether calls from before a recovery may still come, or its own, to which its claim gives a day."""

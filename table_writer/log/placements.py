@@ -135,6 +135,13 @@ class Placements:
             found = (self.right_place_of(values) for values in self.known_values)
             yield from (right_place.location for right_place in found if right_place is not None)
 
+    @cached_property
+    def late_places(self) -> frozenset[Place]:
+        """The places to which calls may have brought readers late, unseen, or may yet bring them."""
+        late = (record for record in self._records if record.outcome is not None and self._may_have_come_late(record))
+        texts = (partition.new_location for record in late for partition in record.entry.partitions)
+        return frozenset(place for text in texts if (place := self._state.place_of(text)) is not None)
+
     def is_unexplained(self, values: PartitionValues, text: str) -> bool:
         """Return whether a published partition is at a place of ours, and no record that was read tells why."""
         location = Location.parse_any(text)

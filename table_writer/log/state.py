@@ -66,8 +66,9 @@ class TableState:
     vacuums: dict[int, frozenset[int]] = field(default_factory=dict)
     """The vacuums, each with the versions that had replaced what it has deleted."""
     keys: KnownKeys = field(default_factory=KnownKeys)
-    doomed_places: set[Place] = field(default_factory=set)
-    """The places that vacuums in doubt may be deleting at this moment. Of a fold nothing is in doubt."""
+    doomed_places: dict[Place, int | None] = field(default_factory=dict)
+    """The places that vacuums in doubt may be deleting at this moment, each with the version after which readers did
+    not look there any more. Of a fold nothing is in doubt."""
     read_at: datetime | None = None  # of a fold, by the store's clock
     _counted: set[str] = field(default_factory=set, repr=False)  # keys of files that were added in place since the fold
     _locations: dict[str, Location] = field(default_factory=dict, repr=False, compare=False)
@@ -113,7 +114,7 @@ class TableState:
         for deletion in (deletion for deletion in entry.deletes if not deletion.kept):
             place = self.parse(deletion.location).place
             if record.outcome is None:
-                self.doomed_places.add(place)
+                self.doomed_places[place] = deletion.replaced_by
                 continue
             self.deleted_places[place] = entry.version
             self.contents.pop(place, None)

@@ -166,7 +166,7 @@ class TableLog:
         """
         earlier, version = history.fold.version if history.fold else 0, self.fold_version(history)
         try:
-            if not version or self.marks.listed("recovered"):
+            if not version or not self.marks.listed("recovered") <= set(history.unverified or ()):
                 return None
             folded_history = history.up_to(version)
             body = fold_to_json(Trimming(folded_history, oldest).fold(self.slots.log_id, trimmed))

@@ -5,7 +5,7 @@ Pure, as :mod:`table_writer.log.history` is, whose questions these are not: only
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,18 +45,18 @@ class Trimming:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
-        the newest batch of a stream, by which a replayed batch is recognised. None at all while calls may have come
-        late, unseen: an entry that is gone could not tell of its own.
+        the newest batch of a stream, by which a replayed batch is recognised. Nor one whose call may have come late,
+        unseen: an entry that is gone could not tell of its own.
         """
         history = self.history
-        if history.unverified:
+        if history.late_versions is None:
             return frozenset()
         ended = (
             record.entry.version
             for record in history.records
             if record.outcome is not None and record.outcome_age_seconds > age_seconds
         )
-        free = self.oldest.ended_versions.union(ended) - self._needed()
+        free = self.oldest.ended_versions.union(ended) - self.needed()
         kept = history.records.by_version.keys() - free
 
         def stays(version: int) -> bool:
@@ -80,10 +80,10 @@ class Trimming:
     def _folded_to(self) -> int:
         return self.history.fold.version if self.history.fold else 0
 
-    def _needed(self) -> set[int]:
+    def needed(self) -> set[int]:
         """Return the versions on which something depends."""
         history, state = self.history, self.history.state
-        needed = {history.newest, self._folded_to}
+        needed = {history.newest, self._folded_to, *(history.late_versions or ())}
         needed |= {current.version for current in state.current_partitions.values()}
         is_ours = history.layout.write_id_of
         needed |= {left.left_by for left in state.left_locations.values() if left.objects or is_ours(left.location)}
@@ -113,13 +113,14 @@ class Trimming:
 def foldable(history: History) -> int:
     """Return the newest version up to which all may be folded, the newest of all left out; 0 if there is none.
 
-    An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can tell
-    what one has done.
+    An entry in doubt may yet end in either way. And of calls that may have come late, unseen, only their entries can
+    tell what one has done.
     """
+    if history.late_versions is None:
+        return 0
     in_doubt = (record.entry.version for record in history.records.in_doubt)
-    ended = min(in_doubt, default=history.newest) - 1
-    versions: Iterable[int] = () if history.unverified else history.records.by_version
-    return max((version for version in versions if version <= ended), default=0)
+    ended = min([history.newest, *in_doubt, *history.late_versions]) - 1
+    return max((version for version in history.records.by_version if version <= ended), default=0)
 
 
 def counts_twice(history: History) -> bool:

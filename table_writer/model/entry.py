@@ -221,11 +221,13 @@ class DeletedLocation:
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that may hold deleted rows, as they were found when they were to be erased."""
 
-    predicate_sha256: str  # of the predicate of the delete, which may name a person
+    predicate_sha256: str  # of a salt that is stored nowhere, and the delete's predicate, which may name a person
     deleted_rows: int | None  # None: the call was repeated, and an earlier one has deleted them
     write_id: str  # of the delete; empty: readers saw no such row any more
     keys: tuple[str, ...] = ()  # of the objects that go
-    remarks: tuple[str, ...] = ()  # what may hold such rows and does not go, for a person
+    kept: tuple[tuple[str, str], ...] = ()  # locations that may hold such rows and do not go, and why, for a person
+    writes: tuple[str, ...] = ()  # that were not published yet, and may hold such rows
+    unknown: tuple[str, ...] = ()  # what could not be found out, for a person
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -455,6 +457,7 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
             listed["path"] = change_key(listed["path"])
     if fields.get("erasure"):
         fields["erasure"]["keys"] = [change_key(key) for key in fields["erasure"]["keys"]]
+        fields["erasure"]["kept"] = [[change(location), why] for location, why in fields["erasure"]["kept"]]
 
 
 def shortened(location: str, *, root: Location) -> str:

@@ -14,6 +14,9 @@ from table_writer.reports.report import Report
 OBJECTS: Final[Columns] = (Column("object", "key"), State("", "state"))
 
 
+WHAT_STAYS: Final = {"NOT ERASED: {}": "remarks", "KEPT: {}": "later", "NOT KNOWN: {}": "unknown"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ErasedObject:
     """An object that may have held deleted rows: ``"deleted"``, or ``"due"`` until a vacuum deletes it."""
@@ -24,7 +27,7 @@ class ErasedObject:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ErasureReport(
-    Report, rows="objects", columns=OBJECTS, lines={"NOT ERASED: {}": "remarks"}, derived=("is_complete", "due")
+    Report, rows="objects", columns=OBJECTS, lines=WHAT_STAYS, derived=("is_complete", "due", "found_nothing")
 ):
     """The certificate of an erasure.
 
@@ -35,7 +38,8 @@ class ErasureReport(
     version
         Of the erasure's entry in the log: what readers left before it is erased.
     predicate_sha256
-        Of the predicate's text, in hexadecimal digits: whoever has the predicate can show that it is the same.
+        Of a salt, followed by the predicate's text, in hexadecimal digits. Whoever has both can show that they are the
+        same; who has only this cannot find the predicate by trying. The salt is in the delete's result alone.
     deleted_rows
         Rows that the delete has taken from readers; ``None`` if it was repeated, and an earlier call had done it.
     requested_at, requested_by
@@ -45,7 +49,11 @@ class ErasureReport(
     objects
         Every object, by its key, deleted or still to be deleted.
     remarks
-        What is not erased by this, or not known to be.
+        What may hold whole rows, and is not erased by this: while there is any, the certificate is not complete.
+    later
+        What holds single values, such as bounds of columns and names of partitions, with when it goes.
+    unknown
+        What nobody can tell from here.
     """
 
     write_id: str
@@ -57,6 +65,8 @@ class ErasureReport(
     vacuumed_at: datetime | None = None
     objects: tuple[ErasedObject, ...] = ()
     remarks: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def due(self) -> int:
@@ -65,8 +75,13 @@ class ErasureReport(
 
     @property
     def is_complete(self) -> bool:
-        """Return whether all of the objects are deleted."""
-        return self.due == 0
+        """Return whether there were such rows, and nothing is known to hold one any more."""
+        return not (self.found_nothing or self.due or self.remarks)
+
+    @property
+    def found_nothing(self) -> bool:
+        """Return whether no row was found: the delete had none to delete, and no object of older versions held one."""
+        return not self.objects and not self.deleted_rows
 
     def _headline(self) -> str:
         gone = counted(len(self.objects) - self.due, "object")
@@ -79,5 +94,7 @@ class ErasureReport(
         if self.vacuumed_at is not None:
             yield f"vacuumed at {self.vacuumed_at:%Y-%m-%d %H:%M:%S} UTC"
         yield f"predicate's SHA-256: {self.predicate_sha256}"
+        if self.found_nothing:
+            yield "NOTHING FOUND: neither readers nor older versions had such a row; is the predicate right?"
         if self.due:
             yield f"run `table-writer vacuum {self.table}`: until then the objects are there, though no call reads them"

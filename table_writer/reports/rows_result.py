@@ -21,6 +21,9 @@ class RowsResult(WriteResult):
         How many rows, exactly; ``None`` of a ``rewrite``, whose function does what it likes.
     replaced_files, replaced_bytes
         The files whose rows were written anew; ``copied_files`` stayed as they were, in partitions that changed.
+    predicate_salt
+        Of a purge: what its certificate hashes before the predicate. Keep it with the certificate, if it is to be shown
+        later which rows were meant: it is stored nowhere.
 
     Examples
     --------
@@ -34,6 +37,7 @@ class RowsResult(WriteResult):
     deleted: int | None = None
     replaced_files: int = 0
     replaced_bytes: int = 0
+    predicate_salt: str = ""
 
     def _headline(self) -> str:
         if self.version is None or self.repeated:

@@ -29,7 +29,7 @@ from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive
 from table_writer.metastore.wire import LoginError
 from table_writer.model.location import without_password, without_s3_logins
 from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
-from table_writer.model.table_read import TableRead
+from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_executors
@@ -205,7 +205,10 @@ class ClassicSpark:
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         query = QueryReads(self._spark, opened)
         rows, is_read = query.with_listed_anew(rows)
-        return rows, (*query.of_rdds(rows), *(query.table_reads(rows) if is_read else ())) if listed else ()
+        if listed:
+            return rows, (*query.of_rdds(rows), *(query.table_reads(rows) if is_read else ()))
+        reads = query.table_reads(rows) if is_read and query.reads_beside_the_table(rows) else ()
+        return rows, tuple(read for read in reads if read.of is not ReadOf.TABLE)
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
         return min(past_versions(rows, str(table.name)), default=None)

@@ -184,8 +184,8 @@ class SparkGateway(Protocol):
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let a query that reads this table look at its files anew, as far as it can; return it, and what it reads.
 
-        Rows that are cached stay as they are. Without ``listed`` no reads are returned. A session that does not show
-        what its queries read returns none either, and forgets what it remembers of the table.
+        Rows that are cached stay as they are. Without ``listed`` reads of the table by its name are left out.
+        A session that does not show what its queries read returns none, and forgets what it remembers of the table.
         """
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:

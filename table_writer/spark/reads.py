@@ -58,6 +58,14 @@ class QueryReads:
             rows = self._resolved_again(rows)
         return rows, bool(found)
 
+    def reads_beside_the_table(self, rows: DataFrame) -> bool:
+        """Return whether a query reads an older version, or files by their paths, and not the table by its name."""
+        return any(self._is_read(leaf) and not self._is_named(leaf) for leaf in leaves(rows))
+
+    def _is_named(self, leaf: Any) -> bool:
+        kind = str(leaf.getClass().getSimpleName())
+        return kind == "HiveTableRelation" or (kind == "LogicalRelation" and bool(leaf.catalogTable().isDefined()))
+
     def of_rdds(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what was read by the RDDs that a query begins with; a stream's batch, which is one, has a plan too."""
         rdds = [leaf.rdd() for leaf in leaves(rows) if str(leaf.getClass().getSimpleName()) == "LogicalRDD"]

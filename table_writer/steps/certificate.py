@@ -1,17 +1,100 @@
-"""The certificate of an erasure, by the log and by what is left in the store."""
+"""The certificate of an erasure, by the log and by what is left in the store.
+
+``PLACES`` lists every place that holds values of rows: what it holds of erased ones is gone, or is named with when it
+goes. A new place where this library puts values belongs there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
-from table_writer.model.entry import LogEntry, Operation, Outcome
+from table_writer.log.trimming import Trimming
+from table_writer.model.entry import Erasure, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
+from table_writer.model.table import HISTORY_PROPERTY
 from table_writer.reports.erasure_report import ErasedObject, ErasureReport
+from table_writer.steps.mirrors.follow import KINDS
+from table_writer.steps.publish.statistics import SPARK_PREFIX
+from table_writer.steps.vacuum.due import HISTORY_RETENTION
 from table_writer.storage.object_store import ObjectStore, many
 from table_writer.storage.s3 import S3Store, bucket_versioning
+from table_writer.storage.table_files import files_at
 from table_writer.table.open_table import OpenTable
+from table_writer.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
+
+MARKS: Final = ("closed", "id", "last-word", "lost", "opened", "recovered", "rolled-back", "trimmed")  # say no values
+METADATA: Final = {"delta": (DELTA_LOG, "commits and checkpoints"), "iceberg": (ICEBERG_MIRROR, "manifests")}
+
+
+class Fate(enum.Enum):
+    """The fate of values that a vacuum has not deleted as a part of the erasure."""
+
+    LEFT = "it may hold whole rows, and nothing that was asked for deletes it"
+    LATER = "it holds single values, and goes later, or never; the text says when"
+    UNKNOWN = "nobody can tell from here"
+
+
+Finding = tuple[Fate, str]
+
+
+def left(text: str) -> Finding:
+    """Return what may hold whole rows and stays."""
+    return Fate.LEFT, text
+
+
+def later(text: str) -> Finding:
+    """Return what holds single values, with when it goes."""
+    return Fate.LATER, text
+
+
+def unknown(text: str) -> Finding:
+    """Return what nobody can tell from here."""
+    return Fate.UNKNOWN, text
+
+
+@dataclass(frozen=True)
+class Erased:
+    """One erasure as the log has it, repeated calls included, and the table now."""
+
+    opened: OpenTable
+    history: History
+    entries: Sequence[LogEntry]  # of the erasure, by their versions
+
+    @property
+    def facts(self) -> list[Erasure]:
+        """The descriptions that the entries have."""
+        return [entry.erasure for entry in self.entries if entry.erasure is not None]
+
+    @property
+    def since(self) -> int:
+        """The version of the delete, or else of the erasure: what was planned from it on has seen no such row."""
+        ids = {erasure.write_id for erasure in self.facts}
+        deletes = [record.entry.version for record in self.history.records if record.entry.write_id in ids - {""}]
+        return max(deletes, default=self.entries[-1].version)
+
+    @cached_property
+    def history_retention(self) -> timedelta:
+        """For how long an entry stays that nothing depends on."""
+        return self.opened.hours_property(HISTORY_PROPERTY) or HISTORY_RETENTION
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValuePlace:
+    """A place that holds values of rows.
+
+    ``below`` says which directories of a table's root, this library's own being ``""``.
+    """
+
+    name: str
+    below: tuple[str, ...] = ()
+    findings: Callable[[Erased], Iterator[Finding]]
 
 
 def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
@@ -29,9 +112,12 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
             " delete_where(…, purge=True) makes one, and a vacuum trims it with the history, so keep its certificate",
             table=str(opened.table.name),
         )
-    newest, facts = entries[-1], [entry.erasure for entry in entries if entry.erasure]
+    erased = Erased(opened, history, entries)
+    newest, facts = entries[-1], erased.facts
     keys = dict.fromkeys(key for erasure in facts for key in erasure.keys)
     present = _present_keys(opened.store, entries)
+    findings = [finding for place in PLACES for finding in place.findings(erased)]
+    texts = {fate: tuple(dict.fromkeys(text for of, text in findings if of is fate)) for fate in Fate}
     return ErasureReport(
         table=str(opened.table.name),
         write_id=newest.erasing_id,
@@ -42,15 +128,9 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
         requested_by=f"{newest.writer.get('user', '?')}@{newest.writer.get('host', '?')}",
         vacuumed_at=max((entry.created_at for entry in _vacuums(history, entries)), default=None),
         objects=tuple(ErasedObject(key=key, state="due" if key in present else "deleted") for key in keys),
-        remarks=tuple(
-            dict.fromkeys(
-                (
-                    *(remark for erasure in facts for remark in erasure.remarks),
-                    *_remarks_on_store(opened.store),
-                    *_remarks_on_log(opened, history),
-                )
-            )
-        ),
+        remarks=texts[Fate.LEFT],
+        later=texts[Fate.LATER],
+        unknown=texts[Fate.UNKNOWN],
     )
 
 
@@ -76,21 +156,148 @@ def _vacuums(history: History, entries: Sequence[LogEntry]) -> list[LogEntry]:
     return [entry for entry in vacuums if any(location.place in places for location in _locations([entry]).values())]
 
 
-def _remarks_on_store(store: ObjectStore) -> tuple[str, ...]:
+def _in_files(erased: Erased) -> Iterator[Finding]:
+    """Name the files that may hold such rows, do not go with the erasure, and are there still."""
+    opened = erased.opened
+    for erasure in erased.facts:
+        for text, why in erasure.kept:
+            location = Location.parse_any(text)
+            is_in_reach = location is not None and location.place[:2] == opened.layout.root.place[:2]
+            if location is None or not is_in_reach or any(files_at(opened.store, opened.layout, location)):
+                yield left(f"{text}: {why}")
+        yield from map(unknown, erasure.unknown)
+
+
+def _in_writes(erased: Erased) -> Iterator[Finding]:
+    """Name the writes that were not published yet, unless they are gone, or were planned after the delete.
+
+    Nor a compaction: it gives up what others have changed, so it has brought no older rows.
+    """
+    opened, records = erased.opened, erased.history.records
+    for write_id in dict.fromkeys(write_id for erasure in erased.facts for write_id in erasure.writes):
+        published = records.publication(write_id)
+        data, keys = opened.layout.data(write_id), (opened.layout.staged_key, opened.layout.registration_key)
+        is_older = published is not None and published.entry.base_version < erased.since
+        if published is not None and is_older and not published.entry.is_compaction:
+            yield left(
+                f"write {write_id} was planned before the delete and published after it, as version"
+                f" {published.entry.version}: if it may have brought such rows, delete them again"
+            )
+        elif published is None and (
+            any(opened.store.head(key(write_id)) for key in keys)
+            or any(opened.store.list(data.key))
+            or any(opened.store.list_uploads(data.key))
+        ):
+            yield left(f"write {write_id} was not published yet, and its files were not looked through")
+
+
+def _in_log(erased: Erased) -> Iterator[Finding]:
+    """Say which single values the log holds, and which of its entries stay longer than others."""
+    history, newest = erased.history, erased.entries[-1].version
+    old = [record.entry for record in history.records if record.entry.version <= newest and record.entry.partitions]
+    names = ["names of partitions"] if erased.opened.table.partition_columns else []
+    figures = ["the least and the greatest numbers and times of columns, by partition"]
+    kept = names + (figures if any(entry.has_figures for entry in old) else [])
+    if any(" where " in entry.mode or entry.tags for entry in old):
+        kept.append("what callers have said: predicates over partition columns, and tags")
+    if not kept or not old:
+        return
+    hours = erased.history_retention.total_seconds() / 3600
+    yield later(
+        f"the log keeps {' and '.join(kept)}: an entry goes with a vacuum once it is {hours:,.0f} hours old and nothing"
+        " depends on it"
+    )
+    needed = Trimming(history).needed()
+    staying = [entry.version for entry in old if entry.version in needed]
+    current = (partition for partition in history.state.current_partitions.values() if partition.version <= newest)
+    dropped = [partition for partition in current if partition.partition.new_location is None]
+    if staying:
+        yield later(
+            f"on version {few(staying)} something depends now: it is the newest of a partition or of a stream, or what"
+            " it has replaced is not deleted yet"
+        )
+    if names and dropped:
+        yield later(
+            f"of {counted(len(dropped), 'partition')} without rows the log keeps the name for as long as it is there"
+        )
+
+
+def _in_folds(erased: Erased) -> Iterator[Finding]:
+    """Say when folds from before the erasure go."""
+    older = sorted(
+        version for version in erased.opened.log.marks.listed("folded") if version < erased.entries[-1].version
+    )
+    if older:
+        yield later(
+            f"the log's fold of version {few(older)} holds the same of what was there then: it goes once the log was"
+            " folded twice more, each time after 100 versions"
+        )
+
+
+def _in_mirrors(erased: Erased) -> Iterator[Finding]:
+    """Say what the metadata of mirrors holds of files that are deleted, and when it goes."""
+    opened, hours = erased.opened, erased.history_retention.total_seconds() / 3600
+    for kind in KINDS:
+        directory, files = METADATA[kind]
+        if not any(opened.store.list(opened.layout.root.child(directory).key)):
+            continue
+        goes = (
+            f"a vacuum deletes those that are {hours:,.0f} hours old and that no reader of the mirror needs"
+            if kind in opened.mirrors
+            else f"no write follows it, so they stay until `table-writer mirror {opened.table.name} --as {kind} --drop`"
+        )
+        yield later(
+            f"{directory}/ has bounds of columns and values of partitions, of files that are gone, in {files}: {goes}"
+        )
+
+
+def _in_store(erased: Erased) -> Iterator[Finding]:
     """Say what the store may keep of objects that are deleted."""
+    store = erased.opened.store
     if not isinstance(store, S3Store):
-        return ("what the store keeps of deleted objects (versions, soft delete) is not known",)
+        yield unknown("what the store keeps of deleted objects (versions, soft delete)")
+        return
     state = bucket_versioning(store)
-    if state == "Unversioned":
-        return ()
     if state is None:
-        return (f"whether bucket {store.bucket} keeps versions of deleted objects cannot be read",)
-    return (f"versioning of bucket {store.bucket} is {state.lower()}: versions of deleted objects stay",)
+        yield unknown(f"whether bucket {store.bucket} keeps versions of deleted objects: that cannot be read")
+    elif state != "Unversioned":
+        yield left(f"versioning of bucket {store.bucket} is {state.lower()}: versions of deleted objects stay")
 
 
-def _remarks_on_log(opened: OpenTable, history: History) -> tuple[str, ...]:
-    """Say which values of rows the log may hold."""
-    kept = ["names of partitions"] if opened.table.partition_columns else []
-    if history.fold is not None or any(record.entry.has_figures for record in history.records):
-        kept.append("the least and the greatest numbers and times of columns, by partition")
-    return (f"the log keeps {' and '.join(kept)}, until a vacuum trims it",) if kept else ()
+def _in_metastore(erased: Erased) -> Iterator[Finding]:
+    """Say what the metastore holds: a switch gives partitions the figures of what readers see from then on."""
+    table = erased.opened.table
+    if table.partition_columns and any(name.startswith(SPARK_PREFIX) for name in table.parameters):
+        yield later(
+            f"properties {SPARK_PREFIX}… of the table have bounds of its columns, as ANALYZE TABLE has found them: they"
+            " stay until it is run again"
+        )
+    yield unknown("the metastore's backups, and its log of notifications: figures and names of older partitions")
+
+
+def _elsewhere(_: Erased) -> Iterator[Finding]:
+    """Say what this library has told others, who may have kept it."""
+    yield unknown(
+        "what jobs have printed, logged or saved: a failed check shows example rows, Spark's event log the predicate"
+    )
+
+
+PLACES: Final = (
+    ValuePlace(name="files of rows, also of other tools", below=("data/",), findings=_in_files),
+    ValuePlace(
+        name="writes that are running or staged, or that died",
+        below=("staged/", "writes/", "turns/"),
+        findings=_in_writes,
+    ),
+    ValuePlace(
+        name="the log, and the names of placeholders",
+        below=(*(f"log/{name}" for name in ("0", *MARKS)), "empty/", "names/", "owner.json", "settled.json"),
+        findings=_in_log,
+    ),
+    ValuePlace(name="folds of the log", below=("log/folded",), findings=_in_folds),
+    ValuePlace(name="mirrors", below=(f"../{DELTA_LOG}/", f"../{ICEBERG_MIRROR}/"), findings=_in_mirrors),
+    ValuePlace(name="the store's own memory", findings=_in_store),
+    ValuePlace(name="the metastore", findings=_in_metastore),
+    ValuePlace(name="reports, events and logs of jobs", findings=_elsewhere),
+)
+"""Every place that holds values of rows, in the order in which a certificate speaks of them."""

@@ -25,7 +25,7 @@ from table_writer.steps.mirroring import compared, mirror_report
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
 from table_writer.steps.mirrors.mirror import Held
 from table_writer.steps.publish.correction import Correction
-from table_writer.steps.vacuum.sweep import CLAIM_SECONDS, Vacuum
+from table_writer.steps.vacuum.sweep import CLAIM_SECONDS, Vacuum, interrupted
 from table_writer.table.open_table import OpenTable
 
 DELTA: Final = "delta"
@@ -164,12 +164,15 @@ def _settle(opened: OpenTable) -> None:
     """End what is in doubt, and vacuums that have died; ``ConflictError`` while others are at work."""
     Correction(opened).resolve_all(opened.table)
     Vacuum(opened).finish()
-    entries = [record.entry for record in opened.log.read_recent().records.in_doubt]
-    if erasures := [entry.version for entry in entries if entry.erasure is not None]:
+    history = opened.log.read_recent()
+    entries = [record.entry for record in history.records.in_doubt]
+    died = {entry.version for entry in interrupted(history)}
+    if waiting := [entry for entry in entries if entry.erasure is not None or entry.version in died]:
+        what = "an erasure" if all(entry.erasure for entry in waiting) else "a vacuum that was not finished"
         raise ConflictError(
-            f"{opened.table.name} is not handed over yet: version {few(erasures)} is an erasure that a vacuum is to"
-            f" carry out. `table-writer vacuum {opened.table.name}` before, and `handover --undo` before that if the"
-            " log is closed",
+            f"{opened.table.name} is not handed over yet: version {few(entry.version for entry in waiting)} is {what}."
+            f" `table-writer vacuum {opened.table.name}` before: it carries that out, or says what keeps the files. And"
+            " `handover --undo` before that if the log is closed",
             table=_name(opened),
         )
     if entries:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -49,10 +49,11 @@ from table_writer.steps.plan.planner import (
 )
 from table_writer.steps.plan.types import partition_schema, violation
 from table_writer.steps.publish.append import CopyFiles
+from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.publisher import GaveWayError, Publisher
 from table_writer.steps.results import end_publish, nothing_written, repeated_result
 from table_writer.steps.rows.change import RowCall
-from table_writer.steps.rows.erasure import Erasing
+from table_writer.steps.rows.erasure import Erasing, SeenAgainError
 from table_writer.steps.rows.rewrite import Rewrite
 from table_writer.steps.rows.turns import Turn
 from table_writer.steps.rows.where import DeletedWhere
@@ -65,6 +66,7 @@ from table_writer.table.open_table import OpenTable, RepeatedError
 
 logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+DELETES_AGAIN: Final = 5  # of one purge, while others bring the rows back
 
 
 class Steps:
@@ -301,10 +303,23 @@ class Steps:
         return files.with_checks(results), results
 
     def erase(self, table: str, change: DeletedWhere, options: RowOptions) -> RowsResult:
-        """Delete rows, and name for the next vacuum what older versions hold of them."""
-        deleted = self.change_rows(table, RowCall(change=change, options=options))
-        with self.show_progress(table, "erase"):
-            return Erasing(self._spark, self._services.open_to_write(table), change).after(deleted)
+        """Delete rows, and name for the next vacuum what older versions hold of them.
+
+        What others have published before that is named may have brought such rows back: then they are deleted again.
+        """
+        opened = self._services.open_to_write(table)
+        since, deletes = opened.log.lister.read().newest, list[RowsResult]()
+        while True:
+            deletes.append(self.change_rows(table, RowCall(change=change, options=options)))
+            with self.show_progress(table, "erase"):
+                opened = self._services.open_to_write(table)
+                try:
+                    return Erasing(self._spark, opened, change, since).after(*deletes)
+                except SeenAgainError:
+                    if len(deletes) > options.retries + DELETES_AGAIN:
+                        raise
+                Correction(opened).resolve_all(opened.table)
+            options = replace(options, idempotency_key="")  # by its key it has done its work already
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, with its record as it is stored now."""

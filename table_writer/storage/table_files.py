@@ -30,6 +30,7 @@ DELETE_THREADS: Final = 4
 """AWS allows 3,500 deletions a second below one prefix: four batches of 1,000 at a time are more than enough."""
 
 Item = TypeVar("Item")
+Removed = TypeVar("Removed", bound=str | ObjectInfo | UploadInfo)
 File = TypeVar("File", ObjectInfo, ReplacedObject)
 
 
@@ -140,20 +141,20 @@ def _end_of(location: Location) -> str:
 
 @dataclass(slots=True)
 class RemovalResult:
-    """The number of uploads or objects that are gone, and why others are not."""
+    """The number of uploads or objects that are gone, and which others may be there still, and why."""
 
     count: int = 0
     failures: list[str] = field(default_factory=list)
+    left_keys: set[str] = field(default_factory=set)
 
 
 def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> RemovalResult:
     """Abort pending uploads; one that is gone already counts as aborted."""
 
-    def abort(upload: UploadInfo) -> int:
-        store.abort_upload(upload.key, upload.upload_id)
-        return 1
+    def abort(batch: list[UploadInfo]) -> None:
+        store.abort_upload(batch[0].key, batch[0].upload_id)
 
-    return _remove(abort, uploads, threads=threads, at_once=PAGE_KEYS)
+    return _remove(abort, batches(uploads, 1), threads=threads, at_once=PAGE_KEYS)
 
 
 def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> RemovalResult:
@@ -162,11 +163,16 @@ def delete_keys(store: ObjectStore, keys: Iterable[str | ObjectInfo]) -> Removal
     Of those that are given as they were listed, others that have taken their keys since stay.
     """
 
-    def delete(batch: list[str | ObjectInfo]) -> int:
+    def delete(batch: list[str | ObjectInfo]) -> None:
         store.delete(batch)
-        return len(batch)
 
     return _remove(delete, batches(keys, PAGE_KEYS), threads=DELETE_THREADS, at_once=DELETE_THREADS)
+
+
+def require_deleted(removed: RemovalResult, where: str) -> None:
+    """Raise ``StorageError`` if some objects of a place may be there still."""
+    if removed.failures:
+        raise StorageError(f"not all of {where} is deleted: {removed.failures[0]}")
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -176,20 +182,24 @@ def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> RemovalResult:
-    """Call ``remove`` for each item; no more than ``at_once`` are taken before the first of them is done with."""
+def _remove(
+    remove: Callable[[list[Removed]], object], requests: Iterable[list[Removed]], *, threads: int, at_once: int
+) -> RemovalResult:
+    """Send each request; no more than ``at_once`` are taken before the first of them is done with."""
     removed = RemovalResult()
 
-    def tried(item: Item) -> int | StorageError:
+    def tried(request: list[Removed]) -> StorageError | None:
         try:
-            return remove(item)
+            remove(request)
         except StorageError as error:
             return error
+        return None
 
-    for batch in batches(items, at_once):
-        for answer in many(tried, batch, threads):
-            if isinstance(answer, StorageError):
-                removed.failures.append(str(answer))
+    for taken in batches(requests, at_once):
+        for request, error in zip(taken, many(tried, taken, threads), strict=True):
+            if error is None:
+                removed.count += len(request)
             else:
-                removed.count += answer
+                removed.failures.append(str(error))
+                removed.left_keys.update(item if isinstance(item, str) else item.key for item in request)
     return removed

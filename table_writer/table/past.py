@@ -15,6 +15,7 @@ from table_writer.log.changes import changes_between
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import newest_known_version, oldest_whole_version, require_known_version, version_meant
+from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import Outcome, ReplacedObject
 from table_writer.model.location import Location, Place, same_place
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, shown_name
@@ -59,6 +60,7 @@ class Past:
             history.records.in_doubt
         )  # the oldest wins: a recovery names the partitions of its entry again
         self._in_doubt = {partition.values: partition for record in doubtful for partition in record.entry.partitions}
+        self._put_back = self._dropped_and_put_back() if is_newest else {}
         self._listed = self._replaced_objects()
         self._wrong: dict[PartitionValues, str] = {}
 
@@ -71,7 +73,7 @@ class Past:
         """
         opened, history = self._opened, self._history
         chosen = opened.partition_values(names)
-        states = {**self._partitions_of_others(), **history.past.at(self.version)}
+        states = {**self._partitions_of_others(), **history.past.at(self.version), **self._put_back}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
                 f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
@@ -117,14 +119,15 @@ class Past:
 
     def _as_it_was(self, values: PartitionValues, state: PastLocation) -> PastPartition | None:
         opened, history = self._opened, self._history
-        if why := self._why_unsure(values, state):
+        is_put_back = values in self._put_back
+        if not is_put_back and (why := self._why_unsure(values, state)):
             raise _NotKnownError(why)
         if state.location is None:
             return None
         location = Location.parse_any(state.location)
         if location is None:
             raise _NotKnownError(f"its location {state.location!r} cannot be read")
-        if history.past.is_deleted(location):
+        if not is_put_back and history.past.is_deleted(location):
             erasure = history.past.erasure_of(location)
             raise _NotKnownError(f"its files at {location} were {erasure.erased if erasure else 'deleted by a vacuum'}")
         if history.layout.is_placeholder(location):
@@ -187,6 +190,12 @@ class Past:
                 is_sure = is_in_place and not self._is_written_name(values)
         if is_sure:
             return ""
+        if self._written_until is None and current is not None and current.partition.new_location is None:
+            name = self._opened.table.name
+            return (
+                f"version {current.version} has dropped it, and the metastore shows it again: if its rows are to go,"
+                f" ALTER TABLE {name.sql} DROP PARTITION, and then `table-writer vacuum {name}`"
+            )
         return f"another tool or a late call has moved it, and whether after version {self.version} is not known"
 
     def _is_written_name(self, values: PartitionValues) -> bool:
@@ -202,6 +211,27 @@ class Past:
             values: PastLocation(location, known=True)
             for values, location in before.items()
             if values not in self._history.state.current_partitions
+        }
+
+    def _dropped_and_put_back(self) -> dict[PartitionValues, PastLocation]:
+        """Return the partitions that the log has dropped, and that another tool has added since, with its files.
+
+        As ``MSCK REPAIR TABLE`` does, which finds the directory of a partition whose rows were deleted. Who asks for
+        the newest version makes sure that none was published between the looks at metastore and log. An answer that
+        may be older than that says nothing.
+        """
+        opened, history = self._opened, self._history
+        known = (self._now.keys() & history.state.current_partitions.keys()) - self._in_doubt.keys()
+        if opened.metastore.uri.startswith(GLUE_SCHEME):
+            return {}
+        parsed = {values: Location.parse_any(self._now[values].location) for values in known}
+        return {
+            values: PastLocation(self._now[values].location, known=True)
+            for values, location in parsed.items()
+            if location is not None
+            and not history.layout.own.contains(location)
+            and history.state.current_partitions[values].partition.new_location is None
+            and history.placements.of(values, str(location)) is Placement.MOVED
         }
 
     def _seen_until(self) -> datetime | None:

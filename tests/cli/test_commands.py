@@ -8,6 +8,7 @@ import pytest
 
 from table_writer.reports.health_reports import DoctorReport, Finding
 from tests.cli.shell import TABLE, Shell
+from tests.maintenance.erasures import purge
 from tests.publish.world import ROOT, DeathError, Fault, World
 
 FIRST = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -47,6 +48,25 @@ def publish_in_doubt(world: World) -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d1": frozenset({99})})
     world.wait_out_claims()
+
+
+def test_a_certificate_ends_with_0_only_if_nothing_is_left_to_look_at(shell: Shell, world: World) -> None:
+    def codes(write_id: str) -> tuple[int, bool]:
+        ran = shell.run("erasure", TABLE, "--write-id", write_id, "--json")
+        return ran.code, ran.json["is_complete"]
+
+    world.write({"d1": frozenset({11, 12})})
+    staged = world.stage({"d7": frozenset({11})})
+    result = purge(world, frozenset({11}))
+    assert codes(result.write_id) == (1, False), "its files are due"
+    world.keeper.vacuum(TABLE)
+    assert f"NOT ERASED: write {staged}" in shell.run("erasure", TABLE).out
+    assert codes(result.write_id) == (1, False)
+    world.discard_staged()
+    assert codes(result.write_id) == (0, True)
+    assert "KEPT: the log keeps names of partitions" in shell.run("erasure", TABLE).out
+    nothing = purge(world, frozenset({777}))
+    assert codes(nothing.write_id) == (1, False), "no row was found"
 
 
 def test_history_lists_the_newest_first(shell: Shell) -> None:

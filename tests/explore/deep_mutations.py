@@ -85,8 +85,8 @@ MUTATIONS: Final = (
     Mutation(
         "nobody verifies while anything is in doubt",
         "steps.publish.correction:Correction.correct",
-        "is_alone and self._can_verify(history)",
-        "self._can_verify(history)",
+        "is_alone and self._verifiable(history)",
+        "self._verifiable(history)",
         ("overwrite d1", "append after an old call"),
         Bound(2, 0),
         300,
@@ -235,24 +235,17 @@ MUTATIONS: Final = (
     Mutation(
         "what is in doubt is not folded",
         "log.trimming:foldable",
-        "min(in_doubt, default=history.newest) - 1",
-        "history.newest - 1",
+        "min([history.newest, *in_doubt, *history.late_versions]) - 1",
+        "min([history.newest, *history.late_versions]) - 1",
         test="tests/log/test_fold.py::test_what_is_in_doubt_is_not_folded",
         also=(("log.table_log:TableLog.save_fold", "if again.facts() != folded_history.state.facts():", "if False:"),),
     ),
     Mutation(
         "what a recovery has ended is folded once it is verified",
         "log.trimming:foldable",
-        "() if history.unverified else history",
-        "history",
-        test="tests/log/test_fold.py::test_nothing_is_folded_while_a_call_may_come_late",
-        also=(
-            (
-                "log.table_log:TableLog.save_fold",
-                'if not version or self.marks.listed("recovered"):',
-                "if not version:",
-            ),
-        ),
+        "min([history.newest, *in_doubt, *history.late_versions]) - 1",
+        "min([history.newest, *in_doubt]) - 1",
+        test="tests/log/test_history.py::test_no_entry_is_trimmed_or_folded_whose_call_may_have_come_late_unseen",
     ),
     Mutation(
         "the entries say how a partition came to an older place of ours",

@@ -14,6 +14,7 @@ NOT_COUNTED: Final = (
     "if False:",
 )
 """What is put back is counted and measured: the second guard of which files are of which version."""
+ERASURES: Final = "tests/maintenance/test_erasures.py"
 MUTATIONS: Final = (
     Mutation(
         "late calls count until somebody has looked",
@@ -27,9 +28,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nobody verifies while a call may come",
-        "steps.publish.correction:Correction._can_verify",
-        "and not self._log.marks.may_calls_come(max(history.unverified or ()))",
-        "",
+        "steps.publish.correction:Correction._verifiable",
+        "self._log.marks.past_calls(history.unverified or ())",
+        "frozenset(history.unverified or ())",
         ("overwrite", "append", "append"),
         Bound(2, 1),
         1500,
@@ -201,8 +202,108 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is erased while a late call may point readers there",
         "steps.vacuum.due:due_locations",
-        "if is_young and is_doomed and history.unverified:",
+        "if is_young and is_doomed and place in history.placements.late_places:",
         "if False:",
         schedule="erase, vacuum, old alter comes",
+    ),
+    # Erasures, and what vacuums record
+    Mutation(
+        "a vacuum that goes on as another records only what is gone",
+        "steps.vacuum.sweep:Vacuum._carry_out",
+        "if not failures and not _outstanding(history, entry) - gone:",
+        "if not failures:",
+        test=f"{ERASURES}::test_a_vacuum_that_died_is_carried_out_only_once_all_is_gone_that_it_names",
+    ),
+    Mutation(
+        "a vacuum records others of which nothing is left",
+        "steps.vacuum.sweep:_record_ended",
+        "if outstanding.issubset(gone) and",
+        "if not (outstanding and outstanding.isdisjoint(gone)) or",
+        test=f"{ERASURES}::test_of_a_request_that_failed_that_is_freed_which_is_gone",
+    ),
+    Mutation(
+        "a vacuum under way is not ended by another",
+        "steps.vacuum.sweep:_record_ended",
+        "and (outstanding or is_alone)",
+        "",
+        test=f"{ERASURES}::test_a_vacuum_that_is_under_way_is_not_ended_by_another",
+    ),
+    Mutation(
+        "an erasure ends whose files others have deleted",
+        "steps.vacuum.sweep:Vacuum.run",
+        "_record_ended(self._log, history, frozenset())",
+        "pass",
+        test=f"{ERASURES}::test_an_erasure_whose_files_another_vacuum_has_deleted_is_carried_out",
+    ),
+    Mutation(
+        "where readers have been since a vacuum died stays for its retention",
+        "steps.vacuum.due:due_locations",
+        "history.state.doomed_places.get(place) == left.left_by",
+        "place in history.state.doomed_places",
+        test=f"{ERASURES}::test_where_readers_have_been_since_stays_for_its_retention",
+    ),
+    Mutation(
+        "an erasure is claimed over no publish in doubt",
+        "steps.rows.erasure:Erasing._choose",
+        "if history.records.publishes_in_doubt:",
+        "if False:",
+        test=f"{ERASURES}::test_a_certificate_is_complete_only_if_no_reader_and_no_object_has_the_row",
+    ),
+    Mutation(
+        "an erasure asks whether its delete still stands",
+        "steps.rows.erasure:Erasing._choose",
+        "self._require_unseen(history)",
+        "pass",
+        test=f"{ERASURES}::test_rows_that_came_back_are_told",
+    ),
+    Mutation(
+        "rows that were read where an erasure deletes are not published",
+        "steps.publish.reads:require_not_erased",
+        "if not places:",
+        "if True:",
+        test=f"{ERASURES}::test_rows_of_a_version_that_is_erased_are_not_written_anew",
+    ),
+    Mutation(
+        "an erasure is looked for again before the claim",
+        "steps.publish.publisher:Publisher.publish",
+        "require_not_erased(self._opened, staged.plan, records)",
+        "pass",
+        test=f"{ERASURES}::test_rows_of_a_version_that_is_erased_are_not_written_anew",
+    ),
+    Mutation(
+        "no entry is trimmed whose call may have come late",
+        "log.trimming:Trimming.needed",
+        "*(history.late_versions or ())",
+        "",
+        test="tests/log/test_history.py::test_no_entry_is_trimmed_or_folded_whose_call_may_have_come_late_unseen",
+    ),
+    Mutation(
+        "recoveries are verified one by one",
+        "log.marks:Marks.past_calls",
+        "return frozenset(takewhile(lambda version: not self.may_calls_come(version), ordered[:-1]))",
+        "return frozenset()",
+        test=f"{ERASURES}::test_a_job_that_is_killed_regularly_keeps_no_vacuum_from_its_work",
+    ),
+    Mutation(
+        "nothing in doubt keeps a vacuum from verifying what was before it",
+        "steps.vacuum.sweep:Vacuum._verifiable",
+        "if version < oldest",
+        "if oldest == math.inf",
+        test=f"{ERASURES}::test_a_job_that_is_killed_regularly_keeps_no_vacuum_from_its_work",
+    ),
+    Mutation(
+        "no vacuum verifies what came after an entry in doubt",
+        "steps.vacuum.sweep:Vacuum._verifiable",
+        "if version < oldest",
+        "",
+        test="tests/maintenance/test_vacuum.py"
+        "::test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothing_before_is_in_doubt",
+    ),
+    Mutation(
+        "a mark stays while a call of before it may come",
+        "log.marks:Marks.past_calls",
+        "takewhile(lambda version: not self.may_calls_come(version), ordered[:-1])",
+        "ordered",
+        test=f"{ERASURES}::test_a_mark_is_taken_away_once_no_call_of_before_it_can_come_though_newer_ones_stay",
     ),
 )

@@ -270,8 +270,8 @@ MUTATIONS: Final = (
     Mutation(
         "a discard deletes what was staged",
         "steps.vacuum.sweep:Vacuum._give_up",
-        "failed += self._delete(entry, self._store.list(data.key))",
-        "",
+        "self._delete(entry, self._store.list(data.key))",
+        "self._delete(entry, ())",
         ("discard", "recover"),
     ),
 )

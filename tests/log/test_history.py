@@ -11,7 +11,7 @@ from table_writer.log.history import History
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement, RightPlace
 from table_writer.log.records import UNRECORDED, SlotRecord
-from table_writer.log.trimming import Trimming
+from table_writer.log.trimming import Trimming, foldable
 from table_writer.model.entry import (
     AddedFile,
     DeletedLocation,
@@ -151,10 +151,39 @@ def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_re
         assert found.placements.of(D1, THEIRS) is expected
 
 
-def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
-    records = [published(entry(number), outcome_age_seconds=100.0) for number in (1, 2, 3)]
-    assert Trimming(History(LAYOUT, records, frozenset())).versions(99.0) == {1, 2}
-    assert Trimming(History(LAYOUT, records, {1})).versions(99.0) == frozenset()
+def test_no_entry_is_trimmed_or_folded_whose_call_may_have_come_late_unseen() -> None:
+    first, second = (
+        replace(entry(number, operation=Operation.RECOVER, recovers=number - 1), partitions=entry(4, D2).partitions)
+        for number in (5, 6)
+    )
+    old = [published(entry(number), outcome_age_seconds=100.0) for number in (1, 2, 3)]
+    died = published(entry(4, D2), recorded_by=first.write_id, outcome_age_seconds=100.0)
+    again = published(first, recorded_by=second.write_id, outcome_age_seconds=100.0)
+    records = [*old, died, again, published(second, outcome_age_seconds=100.0), published(entry(7, D2)), entry_of_d1()]
+
+    def kept(*unverified: int) -> tuple[frozenset[int], int]:
+        found = History(LAYOUT, records, unverified)
+        return frozenset(range(1, 7)) - Trimming(found).versions(99.0), foldable(found)
+
+    assert kept() == (frozenset(), 7)
+    assert kept(5, 6) == kept(6) == ({4, 5, 6}, 3)
+    assert kept(5) == ({4, 5}, 3)
+    assert kept(2) == ({2}, 1), "a mark of an outcome that was rebuilt"
+    assert kept(9) == (frozenset(), 7), "it has not claimed its entry yet: what it recovers is in doubt, or published"
+    lost = History(LAYOUT, [one for one in records if one.entry.version != 5], [5])
+    assert (Trimming(lost).versions(99.0), foldable(lost)) == (frozenset(), 0)
+
+
+def entry_of_d1() -> SlotRecord:
+    return published(entry(8, D1))
+
+
+def test_calls_may_come_late_to_where_entries_want_to_go_that_a_recovery_has_ended() -> None:
+    recovery = entry(3, D2, operation=Operation.RECOVER, recovers=2)
+    records = [published(entry(1, D1)), published(entry(2, D2), recorded_by=recovery.write_id), published(recovery)]
+    places = {Location.parse(str(entry(2, D2).partitions[0].new_location)).place}
+    assert History(LAYOUT, records, [3]).placements.late_places == places
+    assert History(LAYOUT, records, []).placements.late_places == frozenset()
 
 
 def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:
@@ -265,10 +294,14 @@ def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_canno
     done, doubtful, given_up, spared = (
         history(*first, one) for one in (sweeps, in_doubt(sweeps), abandoned(sweeps), kept)
     )
-    assert (left(done), done.state.deleted_places, done.state.doomed_places) == ({}, {place: 3}, set())
-    assert (left(doubtful), doubtful.state.deleted_places, doubtful.state.doomed_places) == ({at("w1"): 2}, {}, {place})
-    assert (left(given_up), given_up.state.deleted_places, given_up.state.doomed_places) == ({at("w1"): 2}, {}, set())
-    assert (left(spared), spared.state.deleted_places, spared.state.doomed_places) == ({at("w1"): 2}, {}, set())
+    assert (left(done), done.state.deleted_places, done.state.doomed_places) == ({}, {place: 3}, {})
+    assert (left(doubtful), doubtful.state.deleted_places, doubtful.state.doomed_places) == (
+        {at("w1"): 2},
+        {},
+        {place: 2},
+    )
+    assert (left(given_up), given_up.state.deleted_places, given_up.state.doomed_places) == ({at("w1"): 2}, {}, {})
+    assert (left(spared), spared.state.deleted_places, spared.state.doomed_places) == ({at("w1"): 2}, {}, {})
     can_come_back = [one.past.is_restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
     assert can_come_back == [False, False, True, True]
 

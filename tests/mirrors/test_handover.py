@@ -11,12 +11,14 @@ import pytest
 from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.entry import LogEntry, Operation, Outcome
+from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.follow import KINDS
+from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
 from tests.publish.world import DeathError, Fault
@@ -243,6 +245,41 @@ def test_an_erasure_that_waits_for_a_vacuum_is_named() -> None:
     with pytest.raises(ConflictError, match=r"version 4 is an erasure.*table-writer vacuum mart\.orders"):
         hand_over(world, "delta")
     world.vacuum()
+    hand_over(world, "delta")
+
+
+def test_an_erasure_that_others_have_carried_out_keeps_nothing_from_being_handed_over() -> None:
+    world = mirrored("delta")
+    world.write(REPLACED)
+    due = erase(world)
+    vacuum = Vacuum(world.services())
+    other = vacuum._entry(world.history(), "vacuum", due.deletes)  # of a vacuum that had looked before
+    slots = world.services().log.slots
+    assert slots.claim(other)
+    for deleted in due.deletes:
+        world.store.delete([info.key for info in world.store.list(Location.parse(deleted.location).key)])
+    slots.record_outcome(other.version, Outcome.PUBLISHED, write_id=other.write_id, of=other.write_id)
+    hand_over(world, "delta")
+
+
+def test_a_vacuum_that_could_not_delete_is_named_with_what_helps() -> None:
+    world = mirrored("delta")
+    world.write(REPLACED)
+    world.skipped_seconds += 5 * 86_400
+
+    def refuse(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "before") and "/data/" in key:
+            raise StorageError("AccessDenied")
+
+    world.store.on_call = refuse
+    assert world.keeper.vacuum(TABLE).failures
+    world.wait_out_claims()
+    with pytest.raises(ConflictError, match=r"version 4 is a vacuum that was not finished\. `table-writer vacuum"):
+        hand_over(world, "delta")
+    assert world.keeper.vacuum(TABLE).failures
+    world.store.on_call = None
+    world.wait_out_claims()
+    world.keeper.vacuum(TABLE)
     hand_over(world, "delta")
 
 

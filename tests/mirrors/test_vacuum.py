@@ -15,6 +15,7 @@ from table_writer.errors import StorageError
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.vacuum import sweep
 from table_writer.steps.vacuum.sweep import Vacuum
+from tests.maintenance.erasures import purge
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, erase
 from tests.publish.world import DeathError, Fault
 
@@ -137,6 +138,39 @@ def test_commits_before_an_old_checkpoint_go_and_readers_go_on() -> None:
     world.memory.clear()
     world.write({"d1": frozenset({500})})
     assert world.mirrored_rows() == world.rows()
+
+
+def test_a_vacuum_that_may_not_delete_old_commits_says_so() -> None:
+    world = MirroredWorld()
+    for number in range(24):
+        world.write({"d1": frozenset({number})})
+    world.skipped_seconds += 31 * 86_400
+    world.write(ADDED)
+
+    def refuse(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "before") and "_delta_log" in key:
+            raise StorageError("AccessDenied")
+
+    world.store.on_call = refuse
+    (failure,) = world.vacuum().failures
+    assert "the delta mirror was not tidied: not all of" in failure
+    world.store.on_call = None
+    assert world.vacuum().failures == ()
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_certificate_says_what_a_mirror_keeps_and_for_how_long(follows: bool) -> None:
+    world = MirroredWorld()
+    world.write(OLD)
+    purge(world, frozenset({3}))
+    world.keeper.vacuum(TABLE)
+    if not follows:
+        world.config = TableWriterConfig()
+    certificate = world.keeper.erasure(TABLE)
+    (told,) = [text for text in certificate.later if "_delta_log" in text]
+    assert "has bounds of columns and values of partitions, of files that are gone, in commits and checkpoints" in told
+    assert ("720 hours old" in told, "mirror mart.orders --as delta --drop" in told) == (follows, not follows)
+    assert certificate.is_complete
 
 
 def test_a_table_without_a_mirror_costs_a_vacuum_four_requests_if_it_deletes() -> None:

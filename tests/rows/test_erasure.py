@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from table_writer import InvalidInputError, TableWriter
+from table_writer import ConflictError, InvalidInputError, TableWriter
+from table_writer.reports.rows_result import RowsResult
+from table_writer.steps.rows.erasure import Erasing
 from table_writer.table.open_table import OpenTable
 
 Rows = Callable[..., Any]
@@ -109,11 +111,66 @@ def test_what_is_not_erased_is_named(writer: TableWriter, opened: OpenTable, ord
     assert again.repeated
     writer.maintenance.vacuum(orders)
     certificate = writer.maintenance.erasure(orders, write_id=again.write_id)
-    assert certificate.is_complete
+    assert (certificate.due, certificate.is_complete) == (0, False)
     assert any(staged.write_id in remark for remark in certificate.remarks)
-    assert "names of partitions and the least" in certificate.remarks[-1]
+    assert "names of partitions and the least" in certificate.later[0]
     assert all(staged.write_id in key for key in holders(opened))
     with pytest.raises(InvalidInputError, match="no erasure by write nobody"):
         writer.maintenance.erasure(orders, write_id="nobody")
     assert "NOT ERASED" in certificate.to_text()
-    assert certificate.to_dict()["is_complete"] is True
+    staged.discard()
+    assert writer.maintenance.erasure(orders, write_id=again.write_id).to_dict()["is_complete"] is True
+    assert holders(opened) == []
+
+
+@pytest.mark.connect
+def test_rows_that_come_back_before_they_are_to_be_erased_are_deleted_again(
+    writer: TableWriter, opened: OpenTable, orders: str, rows: Rows, listed: Listed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = writer.overwrite_partitions(rows((1, SECRET, "d1"), (2, "b", "d1"), (3, "c", "d2")), orders).version
+    after, times = Erasing.after, list[int]()
+
+    def roll_back_first(self: Erasing, *deletes: RowsResult) -> RowsResult:
+        times.append(len(deletes))
+        if len(times) == 1:
+            writer.maintenance.rollback(orders, version=before)
+        return after(self, *deletes)
+
+    monkeypatch.setattr(Erasing, "after", roll_back_first)
+    result = writer.delete_where(orders, f"note = '{SECRET}'", purge=True, idempotency_key="ann")
+    assert (times, result.deleted) == ([1, 2], 2)
+    writer.maintenance.vacuum(orders)
+    assert writer.maintenance.erasure(orders, write_id=result.write_id).is_complete
+    assert holders(opened) == []
+    assert listed(orders) == [(2, "b", "d1"), (3, "c", "d2")]
+
+
+@pytest.mark.parametrize("by", ["version", "path"])
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+def test_rows_of_a_version_that_was_read_before_a_purge_are_not_written_anew(
+    writer: TableWriter, spark: SparkSession, opened: OpenTable, orders: str, rows: Rows, mode: str, by: str
+) -> None:
+    written = writer.overwrite_partitions(rows((1, SECRET, "d1"), (2, "b", "d2")), orders)
+    path = f"{opened.layout.data(written.write_id)}dt=d1/"
+    read = writer.read(orders, version=1, partitions=["dt=d1"]) if by == "version" else spark.read.parquet(path)
+    old = read.selectExpr("id", "note", "'d3' AS dt")
+    writer.delete_where(orders, f"note = '{SECRET}'", purge=True)
+    with pytest.raises(ConflictError, match=r"computed from files of .*orders that are erased on"):
+        getattr(writer, mode)(old, orders)
+    writer.maintenance.vacuum(orders)
+    assert holders(opened) == []
+
+
+def test_a_purge_works_again_where_msck_repair_has_brought_a_partition_back(
+    writer: TableWriter, spark: SparkSession, opened: OpenTable, orders: str, rows: Rows
+) -> None:
+    rows((1, SECRET, "d1"), (2, "b", "d2")).createOrReplaceTempView("others")
+    spark.sql(f"INSERT INTO {orders} PARTITION (dt) SELECT id, note, dt FROM others")  # another tool's files
+    writer.delete_where(orders, f"note = '{SECRET}'", purge=True)
+    spark.sql(f"ALTER TABLE {orders} RECOVER PARTITIONS")
+    assert spark.table(orders).where("dt = 'd1'").count() == 1
+    assert writer.maintenance.vacuum(orders).deleted == ()
+    assert writer.delete_where(orders, f"note = '{SECRET}'", purge=True).deleted == 1
+    writer.maintenance.vacuum(orders)
+    assert writer.maintenance.erasure(orders).is_complete
+    assert holders(opened) == []

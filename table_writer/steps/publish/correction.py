@@ -80,7 +80,7 @@ class Correction:
         if history.newest > listing.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
         is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
-        if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
+        if is_alone and self._verifiable(history) and self._verify(table, history)[2] is not None:
             return True
         placements, taken = self._placements(history, values, now)
         if taken:
@@ -130,10 +130,10 @@ class Correction:
         """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
 
         In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
-        place of the corrections: nothing was behind. If no call could come late any more when it looked, nobody has to
-        look again.
+        place of the corrections: nothing was behind. After recoveries of before which no call could come any more when
+        it looked, nobody has to look again.
         """
-        is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
+        verifiable = self._verifiable(history)  # asked first: a call may come between a look and the question
         known = history.placements.known_values
         now = self._metastore.get_partitions(table, sorted(known))
         if history.needs_entries(locations(now)):
@@ -143,13 +143,13 @@ class Correction:
             again = self._correct(table, history, placements, now)
             return placements, taken, [again] if again else []
         are_right = not history.unverified or self._opened.correct_statistics(history, placements)
-        if not taken and is_last_look and are_right:
-            self._log.marks.forget_recoveries(history.unverified or ())
+        if not taken and are_right:
+            self._log.marks.forget_recoveries(verifiable)
         return placements, taken, None
 
-    def _can_verify(self, history: History) -> bool:
-        """Return whether calls may have come late, and none can any more."""
-        return bool(history.unverified) and not self._log.marks.may_calls_come(max(history.unverified or ()))
+    def _verifiable(self, history: History) -> frozenset[int]:
+        """Return the recoveries of before which calls may have come late, and none can any more."""
+        return self._log.marks.past_calls(history.unverified or ())
 
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
         """Return whether an unpartitioned table is where the newest published entry, if any, has put it."""

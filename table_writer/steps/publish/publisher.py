@@ -41,7 +41,7 @@ from table_writer.steps.publish.entry import (
     with_old_locations,
 )
 from table_writer.steps.publish.in_place import InPlace
-from table_writer.steps.publish.reads import read_now, require_as_read
+from table_writer.steps.publish.reads import read_now, require_as_read, require_not_erased
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries, outcome_unknown
 from table_writer.storage.table_files import existing_values
@@ -129,6 +129,7 @@ class Publisher:
         listing = self._opened.log.lister.read(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
+        require_not_erased(self._opened, staged.plan)
         pauses = MOST_PAUSES
         while True:
             round_clock = Deadline(self._opened.config.publish_timeout_seconds)
@@ -136,6 +137,7 @@ class Publisher:
             if is_shared:
                 _refuse_published(staged.plan, records)
             self._refuse_other_log(staged.plan, listing)
+            require_not_erased(self._opened, staged.plan, records)
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, listing)
@@ -210,6 +212,7 @@ class Publisher:
         something else.
         """
         plan = staged.plan
+        require_not_erased(self._opened, plan)
         if not plan.reads or plan.mode.facts.keeps_rows:
             return ()
         table = self._table(plan)

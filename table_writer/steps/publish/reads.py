@@ -6,12 +6,14 @@ lists of files, the location of an unpartitioned table; nor what other tools hav
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.history import History
+from table_writer.log.records import SlotRecord
+from table_writer.model.entry import Outcome
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import PartitionsNow, PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
@@ -42,6 +44,28 @@ def require_as_read(
             f" the files: {names}. Nothing was published. Read the table again, and write again.",
             **plan.named,
         )
+
+
+def require_not_erased(opened: OpenTable, plan: WritePlan, records: Iterable[SlotRecord] | None = None) -> None:
+    """Raise ``ConflictError`` if the query behind the rows has read what an erasure names, and would bring it back.
+
+    That is a query of an older version, or of paths: what is read of the table itself is compared with what readers
+    see. It may have been made before the erasure, and the write planned afterwards: so the whole log is asked.
+    ``records`` are those that the write has not seen ended, for the question just before the claim.
+    """
+    of_table = {place for read in plan.reads if read.of is ReadOf.TABLE for place in read.files}
+    places = {place for read in plan.reads for place in read.files} - of_table
+    if not places:
+        return
+    for record in opened.log.read_history().records if records is None else records:
+        entry = record.entry
+        named = () if entry.erasure is None or record.outcome is Outcome.ABANDONED else entry.deletes
+        if any(Location.parse(deletion.location).place in places for deletion in named if not deletion.kept):
+            raise ConflictError(
+                f"the rows of write {plan.write_id} were computed from files of {plan.table.name} that are"
+                f" {entry.erased}. Nothing was published. Read the table again, and write again.",
+                **plan.named,
+            )
 
 
 def read_now(opened: OpenTable, now: PartitionsNow) -> TableRead:

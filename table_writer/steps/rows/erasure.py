@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from table_writer.errors import InvalidInputError, TableWriterError, counted
+from table_writer.errors import ConflictError, InvalidInputError, TableWriterError, counted, few
 from table_writer.log.history import History
 from table_writer.model.entry import Erasure, LogEntry
 from table_writer.model.location import Location, Place
@@ -19,20 +20,28 @@ from table_writer.model.table import PartitionValues, PastPartition, name_in, pa
 from table_writer.reports.rows_result import RowsResult
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, fetched
+from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.rows.expressions import Predicate, predicate_of
 from table_writer.steps.rows.hits import place_and_name
 from table_writer.steps.rows.snapshot import FILE
 from table_writer.steps.rows.where import DeletedWhere, NamedTable
-from table_writer.steps.vacuum.sweep import FoundLocation, Vacuum
+from table_writer.steps.vacuum.due import InUse, KeptLocation, is_used
+from table_writer.steps.vacuum.sweep import ChosenLocations, FoundLocation, Vacuum
 from table_writer.storage.object_store import ObjectInfo, is_hidden
+from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 
+LATER_ANSWER: Final = "of other partitions' older rows the predicate was asked after the delete: it may differ"
 READ_ERRORS: Final[tuple[type[Exception], ...]] = (*SPARK_ERRORS, InvalidInputError)
+
+
+class SeenAgainError(ConflictError):
+    """Readers see such rows again: what came after the delete has brought them back. Delete them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftFiles:
-    """The files in one directory of a location that readers have left."""
+    """The files in one directory of a location that readers have left, or that they have come to since."""
 
     directory: Location
     values: PartitionValues | None  # the partition; None: nobody knows of which they are
@@ -50,30 +59,49 @@ class Erasing:
     spark: SparkSession
     opened: OpenTable
     change: DeletedWhere
+    since: int | None = None  # the newest version before the first delete; None: the delete's
+    _salt: str = field(default_factory=lambda: secrets.token_hex(16))
+    _deleting: set[int] = field(default_factory=set)  # the versions of the deletes
     _changed: frozenset[PartitionValues] = frozenset()
     _owners: dict[Place, PartitionValues] = field(default_factory=dict)  # of locations, by the log's entries
     _of_other_columns: set[Place] = field(default_factory=set)  # locations that were written with other columns
     _are_hit: dict[Place, bool] = field(default_factory=dict)  # by directory
-    _unread: dict[Place, str] = field(default_factory=dict)  # why a directory could not be looked through
+    _unread: dict[Place, KeptLocation] = field(default_factory=dict)  # directories that could not be looked through
 
-    def after(self, deleted: RowsResult) -> RowsResult:
-        """Claim the erasure, and add to the delete's result what a person has to know."""
+    def after(self, *deletes: RowsResult) -> RowsResult:
+        """Claim the erasure, and add to the result of the deletes, mostly one, what a person has to know.
+
+        Raises ``SeenAgainError`` if readers see such rows by then.
+        """
+        published = [deleted for deleted in deletes if deleted.version is not None]
+        newest = (published or deletes)[-1]
+        counts = [deleted.deleted for deleted in deletes if deleted.deleted is not None]
+        deleted = replace(newest, deleted=sum(counts) if counts else None)
+        self._deleting = {deleted.version for deleted in published if deleted.version is not None}
         predicate = self.change.predicate
         text = predicate if isinstance(predicate, str) else str(predicate)
         try:
             self._know_locations()
             erasure = Erasure(
-                predicate_sha256=hashlib.sha256(text.encode()).hexdigest(),
+                predicate_sha256=hashlib.sha256(f"{self._salt}{text}".encode()).hexdigest(),
                 deleted_rows=deleted.deleted,
                 write_id=deleted.write_id,
-                remarks=self._remarks_on(deleted),
+                kept=tuple(self._outside()),
+                unknown=() if self._predicate.is_pure else (LATER_ANSWER,),
             )
             entry = Vacuum(self.opened).erase(erasure, self._choose)
         except TableWriterError as error:
-            done = f"Version {deleted.version} has deleted the rows" if deleted.version else "Readers see no such row"
+            done = (
+                f"Version {deleted.version} has deleted the rows" if deleted.version else "The delete found no such row"
+            )
             error.add(f"{done}; what older versions hold of them is not to be erased yet: call it again.")
             raise
-        return replace(deleted, write_id=deleted.write_id or entry.write_id, notes=(*deleted.notes, _note(entry)))
+        return replace(
+            deleted,
+            write_id=deleted.write_id or entry.write_id,
+            notes=(*deleted.notes, _note(entry)),
+            predicate_salt=self._salt,
+        )
 
     def _know_locations(self) -> None:
         """Learn from the log which partition each location was of, and which were written with other columns."""
@@ -85,18 +113,14 @@ class Erasing:
                 new_location = None if is_of_today else Location.parse_any(partition.new_location or "")
                 self._of_other_columns |= {new_location.place} if new_location else set()
 
-    def _remarks_on(self, deleted: RowsResult) -> tuple[str, ...]:
-        """Note the partitions that the delete has changed; name files that are no vacuum's to delete."""
-        remarks: list[str] = []
-        if not self._predicate.is_pure:
-            remarks.append("of other partitions' older rows the predicate was asked after the delete: it may differ")
-        record = self.opened.log.slots.find(deleted.version) if deleted.version else None
-        if record is not None:
-            self._changed = frozenset(map(self._canonical, record.entry.partition_values))
+    def _outside(self) -> Iterator[tuple[str, str]]:
+        """Note the partitions that the deletes have changed; yield where files were that are no vacuum's to delete."""
+        records = map(self.opened.log.slots.find, sorted(self._deleting))
+        for record in (record for record in records if record is not None):
+            self._changed |= frozenset(map(self._canonical, record.entry.partition_values))
             texts = (partition.old_location for partition in record.entry.partitions if partition.old_location)
             outside = (text for text in texts if not self.opened.layout.root.contains(Location.parse(text)))
-            remarks += [f"{text} is not below the table's own directory: delete it yourself" for text in outside]
-        return tuple(remarks)
+            yield from ((text, "it is not below the table's own directory: delete it yourself") for text in outside)
 
     @property
     def _named_table(self) -> NamedTable:
@@ -106,10 +130,16 @@ class Erasing:
     def _predicate(self) -> Predicate:
         return predicate_of(self._named_table.blank, self.change.predicate, "predicate")
 
-    def _choose(
-        self, history: History, found: Sequence[FoundLocation]
-    ) -> tuple[tuple[FoundLocation, ...], tuple[str, ...]]:
-        """Choose the locations that may hold the rows; name those of which that could not be found out."""
+    def _choose(self, history: History, found: Sequence[FoundLocation]) -> ChosenLocations | None:
+        """Choose the locations that may hold the rows; name those of which that could not be found out.
+
+        An erasure is claimed over no publish in doubt, as every publish: that may bring rows back. And only if what
+        came since the deletes has brought none back: it would say that they are erased while readers see them.
+        """
+        if history.records.publishes_in_doubt:
+            Recovery(self.opened).resolve_in_doubt(self.opened.table)
+            return None
+        self._require_unseen(history)
         by_location = [(location, self._left_files(history, location)) for location in found]
         others = {
             left.directory.place: left
@@ -119,21 +149,60 @@ class Erasing:
         }
         for place in others.keys() & self._of_other_columns:
             self._are_hit[place] = False
-            self._unread[place] = f"{others[place].directory} was written with other columns, and not looked through"
+            self._unread[place] = KeptLocation(
+                others[place].directory, "it was written with other columns, and not looked through"
+            )
         self._look_through([left for place, left in others.items() if place not in self._are_hit])
         chosen = tuple(location for location, groups in by_location if any(map(self._may_hold_rows, groups)))
-        remarks = [
-            f"{left.directory} goes, though of which partition its files are is not known"
-            for _, groups in by_location
-            for left in groups
-            if left.values is None
-        ]
-        remarks += [
-            f"{place.left.location} has {counted(place.other_count, 'object')} that other tools have put there since"
+        others_there = (
+            KeptLocation(
+                place.left.location, f"{counted(place.other_count, 'object')} that other tools have put there since"
+            )
             for place in found
             if place.other_count
-        ]
-        return chosen, (*remarks, *self._unread.values())
+        )
+        return chosen, (*others_there, *self._unread.values())
+
+    def _require_unseen(self, history: History) -> None:
+        """Refuse to erase rows that readers see again."""
+        suspects = list(self._seen_since(history))
+        places = {left.directory.place for left in suspects}
+        for place in places:  # readers' locations may get files between two looks
+            self._are_hit.pop(place, None)
+        self._look_through(suspects)
+        seen = [left for left in suspects if self._are_hit.get(left.directory.place, False)]
+        for place in places:
+            self._are_hit.pop(place, None)
+        if seen:
+            names = few(sorted({shown_name(self.opened.table, left.values or ()) for left in seen}), most=3)
+            raise SeenAgainError(
+                f"readers of {self.opened.table.name} see rows again that were deleted, in {names}: a rollback, another"
+                " tool, or a write of such rows has brought them since.",
+                table=str(self.opened.table.name),
+            )
+
+    def _seen_since(self, history: History) -> Iterator[LeftFiles]:
+        """Yield what readers may see of such rows again: what was published since, and what they are to have left.
+
+        Where the log does not know who has pointed readers to what they had left, it was another tool: as
+        ``MSCK REPAIR TABLE`` does, which finds directories of partitions that are dropped.
+        """
+        opened, layout = self.opened, self.opened.layout
+        since = min((version for version in (self.since, *self._deleting) if version is not None), default=0)
+        now = opened.metastore.get_all_partitions(opened.table)
+        parsed = {values: Location.parse_any(partition.location) for values, partition in now.items()}
+        places = {values: location for values, location in parsed.items() if location is not None}
+        current = history.state.current_partitions.items()
+        published = {
+            values for values, newest in current if newest.version > since and newest.version not in self._deleting
+        }
+        looked_at = InUse(layout, {location.place for location in places.values()})
+        left_again = [left for left in history.state.left_locations.values() if is_used(looked_at, left)]
+        around = [InUse(layout, {left.location.place}) for left in left_again]
+        back = {values for values, location in places.items() if any(used.meets(location.place) for used in around)}
+        for values in sorted(places.keys() & (published | back)):
+            files = tuple(files_read_at(opened.store, layout, places[values]))
+            yield LeftFiles(places[values], values, files)
 
     def _is_changed(self, left: LeftFiles) -> bool:
         return left.values is not None and self._canonical(left.values) in self._changed
@@ -189,7 +258,9 @@ class Erasing:
                 return
             [left] = groups
             self._are_hit[left.directory.place] = False
-            self._unread[left.directory.place] = f"{left.directory} cannot be looked through: {type(error).__name__}"
+            self._unread[left.directory.place] = KeptLocation(
+                left.directory, f"it cannot be looked through: {type(error).__name__}"
+            )
         else:
             self._are_hit |= {left.directory.place: left.directory.place in hits for left in groups}
 

@@ -200,8 +200,9 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
     for left in sorted(history.state.left_locations.values(), key=lambda left: (left.left_by, str(left.location))):
         wanted_seconds = ages.of_replaced(left)
         write_id = history.layout.write_id_of(left.location)
-        is_young, is_doomed = left.age_seconds < wanted_seconds, left.location.place in history.state.doomed_places
-        if is_young and is_doomed and history.unverified:
+        place, is_young = left.location.place, left.age_seconds < wanted_seconds
+        is_doomed = history.state.doomed_places.get(place) == left.left_by
+        if is_young and is_doomed and place in history.placements.late_places:
             kept.append(KeptLocation(left.location, "a call that others have recovered may yet point readers there"))
         elif is_young and not is_doomed:
             hours = (wanted_seconds - left.age_seconds) / 3600

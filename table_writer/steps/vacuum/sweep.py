@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Final
 
 import msgspec
 
-from table_writer.errors import ConflictError, MetastoreError, TableWriterError
+from table_writer.errors import ConflictError, MetastoreError, StorageError, TableWriterError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import claim_is_over
 from table_writer.log.state import LeftLocation
+from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import OldEntries, Trimming
 from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, Place
@@ -40,7 +42,14 @@ from table_writer.steps.vacuum.due import (
     may_go,
 )
 from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
-from table_writer.storage.table_files import abort_uploads, batches, delete_keys, files_at, without_marker
+from table_writer.storage.table_files import (
+    RemovalResult,
+    abort_uploads,
+    batches,
+    delete_keys,
+    files_at,
+    without_marker,
+)
 from table_writer.table.open_table import OpenTable
 
 logger = logging.getLogger(__name__)
@@ -61,9 +70,17 @@ class FoundLocation:
     objects: tuple[ObjectInfo, ...] = ()
     other_count: int = 0  # of objects that are not to be deleted: other tools have put them there since
 
+    def without(self, keys: Collection[str]) -> FoundLocation:
+        """Return the same without some of its objects."""
+        return replace(self, objects=tuple(item for item in self.objects if item.key not in keys)) if keys else self
 
-ChooseLocations = Callable[[History, Sequence[FoundLocation]], tuple[tuple[FoundLocation, ...], tuple[str, ...]]]
-"""Chooses, of locations that readers have left, those that hold what is to go; and says what of the others to know."""
+
+ChosenLocations = tuple[tuple[FoundLocation, ...], tuple[KeptLocation, ...]]
+ChooseLocations = Callable[[History, Sequence[FoundLocation]], ChosenLocations | None]
+"""Chooses, of locations that readers have left, those that hold what is to go, and says which others may hold it.
+
+``None``: the log may have grown, and is to be read again.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,13 +131,13 @@ class Vacuum:
         looks_again = LOOKS_AGAIN if dry_run else 0  # one that deletes finds out when it claims its version
         while True:
             traces = look_for_traces(self._store, self._layout)
-            history, partitions, is_last_look = self._look()
+            history, partitions, verifiable = self._look()
             oldest = self._log.read_oldest(history, ages.history_seconds)
             self.look = Look(traces, history, partitions)
             if looks_again and self._is_overtaken(self.look):
                 looks_again -= 1
                 continue
-            if is_last_look and not dry_run and self._verify(history, partitions):
+            if verifiable and not dry_run and self._verify(history, partitions, verifiable):
                 continue
             in_doubt = tuple(record.entry.version for record in history.records.publishes_in_doubt)
             if self._log.slots.closed_for:
@@ -141,6 +158,7 @@ class Vacuum:
                 return replace(plan, locations=self._found_locations(history, chosen.locations))
             plan = self._kept_for_mirrors(plan)
             if not plan.locations and not plan.dead_writes:
+                _record_ended(self._log, history, frozenset())
                 return self._tidy(plan, history, oldest, ages)
             deletes = self._deletes(plan)
             died = (vacuum_entry for vacuum_entry in interrupted(history) if set(deletes) <= set(vacuum_entry.deletes))
@@ -150,15 +168,15 @@ class Vacuum:
             if unfinished or self._log.slots.claim(entry):
                 return self._tidy(self._carry_out(history, entry, plan, deadline), history, oldest, ages)
 
-    def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
-        """Read the log, then the partitions; also return whether no call can come late any more."""
+    def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], frozenset[int]]:
+        """Read the log, then the partitions; also return the recoveries of before which no call can come any more."""
         read: Callable[[], History] = self._log.read_recent
         while True:
             history = read()
-            is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
+            verifiable = self._verifiable(history)  # asked first: a call may come between a look and the question
             partitions = self._opened.metastore.get_all_partitions(self._opened.table)
             if not history.needs_entries({values: partition.location for values, partition in partitions.items()}):
-                return history, partitions, is_last_look
+                return history, partitions, verifiable
             read = self._log.read_history
 
     def _is_overtaken(self, look: Look) -> bool:
@@ -184,33 +202,38 @@ class Vacuum:
             traces = look_for_traces(self._store, self._layout)
             history, partitions, _ = self._look()
             free = self._spare_others(self._erasable(history, partitions, traces))
-            chosen, remarks = choose(history, self._found_locations(history, free.locations))
-            remarks += tuple(f"{path.location}: {path.reason}" for path in free.kept)
-            remarks += tuple(self._not_looked_through(history, partitions, traces))
+            choice = choose(history, self._found_locations(history, free.locations))
+            if choice is None:
+                continue
+            chosen, kept = choice
+            kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
             keys = tuple(found.key for location in chosen for found in location.objects)
             entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
             if not chosen:
                 entry = replace(entry, deletes=(DeletedLocation.kept_at(self._layout.data(entry.write_id)),))
-            described = msgspec.structs.replace(erasure, keys=keys, remarks=(*erasure.remarks, *remarks))
+            described = msgspec.structs.replace(
+                erasure,
+                keys=keys,
+                kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept)),
+                writes=tuple(sorted(traces.unclaimed_ids(history))),
+            )
             entry = replace(entry, erasure=described)
             if self._log.slots.claim(entry):
                 if not chosen:
-                    self._record_outcomes(entry, history)
+                    _record(self._log, entry, entry)
                 return entry
 
-    def _not_looked_through(
-        self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
-    ) -> Iterator[str]:
-        """Name the files of this library that no reader sees, and that readers have not left by the log."""
-        in_doubt = {record.entry.write_id for record in history.records.publishes_in_doubt}
-        for write_id in sorted(traces.unclaimed_ids(history) | in_doubt):
-            yield f"write {write_id} was not published yet, and its files were not looked through"
+    def _out_of_sight(
+        self, history: History, partitions: Mapping[PartitionValues, Partition]
+    ) -> Iterator[KeptLocation]:
+        """Name the files that no reader sees, and that readers have not left by the log."""
         here = {values: partition.location for values, partition in partitions.items()}
         for values, placement in sorted(history.placements.of_all(here).items()):
             where = history.state.current_partitions[values].partition.new_location
             if placement is not Placement.IN_PLACE and where is not None:
                 name = shown_name(self._opened.table, values)
-                yield f"{name}: the log has rows at {where}, and the metastore does not; they were not looked through"
+                why = f"the log has rows of {name} there, and the metastore does not: they were not looked through"
+                yield KeptLocation(Location.parse(where), why)
 
     def _erasable(
         self, history: History, partitions: Mapping[PartitionValues, Partition], traces: Traces
@@ -277,6 +300,7 @@ class Vacuum:
             self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
             if self._log.slots.outcome(entry.version) is not None:
                 finished.append(entry.version)
+        _record_ended(self._log, history, frozenset())
         return tuple(finished)
 
     def _kept_for_mirrors(self, plan: VacuumResult) -> VacuumResult:
@@ -292,8 +316,10 @@ class Vacuum:
         kept = (KeptLocation(place, reason) for place in places)
         return replace(plan, locations=(), dead_writes=(), kept=(*plan.kept, *kept))
 
-    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> bool:
-        """Delete the recovery marks if none of the calls that could come late has done harm that is still there.
+    def _verify(
+        self, history: History, partitions: Mapping[PartitionValues, Partition], recoveries: Collection[int]
+    ) -> bool:
+        """Delete the marks of recoveries if none of the calls that could come late has done harm that is still there.
 
         Returns whether it has.
         """
@@ -307,17 +333,16 @@ class Vacuum:
         )
         is_sound = not is_older and self._opened.correct_statistics(history, placements)
         if is_sound:
-            self._log.marks.forget_recoveries(history.unverified or ())
+            self._log.marks.forget_recoveries(recoveries)
         return is_sound
 
-    def _can_verify(self, history: History) -> bool:
-        """Return whether calls may have come late, none can any more, and nothing is in doubt."""
-        late = history.unverified
-        return (
-            bool(late)
-            and not history.records.publishes_in_doubt
-            and not self._log.marks.may_calls_come(max(late or ()))
-        )
+    def _verifiable(self, history: History) -> frozenset[int]:
+        """Return the recoveries of before which calls may have come late, and none can any more.
+
+        Only those before all that is in doubt: what a job that was killed since has left does not matter to them.
+        """
+        oldest = min((record.entry.version for record in history.records.publishes_in_doubt), default=math.inf)
+        return self._log.marks.past_calls([version for version in history.unverified or () if version < oldest])
 
     def _in_use(self, history: History) -> InUse:
         shown = self._opened.metastore.get_all_partitions(self._opened.table).values()
@@ -371,10 +396,12 @@ class Vacuum:
 
         One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
         is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
-        does not know what has happened since.
+        does not know what has happened since. The outcome says that all is gone that an entry names: until then it
+        stays in doubt, and the next vacuum takes over.
         """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, entry.table)
         done: list[FoundLocation] = []
+        gone: set[Place] = set()
         spared: list[KeptLocation] = []
         failures: list[str] = []
         served, fresh = 0, Deadline(0.0, self._clock)
@@ -391,19 +418,25 @@ class Vacuum:
             free = self._spare_others(chosen.with_kept(in_the_way))
             spared += free.kept
             found = self._found_locations(history, free.locations)
-            failures += self._delete(entry, (item for found_location in found for item in found_location.objects))
-            done += found
+            failed = self._delete(entry, (item for found_location in found for item in found_location.objects)).failures
+            failures += failed
+            left = self._left_of(history, found) if failed else frozenset()
+            deleted = [found_location.without(left) for found_location in found]
+            done += [there for there, was in zip(deleted, found, strict=True) if there.objects or not was.objects]
+            gone |= {there.left.location.place for there, was in zip(deleted, found, strict=True) if there == was}
         used = self._in_use(history)
         dead: list[DeadWrite] = []
         for write in plan.dead_writes:
             if deadline.allows(CHUNK_SECONDS) and not used.meets(self._layout.data(write.write_id).place):
-                failures += self._give_up(entry, write)
-                dead.append(write)
+                given_up, failed = self._give_up(entry, write)
+                failures += failed
+                dead.append(given_up)
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
         failures += _behind_after(self._opened, plan)
-        if not failures and not spared:  # otherwise it stays in doubt, and the next vacuum takes over
-            self._record_outcomes(entry, history)
+        if not failures and not _outstanding(history, entry) - gone:
+            _record(self._log, entry, entry)
+        _record_ended(self._log, history, gone, entry)
         return replace(
             plan,
             version=entry.version,
@@ -413,46 +446,85 @@ class Vacuum:
             failures=tuple(failures),
         )
 
-    def _give_up(self, entry: LogEntry, write: DeadWrite) -> list[str]:
-        """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
+    def _left_of(self, history: History, found: Sequence[FoundLocation]) -> frozenset[str]:
+        """Return the objects that are there still, after a request that was to delete some has failed."""
+        try:
+            again = self._found_locations(history, [found_location.left for found_location in found])
+        except StorageError:
+            again = tuple(found)
+        return frozenset(item.key for found_location in again for item in found_location.objects)
+
+    def _give_up(self, entry: LogEntry, write: DeadWrite) -> tuple[DeadWrite, list[str]]:
+        """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded.
+
+        Returns what of it is gone, and why the rest is not.
+        """
         data = self._layout.data(write.write_id)
-        failed = abort_uploads(self._store, self._store.list_uploads(data.key)).failures
-        failed += self._delete(entry, self._store.list(data.key))
-        if not failed:
+        aborted = abort_uploads(self._store, self._store.list_uploads(data.key))
+        deleted = self._delete(entry, self._store.list(data.key))
+        failures = [*aborted.failures, *deleted.failures]
+        if not failures:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
-            failed += self._delete(entry, [*checks, *keys])
-        return failed
-
-    def _record_outcomes(self, entry: LogEntry, history: History) -> None:
-        """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
-        done = {Location.parse(deleted.location).place for deleted in entry.deletes}
-        for earlier in (
-            record.entry for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM
-        ):
-            if done.issuperset(left.location.place for left in history.state.outstanding_locations(earlier)):
-                self._log.slots.record_outcome(
-                    earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
-                )
-        self._log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+            failures += self._delete(entry, [*checks, *keys]).failures
+        gone = replace(
+            write,
+            objects=tuple(item for item in write.objects if item.key not in deleted.left_keys),
+            uploads=tuple(upload for upload in write.uploads if upload.key not in aborted.left_keys),
+            registered=() if failures else write.registered,
+        )
+        return gone, failures
 
     def _tidy(self, plan: VacuumResult, history: History, oldest: OldEntries, ages: Ages) -> VacuumResult:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
-        failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
-        failures += self._delete(None, plan.stale_registrations)
+        aborted = abort_uploads(self._store, plan.leftover_uploads)
+        deleted = self._delete(None, plan.stale_registrations)
+        failures = [*plan.failures, *aborted.failures, *deleted.failures]
+        trimmed = plan.trimmed
         try:
-            self._log.trim(plan.trimmed)
+            self._log.trim(trimmed)
         except TableWriterError as error:
+            trimmed = ()
             failures.append(str(error))
         failures += tidy(self._opened, ages.history_seconds)
         folded = self._log.save_fold(history, oldest, plan.trimmed)
-        return replace(plan, folded=folded, failures=tuple(failures))
+        return replace(
+            plan,
+            leftover_uploads=tuple(upload for upload in plan.leftover_uploads if upload.key not in aborted.left_keys),
+            stale_registrations=tuple(key for key in plan.stale_registrations if key not in deleted.left_keys),
+            trimmed=trimmed,
+            folded=folded,
+            failures=tuple(failures),
+        )
 
-    def _delete(self, entry: LogEntry | None, keys: Iterable[str | ObjectInfo]) -> list[str]:
-        failures = delete_keys(self._store, keys).failures
-        for failure in failures:
+    def _delete(self, entry: LogEntry | None, keys: Iterable[str | ObjectInfo]) -> RemovalResult:
+        removed = delete_keys(self._store, keys)
+        for failure in removed.failures:
             logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
-        return failures
+        return removed
+
+
+def _outstanding(history: History, entry: LogEntry) -> frozenset[Place]:
+    return frozenset(left.location.place for left in history.state.outstanding_locations(entry))
+
+
+def _record_ended(log: TableLog, history: History, gone: Collection[Place], own: LogEntry | None = None) -> None:
+    """Record the other vacuums of which nothing is left that they name: they died, or waited for this one.
+
+    ``gone`` is what has just been deleted; the log knows what others have deleted, and where readers are again.
+    """
+    for record in history.records.in_doubt:
+        entry = record.entry
+        if entry.operation is not Operation.VACUUM or entry == own:
+            continue
+        outstanding = _outstanding(history, entry)
+        is_alone = entry.erasure is not None or claim_is_over(entry, record.age_seconds)
+        if outstanding.issubset(gone) and (outstanding or is_alone):
+            _record(log, entry, own or entry)
+
+
+def _record(log: TableLog, entry: LogEntry, by: LogEntry) -> None:
+    log.slots.record_outcome(entry.version, Outcome.PUBLISHED, write_id=by.write_id, of=entry.write_id)
 
 
 def interrupted(history: History) -> tuple[LogEntry, ...]:

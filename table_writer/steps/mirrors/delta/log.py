@@ -15,7 +15,7 @@ from table_writer.steps.mirrors.delta.actions import Action, commit_lines, hando
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.storage.table_files import delete_keys
+from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import DELTA_LOG, is_own_delta_log
 
@@ -127,7 +127,7 @@ class DeltaMirror:
         objects = [*listed.commits.items(), *listed.checkpoints.items()]
         gone = [found for number, found in objects if number < kept_from]
         if gone and is_own_delta_log(self._store, self._root):
-            delete_keys(self._store, gone)
+            require_deleted(delete_keys(self._store, gone), f"{self._root}{DELTA_LOG}/")
 
     def drop(self) -> int:
         """Delete the log, the newest commit last."""
@@ -136,8 +136,7 @@ class DeltaMirror:
         while keys := [found.key for found in self._store.list(self._prefix)]:  # again: a writer may go on with it
             last = [key for key in keys if COMMIT.fullmatch(key.removeprefix(self._prefix))][-1:]  # it is known by that
             for batch in ([key for key in keys if key not in last], last):
-                if failures := delete_keys(self._store, batch).failures:
-                    raise StorageError(f"not all of {self._root}{DELTA_LOG}/ is deleted: {failures[0]}")
+                require_deleted(delete_keys(self._store, batch), f"{self._root}{DELTA_LOG}/")
             count += len(keys)
         return count
 

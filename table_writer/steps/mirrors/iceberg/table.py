@@ -62,7 +62,7 @@ from table_writer.steps.mirrors.mirror import (
 )
 from table_writer.storage.footers import count_rows
 from table_writer.storage.object_store import many
-from table_writer.storage.table_files import delete_keys
+from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
 
@@ -235,7 +235,8 @@ class IcebergMirror:
         needed |= {snapshot.manifest_list for snapshot in held.metadata.snapshots}
         needed |= {file.manifest_path for files in lists for file in files or ()}
         keys = set(map(self.files.key_of, needed))
-        delete_keys(self._store, [found for found in old if found.key not in keys])
+        gone = [found for found in old if found.key not in keys]
+        require_deleted(delete_keys(self._store, gone), str(self.home))
 
     def drop(self) -> int:
         """Drop the table from its catalog, then delete its metadata, the note last."""
@@ -244,8 +245,7 @@ class IcebergMirror:
             self._catalog(held.place).remove()
         keys = [found.key for found in self._store.list(self.home.key)]
         for batch in ([key for key in keys if key != self._note_key], [key for key in keys if key == self._note_key]):
-            if failures := delete_keys(self._store, batch).failures:
-                raise StorageError(f"not all of {self.home} is deleted: {failures[0]}")
+            require_deleted(delete_keys(self._store, batch), str(self.home))
         return len(keys)
 
     def _noted(self) -> CatalogPlace | None:
