@@ -132,3 +132,29 @@ def test_a_table_that_was_handed_over_is_deltas_own(delta_spark: SparkSession) -
         writer.append(delta_spark.table("mirrored.h"), "mirrored.h")
     delta_spark.sql(f"CREATE TABLE mirrored.h_delta USING delta LOCATION '{location(writer, 'mirrored.h')}'")
     assert delta_spark.table("mirrored.h_delta").count() == 6
+
+
+def test_a_stream_of_the_mirror_reads_each_row_once_after_appends_compactions_and_vacuums(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    table = "mirrored.streamed"
+    delta_spark.sql(f"CREATE TABLE {table} (id INT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer = TableWriter(delta_spark, config=TableWriterConfig(mirrors=["delta"]))
+
+    def rows(*ids: int) -> Any:
+        return delta_spark.createDataFrame([(one, "d1") for one in ids], "id INT, dt STRING")
+
+    def streamed() -> Counter[int]:
+        source = delta_spark.readStream.format("delta").load(location(writer, table))
+        query = source.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start(str(tmp_path / "sink")).awaitTermination()
+        return Counter(row.id for row in delta_spark.read.parquet(str(tmp_path / "sink")).collect())
+
+    writer.append(rows(1, 2), table)
+    assert streamed() == Counter({1: 1, 2: 1})
+    writer.append(rows(3), table)
+    writer.append(rows(4), table, carry="in_place")
+    writer.compact(table)
+    writer.append(rows(5), table)
+    Maintenance(services=writer._services).vacuum(table)
+    assert streamed() == Counter(dict.fromkeys(range(1, 6), 1))

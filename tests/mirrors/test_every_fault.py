@@ -14,6 +14,7 @@ import pytest
 
 from table_writer.errors import TableWriterError
 from table_writer.steps.mirrors import follow
+from tests.fuzz.puppet import pools_at_once
 from tests.maintenance.operations import OPERATIONS, Operation
 from tests.maintenance.test_every_fault import KINDS
 from tests.publish.world import CHANGING, DeathError, Fault, Rows
@@ -70,7 +71,7 @@ def faults_of(kind: str, operation: Operation) -> tuple[dict[Fault, bool], Rows]
     world = started(kind, operation)
     seen: Counter[tuple[str, str]] = Counter()
     found: dict[Fault, bool] = {}
-    with rows_of_json(), world.recording() as calls, telling_the_mirrors(calls) as places:
+    with pools_at_once(), rows_of_json(), world.recording() as calls, telling_the_mirrors(calls) as places:
         operation.run(world)
     met: set[tuple[str, str]] = set()
     for place, call in enumerate(calls):

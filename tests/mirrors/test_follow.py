@@ -19,7 +19,7 @@ from table_writer.model.table import MIRRORS_PROPERTY, Column
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, APPENDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
-from tests.publish.world import DeathError, Fault, Rows, fail, insert, move, without_answer
+from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, without_answer
 
 from .world import PREFIX, MirroredWorld, actions_of
 
@@ -346,3 +346,39 @@ def test_a_publish_that_is_refused_changes_no_mirror(world: MirroredWorld) -> No
         world.write(MIXED, before_publish=lambda: fail(StorageError("no")))
     assert len(world.commits()) == 1
     assert world.mirrored_rows() == OLD
+
+
+STREAMED: Final[dict[str, tuple[Callable[[MirroredWorld], object], set[tuple[str, bool]]]]] = {
+    "append by copy": (append, {("remove", False), ("add: among others", False), ("add: written", True)}),
+    "append in place": (lambda world: append(world, APPENDED, in_place=True), {("add: among others", True)}),
+    "append to a new partition": (lambda world: append(world, {"d8": frozenset({8})}), {("add: written", True)}),
+    "overwrite": (lambda world: world.write(D1), {("remove", True), ("add: written", True)}),
+    "compaction": (lambda world: world.compact("d1"), {("remove", False), ("add: written", False)}),
+    "append to another tool's rows": (
+        lambda world: (insert(world, "d1", {70}), append(world)),
+        {("remove", False), ("add: among others", False), ("add: among others", True), ("add: written", True)},
+    ),
+    "rollback": (
+        lambda world: (world.write(MIXED), world.keeper.rollback(TABLE, version=1)),
+        {("remove", True), ("add: written", True)},
+    ),
+}
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["one process", "a process each"])
+@pytest.mark.parametrize("call", STREAMED)
+def test_what_is_carried_over_or_compacted_is_no_change_of_data_to_a_stream(call: str, remembers: bool) -> None:
+    world = MirroredWorld(remembers=remembers)
+    world.write(OLD)
+    append(world)
+    operation, wanted = STREAMED[call]
+    operation(world)
+    told: set[tuple[str, bool]] = set()
+    for action in map(json.loads, body_of(world.store, world.commits()[-1]).splitlines()):
+        if "remove" in action:
+            told.add(("remove", action["remove"]["dataChange"]))
+        elif "add" in action:
+            directory, _, name = action["add"]["path"].rpartition("/")
+            own = directory.removeprefix("_table_writer/data/").partition("/")[0] in name
+            told.add((f"add: {'written' if own else 'among others'}", action["add"]["dataChange"]))
+    assert told == wanted

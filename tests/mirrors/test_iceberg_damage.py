@@ -215,6 +215,7 @@ def test_a_mirror_of_a_log_that_was_deleted_follows_the_new_one() -> None:
     world = mirrored()
     own = list(world.store.list(world.layout.log_prefix))
     world.store.delete([world.layout.owner_key, world.layout.checkpoint_key, *(info.key for info in own)])
+    world.keeper.adopt(TABLE, accept_loss=True)
     world.write({"d2": frozenset({77})})
     assert world.mirrored_rows() == world.rows()
     assert world.keeper.mirror(TABLE, as_="iceberg", check=True).state == "in step"

@@ -17,6 +17,7 @@ from table_writer.model.column_statistics import EXISTS_DEFAULT
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.hive_columns import spark_columns
 from table_writer.model.location import Location
+from table_writer.model.message import write_id_in
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.table_kind import provider_of
 from table_writer.model.write import WrittenFile, WrittenFiles
@@ -154,7 +155,7 @@ class TableChanges:
             if described_then is not None and len(files) < described_then.files:
                 raise _GoneError(str(location))
             self._require_none_since(history.newest, described_then, files)
-            found[values] = tuple(_mirrored(file, described_then, alone=len(files) == 1) for file in files)
+            found[values] = tuple(self._mirrored(file, described_then, alone=len(files) == 1) for file in files)
         entry = history.records.by_version[version].entry
         return MirrorChange(
             table=_of_then(entry, described),
@@ -192,7 +193,7 @@ class TableChanges:
         contents = history.state.current_contents()
         found = {
             values: tuple(
-                _mirrored(file, contents.get(values), alone=len(listed[location]) == 1)
+                self._mirrored(file, contents.get(values), alone=len(listed[location]) == 1)
                 for file in listed[location]
                 if file.key.removeprefix(location.key) not in unseen
             )
@@ -297,7 +298,7 @@ class TableChanges:
             if len(files) < partition.files or sum(file.size_bytes for file in files) < partition.bytes:
                 raise _GoneError(str(location))
             self._require_none_since(entry.version if history is None else history.newest, partition, files)
-            partitions[values] = tuple(_mirrored(file, partition, alone=len(files) == 1) for file in files)
+            partitions[values] = tuple(self._mirrored(file, partition, alone=len(files) == 1) for file in files)
         added = {values: _added_files(partition, known.get(values, ())) for values, partition in grown.items()}
         return MirrorChange(
             table=table,
@@ -338,6 +339,23 @@ class TableChanges:
             for place, files in found.items()
         }
 
+    def _mirrored(self, file: ObjectInfo, described: EntryPartition | None, *, alone: bool) -> MirroredFile:
+        """Return a listed file; the figures of a partition are those of its only file."""
+        is_it = alone and described is not None and (described.files, described.bytes) == (1, file.size_bytes)
+        return MirroredFile(
+            key=file.key,
+            size_bytes=file.size_bytes,
+            rows=described.rows if is_it and described is not None else None,
+            figures=described.figures if is_it and described is not None else "",
+            is_copy=self._is_copy(file.key),
+        )
+
+    def _is_copy(self, key: str) -> bool:
+        """Return whether a file lies among those of a write whose name it does not bear: it was carried over."""
+        write_id, _, path = key.removeprefix(self._layout.all_data.key).partition("/")
+        is_ours = key.startswith(self._layout.all_data.key)
+        return is_ours and write_id_in(path.rpartition("/")[2], (write_id,)) != write_id
+
     def _described(self, table: Table | None, log_id: str) -> MirroredTable:
         if table is None:
             raise InvalidInputError(f"{self._opened.table.name} was dropped", table=str(self._opened.table.name))
@@ -373,17 +391,6 @@ def _is_read(name: str) -> bool:
 
 def _fields_of(schema: str) -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(schema)["fields"])
-
-
-def _mirrored(file: ObjectInfo, described: EntryPartition | None, *, alone: bool) -> MirroredFile:
-    """Return a listed file; the figures of a partition are those of its only file."""
-    is_it = alone and described is not None and (described.files, described.bytes) == (1, file.size_bytes)
-    return MirroredFile(
-        key=file.key,
-        size_bytes=file.size_bytes,
-        rows=described.rows if is_it and described is not None else None,
-        figures=described.figures if is_it and described is not None else "",
-    )
 
 
 def _added_files(partition: EntryPartition, told: Collection[MirroredFile]) -> tuple[MirroredFile, ...]:

@@ -27,6 +27,7 @@ class MirroredFile:
     size_bytes: int
     rows: int | None = None
     figures: str = ""  # of its columns, as tasks tell them
+    is_copy: bool = False  # of a file that a call has carried over as it was: its rows are not new
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -196,7 +196,7 @@ def _delta_value(text: str, field: Mapping[str, Any]) -> str | None:
 
 
 def add(file: MirroredFile, values: DeltaValues, change: MirrorChange, root: Location) -> Action:
-    """Return the action that shows readers a file."""
+    """Return the action that shows readers a file; ``dataChange`` is right unless a copy of it is taken away."""
     stats = statistics(file, change.table)
     return {
         "path": path_of(file.key, root),
@@ -208,13 +208,13 @@ def add(file: MirroredFile, values: DeltaValues, change: MirrorChange, root: Loc
     }
 
 
-def remove(added: Mapping[str, Any], change: MirrorChange) -> Action:
+def remove(added: Mapping[str, Any], *, changes_rows: bool) -> Action:
     """Return the action that takes a file from readers."""
     vector = {"deletionVector": added["deletionVector"]} if added.get("deletionVector") else {}
     return {
         "path": added["path"],
         "deletionTimestamp": millis(datetime.now(UTC)),
-        "dataChange": change.changes_rows,
+        "dataChange": changes_rows,
         "extendedFileMetadata": True,
         "partitionValues": added.get("partitionValues") or {},
         "size": added.get("size", 0),

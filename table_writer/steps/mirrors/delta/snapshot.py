@@ -175,20 +175,28 @@ class Snapshot:
 
     def _changed_files(self, change: MirrorChange) -> Iterator[Action]:
         wanted: dict[DeltaValues, dict[FileKey, Action]] = {}
+        copies: set[FileKey] = set()
         for hive_values, files in change.partitions.items():
             values = delta_values(hive_values, change.table)
-            adds = (add(file, values, change, self.root) for file in files)
-            wanted.setdefault(values, {}).update({_file_key(found): found for found in adds})
+            adds = wanted.setdefault(values, {})
+            for file in files:
+                found = add(file, values, change, self.root)
+                adds[_file_key(found)] = found
+                copies |= {_file_key(found)} if file.is_copy else set()
         replaced = self.files.keys() | wanted.keys() if change.is_whole else wanted.keys()
         taken = {
             key for values in replaced for key in self.files.get(values, {}).keys() - wanted.get(values, {}).keys()
         }
         for values in replaced:
             before, after = self.files.get(values, {}), wanted.get(values, {})
-            yield from ({"remove": remove(found, change)} for key, found in before.items() if key not in after)
-            for key, found in after.items():
-                if key not in taken and not self._holds(before, key, found):  # no commit may take a path and add it
-                    yield {"add": found}
+            gone = {key: found for key, found in before.items() if key not in after}
+            added = {  # no commit may take a path and add it
+                key: found for key, found in after.items() if key not in taken and not self._holds(before, key, found)
+            }
+            kept = _same_files(gone, {key: found for key, found in added.items() if key in copies})
+            is_new = {key: change.changes_rows and key not in kept for key in gone | added}
+            yield from ({"remove": remove(found, changes_rows=is_new[key])} for key, found in gone.items())
+            yield from ({"add": {**found, "dataChange": is_new[key]}} for key, found in added.items())
         for hive_values, files in change.added.items():
             grown = delta_values(hive_values, change.table)
             present = {**self.files.get(grown, {}), **wanted.get(grown, {})}
@@ -210,6 +218,13 @@ class Snapshot:
 def _file_key(action: Mapping[str, Any]) -> FileKey:
     vector = action.get("deletionVector") or {}
     return str(action["path"]), f"{vector.get('pathOrInlineDv', '')}@{vector.get('offset', '')}" if vector else ""
+
+
+def _same_files(gone: Mapping[FileKey, Action], copies: Mapping[FileKey, Action]) -> set[FileKey]:
+    """Return which files are taken away here and shown there, by name and size: a stream need not read them again."""
+    by_name = {(key[0].rpartition("/")[2], found.get("size")): key for key, found in gone.items() if not key[1]}
+    pairs = [(by_name.get((key[0].rpartition("/")[2], found["size"])), key) for key, found in copies.items()]
+    return {key for before, after in pairs if before is not None for key in (before, after)}
 
 
 def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
