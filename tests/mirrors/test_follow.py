@@ -350,7 +350,10 @@ def test_a_publish_that_is_refused_changes_no_mirror(world: MirroredWorld) -> No
 
 STREAMED: Final[dict[str, tuple[Callable[[MirroredWorld], object], set[tuple[str, bool]]]]] = {
     "append by copy": (append, {("remove", False), ("add: among others", False), ("add: written", True)}),
-    "append in place": (lambda world: append(world, APPENDED, in_place=True), {("add: among others", True)}),
+    "append in place": (
+        lambda world: append(world, APPENDED, in_place=True),
+        {("add: among others", True), ("add: written", True)},
+    ),
     "append to a new partition": (lambda world: append(world, {"d8": frozenset({8})}), {("add: written", True)}),
     "overwrite": (lambda world: world.write(D1), {("remove", True), ("add: written", True)}),
     "compaction": (lambda world: world.compact("d1"), {("remove", False), ("add: written", False)}),
