@@ -37,6 +37,11 @@ ROOMS = {
     "older versions": r"table\.(past|present)\.",
     "staged writes": r"steps\.staged_writes\.|log\.registration\.|complete\.",
     "vacuums": r"vacuum\.",
+    "erasures and certificates": r"steps\.certificate\.|steps\.rows\.erasure\.",
+    "handovers": r"steps\.handover\.",
+    "mirrors": r"steps\.mirrors\.",
+    "rows by key": r"steps\.rows\.(kept|snapshot|turns)\.",
+    "Google's store": r"storage\.gcs",
 }
 """As many mutants are drawn of each: a draw over all files alike hardly reaches the small ones."""
 WANTED = 0.95
@@ -70,7 +75,7 @@ def survived(exit_code: int | None) -> bool:
     return mutmut.status_by_exit_code[exit_code] in {"survived", "no tests", "not checked", "suspicious"}
 
 
-def prepare(how_many: int, *, seed: int, again: bool) -> None:
+def prepare(how_many: int, rooms: list[str], *, seed: int, again: bool) -> None:
     """Make all mutants, and choose those to run; with ``again`` those that survived the last run."""
     os.environ["MUTANT_UNDER_TEST"] = "mutant_generation"
     copy_src_dir()
@@ -78,7 +83,7 @@ def prepare(how_many: int, *, seed: int, again: bool) -> None:
     setup_source_paths()
     mutmut.create_mutants(os.cpu_count() or 2)
     found = results()
-    drawn = draw(sorted(found), how_many, random.Random(seed))
+    drawn = draw(sorted(found), how_many, rooms, random.Random(seed))
     for data in found.values():
         for name, code in data.exit_code_by_key.items():
             wanted = name in drawn and (not again or code is None or survived(code))
@@ -87,13 +92,15 @@ def prepare(how_many: int, *, seed: int, again: bool) -> None:
         data.save()
 
 
-def draw(names: list[str], how_many: int, chance: random.Random) -> set[str]:
-    """Draw as many mutants of each room, or all that it has; the rest of all that are left."""
+def draw(names: list[str], how_many: int, rooms: list[str], chance: random.Random) -> set[str]:
+    """Draw as many mutants of each room, or all that it has; the rest, unless rooms are named, of all that are left."""
     drawn: set[str] = set()
-    for pattern in ROOMS.values():
-        room = [name for name in names if re.match(rf"table_writer\.(?:{pattern})", name)]
-        drawn |= set(chance.sample(room, min(how_many // len(ROOMS), len(room))))
-    left = [name for name in names if name not in drawn]
+    for room in rooms:
+        inside = [name for name in names if re.match(rf"table_writer\.(?:.*\.)?(?:{ROOMS[room]})", name)]
+        if not inside:
+            raise SystemExit(f"no mutant is in the room {room!r}: its files have moved")
+        drawn |= set(chance.sample(inside, min(how_many // len(rooms), len(inside))))
+    left = [name for name in names if name not in drawn] if len(rooms) == len(ROOMS) else []
     return drawn | set(chance.sample(left, min(how_many - len(drawn), len(left))))
 
 
@@ -138,6 +145,9 @@ def report() -> int:
 def main() -> int:
     options = argparse.ArgumentParser(description="Mutation tests of the protocol")
     options.add_argument("--mutants", type=int, default=1_000, help="how many are drawn (default: 1,000)")
+    options.add_argument(
+        "--rooms", nargs="*", choices=ROOMS, metavar="ROOM", help=f"of these alone: {', '.join(ROOMS)}"
+    )
     options.add_argument("--seed", type=int, default=SEED)
     options.add_argument("--again", action="store_true", help="run only those that survived the last run")
     options.add_argument("--children", type=int, default=os.cpu_count())
@@ -148,7 +158,7 @@ def main() -> int:
         shutil.rmtree("mutants", ignore_errors=True)
     Path("mutants").mkdir(exist_ok=True)
     Path("mutants/mutmut-stats.json").unlink(missing_ok=True)  # else new settings would make all mutants run
-    prepare(given.mutants, seed=given.seed, again=given.again)
+    prepare(given.mutants, given.rooms or list(ROOMS), seed=given.seed, again=given.again)
     mutmut._run((), given.children)
     return report()
 
