@@ -17,7 +17,7 @@ import pytest
 import table_writer
 
 ROOT = Path(table_writer.__file__).parents[1]
-OF_THIS_REPOSITORY = {"bench", "docs", "mutants", "dev"}
+OF_THIS_REPOSITORY = {"bench", "docs", "mutants", "unit", "dev"}
 LIBRARIES = [
     "airflow",
     "azure",
