@@ -119,14 +119,18 @@ class MetastoreOfNames(_Server):
         self.note(self._port.number, table)
         return [f"dt={table}"]
 
+    def _storage(self, path: str) -> ttypes.StorageDescriptor:
+        serde = ttypes.SerDeInfo(serializationLib="ParquetHiveSerDe", parameters={})
+        return ttypes.StorageDescriptor(cols=[], location=f"{self._location}/{path}", serdeInfo=serde)
+
     def get_partitions_by_names(self, database: str, table: str, names: list[str]) -> list[ttypes.Partition]:
         self.note(self._port.number, table)
-        storage = ttypes.StorageDescriptor(cols=[], location=f"{self._location}/{table}/dt={table}")
+        storage = self._storage(f"{table}/dt={table}")
         return [ttypes.Partition(values=[table], dbName=database, tableName=table, sd=storage, parameters={})]
 
     def get_table_req(self, request: Any) -> ttypes.GetTableResult:
         self.note(self._port.number, request.tblName)
-        storage = ttypes.StorageDescriptor(cols=[], location=f"{self._location}/{request.tblName}")
+        storage = self._storage(request.tblName)
         return ttypes.GetTableResult(
             ttypes.Table(
                 tableName=request.tblName,
