@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.scale_world import BODY, PARTITION_COLUMNS, TABLE, ScaleWorld, partition
+from table_writer.log.records import LogEnd
 from table_writer.model.entry import (
     DeletedLocation,
     EntryPartition,
@@ -100,7 +101,7 @@ class LongLog:
             self.world.store._store(f"{location.split('/', 3)[3]}part-0.parquet", BODY)
 
     def _entry(self, version: int, at: datetime, operation: Operation, **fields: object) -> LogEntry:
-        entry = self.world.services.next_entry(version - 1, operation, operation.value)
+        entry = self.world.services.next_entry(LogEnd(version - 1), operation, operation.value)
         return replace(entry, created_at=at, log_id=self.log_id, **fields)
 
     def store(self, entry: LogEntry, outcome: Outcome | None) -> None:

@@ -18,7 +18,7 @@ from table_writer.doctor.findings import (
 from table_writer.doctor.subject import Subject
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
-from table_writer.log.known_log import refuse_unknown_publishes, unknown_publishes
+from table_writer.log.known_log import overwritten_versions, refuse_unknown_publishes, unknown_publishes
 from table_writer.log.listing import CHECKPOINT_EVERY_VERSIONS, Listing
 from table_writer.log.owner import Owner, found_log_id, require_in_place
 from table_writer.log.placements import Placement
@@ -68,11 +68,14 @@ def owner(subject: Subject) -> Iterable[Finding]:
 
 def known_log(subject: Subject) -> Iterable[Finding]:
     """Compare what the metastore says of the log with the log: it may be gone, another one, or set back."""
-    opened, newest = subject.opened, subject.history().last_slot
-    table, log_id = opened.table, found_log_id(opened.store, opened.layout)
+    opened, table = subject.opened, subject.opened.table
+    log_id = found_log_id(opened.store, opened.layout)
     whole = Partition(values=(), location=table.location, parameters=table.parameters)
     now = {(): whole, **(subject.partitions() if table.partition_columns else {})}
+    # read after the partitions: a version that they show is claimed before they do
+    newest = opened.log.lister.read(listed_after=0, allow_lost=True).newest
     unknown = unknown_publishes(now, opened.layout, log_id, newest)
+    unknown = unknown or overwritten_versions(now, opened.layout, log_id, opened.log.slots.find_entry)
     try:
         refuse_unknown_publishes(opened.store, opened.layout, table, unknown, newest)
     except InvalidInputError as damage_found:

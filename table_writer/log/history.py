@@ -13,7 +13,7 @@ from typing import Any
 
 from table_writer.log.past_states import PastStates
 from table_writer.log.placements import Placements
-from table_writer.log.records import Records, SlotRecord
+from table_writer.log.records import LogEnd, Records, SlotRecord
 from table_writer.log.state import TableState
 from table_writer.model.entry import Operation
 from table_writer.model.location import Place
@@ -69,9 +69,10 @@ class History:
         return self.state.version
 
     @property
-    def last_slot(self) -> int:
-        """The last slot that is taken: the newest version, or that of an entry after it that is lost."""
-        return max(self.newest, *self.lost, 0)
+    def end(self) -> LogEnd:
+        """The end of the log: the newest version, or that of an entry after it that is lost, and what is in doubt."""
+        in_doubt = (record.entry.version for record in self.records.publishes_in_doubt)
+        return LogEnd(max(self.newest, *self.lost, 0), frozenset(in_doubt))
 
     def lost_after(self, version: int) -> int | None:
         """Return the first lost version after another one, ``None`` if there is none."""

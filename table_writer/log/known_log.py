@@ -8,18 +8,21 @@ log has lost which was set back. ``docs/design/log.md`` says why.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, counted
-from table_writer.log.owner import found_log_id, readable_owner
+from table_writer.log.owner import found_log_id, precedes, readable_owner
+from table_writer.metastore.hive_objects import DDL_TIME
 from table_writer.metastore.protocol import Metastore, compares_and_sets
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import (
     LOG_PARAMETER,
     VERSION_PARAMETER,
+    WRITE_ID_PARAMETER,
     Partition,
     PartitionChange,
     PartitionsNow,
@@ -28,9 +31,10 @@ from table_writer.model.table import (
     shown_name,
 )
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, many
 
 logger = logging.getLogger(__name__)
+MOST_COMPARED: Final = 16  # versions whose entries are read to see whether they are of the same writes
 MARK: Final = "log/id-"  # of a log, below the directory of this library
 
 
@@ -44,15 +48,25 @@ def log_named_here(parameters: Mapping[str, str], layout: TableLayout) -> str:
     return _named(parameters, layout, "")[1]
 
 
-def published_version(partition: Partition, layout: TableLayout, log_id: str) -> int | None:
+def published_version(partition: Partition, log_id: str) -> int:
     """Return the version of this log that has last published a partition, as its parameters say; 0 if none has.
 
-    ``None``: another log below this root has, without which the table goes on. So this one cannot tell.
+    A version that another log has given says nothing of this one, wherever that log lies.
     """
-    if _named(partition.parameters, layout, log_id)[1] not in {"", log_id}:
-        return None
-    text = partition.parameters.get(VERSION_PARAMETER, "")
-    return int(text) if text.isdecimal() else 0
+    text, named_log = partition.parameters.get(VERSION_PARAMETER, ""), partition.parameters.get(LOG_PARAMETER, "")
+    is_of_this = not named_log or named_log.rpartition(MARK)[2] == log_id
+    return int(text) if is_of_this and text.isdecimal() else 0
+
+
+def is_newer(entry: LogEntry, partition: Partition, layout: TableLayout, log_id: str) -> bool:
+    """Return whether an entry was claimed after the publish of which a partition's parameters tell.
+
+    Where another log below this root has published it, or this one before a person went on without some log, only
+    entries since then are newer for certain: those that have the present id.
+    """
+    if log_named_here(partition.parameters, layout) in {"", log_id}:
+        return entry.version > published_version(partition, log_id)
+    return entry.log_id == log_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,13 +91,35 @@ def unknown_publishes(
     return tuple(unknown for unknown in found if unknown is not None)
 
 
+def overwritten_versions(
+    now: PartitionsNow, layout: TableLayout, log_id: str, find_entry: Callable[[int], LogEntry | None]
+) -> tuple[UnknownPublish, ...]:
+    """Return what versions of this log have published that are other writes by now: it was set back, and went on.
+
+    One request for each of the versions, the newest ones if there are many: those are lost first.
+    """
+    versions = {values: published_version(partition, log_id) for values, partition in now.items()}
+    asked = sorted({*versions.values()} - {0}, reverse=True)[:MOST_COMPARED]
+    entries = dict(zip(asked, many(find_entry, asked), strict=True))
+
+    def is_other(values: PartitionValues) -> bool:
+        entry, written_by = entries.get(versions[values]), now[values].parameters.get(WRITE_ID_PARAMETER)
+        return entry is not None and written_by is not None and entry.write_id != written_by
+
+    return tuple(
+        UnknownPublish(values=values, log_id=log_id, directory=str(layout.own), version=versions[values])
+        for values in versions
+        if is_other(values)
+    )
+
+
 def _unknown_publish(
     values: PartitionValues, partition: Partition, layout: TableLayout, log_id: str, newest: int | None
 ) -> UnknownPublish | None:
     directory, named_id = _named(partition.parameters, layout, log_id)
-    if named_id not in {"", log_id}:
+    if named_id not in {"", log_id} and not precedes(named_id, log_id):
         return UnknownPublish(values=values, log_id=named_id, directory=directory)
-    version = published_version(partition, layout, log_id) or 0 if named_id else 0
+    version = published_version(partition, log_id) if named_id else 0
     if newest is not None and version > newest:
         return UnknownPublish(values=values, log_id=named_id, directory=directory, version=version)
     location = None if log_id else Location.parse_any(partition.location)
@@ -112,8 +148,16 @@ def unknown_publish_message(
         f"`table-writer adopt {table.name} --accept-loss`: readers keep the rows that they see; history, older versions"
         " and idempotency keys are forgotten, and a repeated call writes again"
     )
-    mark = f"{Location.parse(first.directory).key}{MARK}{first.log_id}"
+    directory = Location.parse(first.directory)
+    mark = f"{directory.key}{MARK}{first.log_id}"
     if first.log_id and not first.version and store.head(mark) is not None:
+        if directory.same_place(layout.own):
+            return (
+                f"by the metastore the log of {table.name} has published {which} under another id than the one that"
+                f" {layout.own}owner.json names: an earlier owner.json was put back, or a person has adopted the table"
+                " meanwhile. Nothing was changed. Run it again; if that stays, bring back the newest owner.json from"
+                f" older versions of the object. Or go on without what was published since, by {adopt}."
+            )
         return (
             f"by the metastore a log in {first.directory} has published {which}, and this call goes by the one in"
             f" {layout.own}: {table.name} has two, and their writers lose each other's rows. Nothing was changed. Let"
@@ -121,9 +165,12 @@ def unknown_publish_message(
             f" then {adopt}."
         )
     if first.version:
+        instead = f"the newest entry below {layout.own} is {newest}"
+        if first.version <= newest:
+            instead = f"below {layout.own} another write has that version now"
         says = (
-            f"version {first.version} has published {which}, and the newest entry below {layout.own} is {newest}: the"
-            " log was set back to an earlier state, or has lost its newest entries"
+            f"version {first.version} has published {which}, and {instead}: the log was set back to an earlier state,"
+            " or has lost its newest entries"
         )
         back = "Bring them back from older versions of the bucket's objects, or a backup"
     else:
@@ -172,17 +219,21 @@ def require_known_log(
 def name_log(metastore: Metastore, table: Table, layout: TableLayout, log_id: str) -> None:
     """Let a partitioned table say which log it has, once, where the server compares before it sets.
 
-    Elsewhere another tool's ALTER TABLE could be lost; and in AWS Glue columns, which a role does not see. The table is
-    one more witness, for when no partition is left. So where it cannot be set, the write goes on.
+    Elsewhere another tool's ALTER TABLE could be lost; and in AWS Glue columns, which a role does not see. What is
+    written back was read just before: what a server compares is a time of whole seconds, which some tools keep as it
+    is. The table is one more witness, for when no partition is left. So where it cannot be set, the write goes on.
     """
-    if not table.partition_columns or table.hive_location:
-        return
-    whole = Partition(values=(), location=table.location, parameters=table.parameters, native=table.native)
-    named = {LOG_PARAMETER: log_address(layout, log_id)}
-    change = PartitionChange(partition=whole, location=table.location, set_parameters=named)
     try:
-        if compares_and_sets(metastore.server_version()):
-            metastore.alter_partitions(replace(table, partition_columns=()), [change])
+        may_be_set = table.partition_columns and compares_and_sets(metastore.server_version())
+        now = metastore.get_table(table.name) if may_be_set else None
+        if now is None or now.created_at_seconds != table.created_at_seconds or now.hive_location:
+            return
+        if not now.parameters.get(DDL_TIME, "").isdecimal():
+            return  # there is nothing to compare
+        whole = Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)
+        named = {LOG_PARAMETER: log_address(layout, log_id)}
+        change = PartitionChange(partition=whole, location=now.location, set_parameters=named)
+        metastore.alter_partitions(replace(now, partition_columns=()), [change])
     except (MetastoreError, InvalidInputError) as error:
         logger.info("%s does not say which log it has: %s", table.name, error)
 

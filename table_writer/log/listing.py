@@ -11,7 +11,8 @@ from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.marks import MARK, Closing, Marks
-from table_writer.log.owner import readable_owner
+from table_writer.log.owner import precedes, readable_owner
+from table_writer.log.records import LogEnd
 from table_writer.log.slots import Slots
 from table_writer.log.stored import MAX_BYTES, small_json
 from table_writer.model.write import TableLayout
@@ -44,6 +45,11 @@ class Listing:
     def closed_for(self) -> str:
         """The format in which the table goes on; empty: the log is open. The first handover counts."""
         return self.closings[0].kind if self.closings else ""
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of the log; a vacuum in doubt is in it as well, and changes no rows."""
+        return LogEnd(self.newest, self.in_doubt)
 
     @property
     def checkpoint(self) -> int:
@@ -142,7 +148,14 @@ class Lister:
 
     def _with_log_id(self, listing: Listing) -> Listing:
         """Return the listing with the id that ``owner.json`` says the log has; put it back where only that was lost."""
-        if not self._slots.expected_id or self._slots.expected_id in listing.ids:
+        expected_id = self._slots.expected_id
+        if any(precedes(expected_id, log_id) for log_id in listing.ids):
+            raise ConflictError(
+                f"a person has adopted the table below {self._layout.root} without another log since this call began,"
+                " or an earlier owner.json was put back. This call changed nothing. Run it again; if that stays,"
+                " `table-writer adopt` the table"
+            )
+        if not expected_id or expected_id in listing.ids:
             return listing
         self._slots.ids = frozenset()  # the question is of which log the entries are
         newest = max(listing.versions, default=0)

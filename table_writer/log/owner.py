@@ -22,6 +22,7 @@ from table_writer.storage.table_files import files_read_at
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
+SUCCEEDED: Final = "x"  # in an id of a log, after the id that it had before; elsewhere ids are hexadecimal
 MOST_NAMES_BYTES: Final = READABLE_BYTES // 2  # the names of some 2,000 columns
 
 
@@ -127,13 +128,15 @@ def note_columns(store: ObjectStore, layout: TableLayout, holder: Owner, owner: 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner, lost_logs: Collection[str] = ()) -> None:
     """Declare that the files below the root, and the log, are this table's, whosever they were.
 
-    It goes on without the ``lost_logs``, which partitions name. If the log at hand is one of them, it has lost its
-    newest entries: it gets another id, beside the one that its entries have.
+    It goes on without the ``lost_logs``, which partitions name. From then on it has another id, beside the one that its
+    entries have: it may have lost its newest entries; and the other log, if it is there, may have been told the same of
+    this one, and must not take what is published from now on for that.
     """
     found = readable_owner(store, layout)
-    log_id, lost = found_log_id(store, layout), {*lost_logs, *(found.lost_logs if found else ())}
-    if not log_id or log_id in lost:
-        log_id = _begin_log(store, layout, without=lost)
+    log_id, before = found_log_id(store, layout), frozenset(found.lost_logs if found else ())
+    lost = before.union(lost_logs)
+    if not log_id or lost != before:
+        log_id = _begin_log(store, layout, after=log_id)
     store.put(layout.owner_key, replace(owner, log_id=log_id, lost_logs=tuple(sorted(lost))).to_json())
 
 
@@ -154,19 +157,31 @@ def present_ids(store: ObjectStore, layout: TableLayout) -> list[str]:
 
 
 def found_log_id(store: ObjectStore, layout: TableLayout) -> str:
-    """Return the id of the log that is there, as ``owner.json`` says, unless marks deny that; empty: none is."""
+    """Return the id of the log that is there, as ``owner.json`` says, unless marks deny that; empty: none is.
+
+    An earlier ``owner.json`` that was put back names an id that the log had before.
+    """
     owner, present = readable_owner(store, layout), present_ids(store, layout)
     named = owner.log_id if owner else ""
-    return named if named in present or not present else min(present)
+    successors = [log_id for log_id in present if precedes(named, log_id)]
+    return named if not successors and (named in present or not present) else max(successors or present)
 
 
-def _begin_log(store: ObjectStore, layout: TableLayout, without: Collection[str] = ()) -> str:
-    """Return the id of the log that is there, else of a new one; from now on every listing shows it."""
-    prefix = f"{layout.log_prefix}id-"
-    present = [log_id for log_id in present_ids(store, layout) if log_id not in without]
-    log_id = present[0] if present else secrets.token_hex(8)
-    store.put(f"{prefix}{log_id}", b"")
+def _begin_log(store: ObjectStore, layout: TableLayout, after: str = "") -> str:
+    """Return the id of the log that is there, else of a new one; from now on every listing shows it.
+
+    ``after`` is the id that the log had until now. The new one begins with it, and sorts behind it: so the marks alone
+    tell which is the present one.
+    """
+    present = max(present_ids(store, layout), default="")
+    log_id = f"{after}{SUCCEEDED}{secrets.token_hex(4)}" if after else present or secrets.token_hex(8)
+    store.put(f"{layout.log_prefix}id-{log_id}", b"")
     return log_id
+
+
+def precedes(earlier: str, later: str) -> bool:
+    """Return whether a log had the one id before a person went on without some log, and the other since then."""
+    return earlier != "" and later.startswith(f"{earlier}{SUCCEEDED}")
 
 
 def require_owner(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, overload
+from typing import Final, NamedTuple, overload
 
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -16,6 +16,13 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
 UNRECORDED: Final = ""  # a location that an outcome does not say
+
+
+class LogEnd(NamedTuple):
+    """The end of a log as a look has found it: whatever is claimed is claimed after one."""
+
+    newest: int  # the last slot that is taken
+    in_doubt: frozenset[int] = frozenset()  # entries that had not ended: they may be published after what comes next
 
 
 def superseded_locations(

@@ -67,7 +67,7 @@ class Slots:
     @property
     def log_id(self) -> str:
         """The id of the log, empty if it is not known."""
-        return self.expected_id or min(self.ids, default="")
+        return self.expected_id or max(self.ids, default="")
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""

@@ -221,10 +221,13 @@ class TableLog:
         """Return the versions up to another one whose rows are none of those that are based on that.
 
         A number, as a result tells it, says that its version is published, and nothing of versions that had been
-        claimed before and were published after it. Who has read at a version has waited for all up to it.
+        claimed before and were published after it. Who has read at a version has waited for all up to it. A number
+        whose own entry is gone says nothing at all: it is returned itself, as a version of which nothing is known.
         """
-        entry = None if not based_on or isinstance(based_on, ReadVersion) else self.slots.find_entry(based_on)
-        return entry.in_doubt if entry is not None else frozenset()
+        if not based_on or isinstance(based_on, ReadVersion):
+            return frozenset()
+        entry = self.slots.find_entry(based_on)
+        return entry.in_doubt if entry is not None else frozenset({int(based_on)})
 
     def seen_row_bytes(self, listing: Listing, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.

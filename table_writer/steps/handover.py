@@ -148,8 +148,8 @@ def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
     The marks of slots that others have taken stay until the claim stands: writes would come in between for ever.
     """
     while True:
-        newest = opened.log.lister.read().newest
-        entry = opened.next_entry(newest, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
+        end = opened.log.lister.read().end
+        entry = opened.next_entry(end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
         entry = replace(entry, deletes=(DeletedLocation.kept_at(opened.layout.data(entry.write_id)),))
         if closes_for:
             opened.log.marks.close(Closing.of(entry, closes_for))

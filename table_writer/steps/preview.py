@@ -14,6 +14,7 @@ from pyspark.sql.types import DateType, StructType
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, SchemaMismatchError, counted, few
+from table_writer.log.records import LogEnd
 from table_writer.log.rules import Standing, standing
 from table_writer.model.entry import EntryPartition, Key, Operation
 from table_writer.model.location import Location
@@ -245,13 +246,16 @@ class Preview:
             return
         log = self._opened.log
         draft = self._opened.next_entry(
-            based_on,
+            LogEnd(based_on),
             Operation.WRITE,
             self._mode.value,
             partitions=tuple(EntryPartition.without_rows(named_values, None) for named_values in values),
         )
         unseen = log.unseen_at(based_on)
-        for record in log.read_history(log.lister.read(listed_after=min({based_on, *(v - 1 for v in unseen)}))).records:
+        listing = log.lister.read(listed_after=min({based_on, *(v - 1 for v in unseen)}))
+        if not unseen <= listing.versions:
+            yield f"what happened since based_on={based_on} cannot be told: entries of then were trimmed, or are lost"
+        for record in log.read_history(listing).records:
             if standing(record, draft, unseen, scope=self._scope) is Standing.CONFLICT:
                 yield f"version {record.entry.version} has published partitions of it after based_on={based_on}"
 

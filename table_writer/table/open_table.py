@@ -19,7 +19,7 @@ from table_writer.log.known_log import require_known_log, shown_partitions
 from table_writer.log.listing import Listing
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.placements import Placement
-from table_writer.log.records import SlotRecord
+from table_writer.log.records import LogEnd, SlotRecord
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.rules import require_same_query
 from table_writer.log.table_log import TableLog
@@ -120,16 +120,17 @@ class OpenTable:
         """The table's log."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
-    def next_entry(self, newest: int, operation: Operation, mode: str, **fields: Any) -> LogEntry:
+    def next_entry(self, end: LogEnd, operation: Operation, mode: str, **fields: Any) -> LogEntry:
         """Return the entry that this process would claim after the newest one; ``fields`` are the entry's own."""
         entry = LogEntry(
             table=str(self.table.name),
-            version=newest + 1,
+            version=end.newest + 1,
+            in_doubt=end.in_doubt,
             write_id=new_write_id(),
             operation=operation,
             mode=mode,
             created_at=datetime.now(UTC),
-            base_version=newest,
+            base_version=end.newest,
             publish_timeout_seconds=self.config.publish_timeout_seconds,
             partitions=(),
             writer=self.identity,

@@ -11,8 +11,8 @@ CONFIRMED: Final = ("steps.publish.base:confirmed_partitions", "log = _RecentEnt
 """An append asks the log about what a metastore shows: the second guard of all that concerns late calls."""
 
 NOT_GROWN: Final = (
-    "steps.publish.publisher:Publisher._has_grown",
-    "if not unknown_publishes(now, layout, log_id, listing.newest):",
+    "steps.publish.base:has_grown",
+    "if not _unknown_publishes(opened, now, end.newest, compares=compares):",
     "if True:",
 )
 """A version that partitions show, and that was not listed, means listing again: another guard of a claim's basis."""

@@ -472,7 +472,7 @@ def test_parameters_of_the_entry_that_a_recovery_has_finished_are_not_late() -> 
 def test_lost_entries_after_a_version_are_told_and_make_every_other_place_somebody_elses() -> None:
     found = history(entry(1, D1), entry(2, D1, old=at("w1")), entry(6)).but(lost=(4, 5))
     assert [found.lost_after(version) for version in (1, 3, 4, 5, 6)] == [4, 4, 5, None, None]
-    assert (found.last_slot, found.but(lost=(7,)).last_slot, history().last_slot) == (6, 7, 0)
+    assert [one.end.newest for one in (found, found.but(lost=(7,)), history())] == [6, 7, 0]
     assert found.placements.of(D1, at("w2")) is Placement.IN_PLACE
     assert found.placements.of(D1, at("w1")) is Placement.MOVED, "a lost entry may have put it back"
     assert found.but(lost=()).placements.of(D1, at("w1")) is Placement.BEHIND

@@ -13,6 +13,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
+from table_writer.log.records import LogEnd
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
@@ -544,7 +545,7 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
             world.store.put(found.key, b"[1")
     world.wait_out_claims()
     services = world.services()
-    done = Recovery(services).recover(services.log.slots.read(2), world.table, newest=2)
+    done = Recovery(services).recover(services.log.slots.read(2), world.table, end=LogEnd(2))
     here = {(value,): one.location for value, one in world.partitions().items()}
     assert done == RecoveredEntry(version=2, outcome=Outcome.ABANDONED, superseded=here)
     assert world.rows() == ONE

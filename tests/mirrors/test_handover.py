@@ -427,7 +427,7 @@ def test_a_write_that_meets_a_handover_is_in_both_or_refused(kind: str) -> None:
 
 
 def mark_alone(opened: OpenTable, mode: str, *, closes_for: str) -> LogEntry:
-    entry = opened.next_entry(opened.log.lister.read().newest, Operation.VACUUM, mode, publish_timeout_seconds=1.0)
+    entry = opened.next_entry(opened.log.lister.read().end, Operation.VACUUM, mode, publish_timeout_seconds=1.0)
     opened.log.marks.close(Closing.of(entry, closes_for))
     return entry
 

@@ -12,6 +12,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
+from table_writer.log.records import LogEnd
 from table_writer.metastore.hive_statistics import ColumnDescription
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write_mode import WriteMode
@@ -181,7 +182,7 @@ def test_a_write_is_not_confirmed_while_its_statistics_are_under_way() -> None:
 
     def look() -> None:
         with pytest.raises(TimeoutError):
-            Recovery(world.services()).resolve(3, world.table, newest=3)
+            Recovery(world.services()).resolve(3, world.table, end=LogEnd(3))
         seen.append("waits")
 
     world.sleep = lambda _: fail(TimeoutError())

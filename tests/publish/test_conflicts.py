@@ -14,6 +14,7 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.log.deadline import Deadline
+from table_writer.log.records import LogEnd
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.model.table_read import ReadVersion
@@ -97,7 +98,7 @@ def resolved(world: World, version: int) -> tuple[RecoveredEntry, list[float]]:
         waits.append(seconds)
         world.skipped_seconds += 60
 
-    return Recovery(replace(services, sleep=sleep)).resolve(version, world.table, newest=version), waits
+    return Recovery(replace(services, sleep=sleep)).resolve(version, world.table, end=LogEnd(version)), waits
 
 
 @pytest.mark.parametrize("rows", [TWO, {**TWO, **OTHER}], ids=["replaces", "adds and replaces"])
@@ -174,9 +175,9 @@ def test_recovering_twice_changes_nothing_more(world: World) -> None:
     world.fails(Fault("store", "put_if_absent", 2, "before", DeathError), lambda: world.write(ONE, plan=plan))
     services = world.services()
     record = services.log.slots.read(1)
-    Recovery(services).recover(record, world.table, newest=1)
+    Recovery(services).recover(record, world.table, end=LogEnd(1))
     before = world.located()
-    Recovery(services).recover(record, world.table, newest=2)
+    Recovery(services).recover(record, world.table, end=LogEnd(2))
     assert (world.located(), services.log.slots.outcome(1)) == (before, Outcome.PUBLISHED)
 
 
@@ -326,6 +327,74 @@ def test_rows_based_on_a_result_have_not_seen_what_had_claimed_before_it_and_cam
         world.write({"d1": frozenset({101})}, plan=based_on(world, version, mode))
     world.write({"d2": frozenset({104})}, plan=based_on(world, version))  # of another partition
     assert world.rows() == {**TWO, "d2": frozenset({104})}
+
+
+def compacted(world: World) -> int:
+    return world.compact("d2").entry.version
+
+
+def vacuumed(world: World) -> int:
+    dead = f"{world.layout.all_data.key}20200101T000000-{5:016x}/dt=d1/part-0.json"
+    world.store.put(dead, b"[1]")
+    world.vacuum()
+    return world.services().log.lister.read(listed_after=0).newest
+
+
+def abandoned(world: World) -> int:
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.write({"d2": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
+    return world.services().log.lister.read(listed_after=0).newest
+
+
+@pytest.mark.parametrize("claim", [compacted, vacuumed, abandoned])
+def test_the_number_of_any_entry_says_what_had_not_ended_when_it_was_claimed(claim: Callable[[World], int]) -> None:
+    world = World()
+    world.write({**ONE, **OTHER})
+    world.write({"d2": frozenset({4})}, plan=world.plan(WriteMode.APPEND))
+    told: list[int] = []
+    world.at_metastore("alter_partitions", "before", lambda: told.append(claim(world)))
+    world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
+    assert told == [4]
+    with pytest.raises(ConflictError, match=r"version 3.*after version 4, on which its rows are based"):
+        world.write({"d1": frozenset({101})}, plan=based_on(world, 4))
+    assert world.rows()["d1"] == frozenset({1, 10})
+
+
+def test_the_number_of_a_recovery_says_what_had_not_ended_when_that_was_claimed() -> None:
+    world = World()
+    world.write({**ONE, **OTHER})
+    world.fails(DIED, lambda: world.write({"d2": frozenset({4})}, plan=world.plan(WriteMode.APPEND)))
+    world.wait_out_claims()
+
+    def meet() -> None:
+        with world.inject(replace(REFUSED, number=2)), pytest.raises(MetastoreError):
+            world.write({"d2": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
+
+    world.at_metastore("alter_partitions", "before", meet)
+    world.write({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
+    (version,) = [one.version for one in world.keeper.history(str(TABLE)).versions if one.operation == "recover"]
+    assert (version, world.rows()["d1"]) == (4, frozenset({1, 10}))
+    with pytest.raises(ConflictError, match=r"version 3.*after version 4, on which its rows are based"):
+        world.write({"d1": frozenset({101})}, plan=based_on(world, version))
+    world.write({"d2": frozenset({104})}, plan=based_on(world, version))  # what it has recovered is in it
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_number_whose_entry_was_trimmed_is_refused(is_staged: bool) -> None:
+    world = World()
+    hours = {"table_writer.history_retention": "24", "table_writer.retention": "24"}
+    world.metastore.create_table(replace(world.table, parameters={**world.table.parameters, **hours}))
+    plan = based_on(world, overtaken(world))
+    world.write({"d2": frozenset({200})})
+    if is_staged:
+        world.stage({"d1": frozenset({101})}, plan=plan, expires_after_seconds=20 * 86_400.0)
+    world.skipped_seconds += 3 * 86_400
+    for _ in range(2):
+        world.keeper.vacuum(str(TABLE))
+    assert world.services().log.slots.find_entry(3) is None
+    with pytest.raises(ConflictError, match=r"was trimmed.*past version 3.*on which its rows are based"):
+        world.publish_staged() if is_staged else world.write({"d1": frozenset({101})}, plan=based_on(world, 3))
+    assert world.rows()["d1"] == TWO["d1"]
 
 
 def test_a_staged_write_that_is_based_on_a_result_conflicts_as_well(world: World) -> None:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.doctor.examination import examine
-from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
 from table_writer.log.known_log import name_log
 from table_writer.log.owner import take_root
 from table_writer.maintenance import Maintenance
+from table_writer.metastore.hive_objects import DDL_TIME
 from table_writer.model.entry import Key
-from table_writer.model.table import LOG_PARAMETER, Partition, TableName
+from table_writer.model.table import LOG_PARAMETER, VERSION_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.table.open_table import RepeatedError
-from tests.publish.world import ROOT, TABLE, World, move, written
+from tests.publish.world import ROOT, TABLE, DeathError, Fault, World, move, written
 
 T = str(TABLE)
 APPEND = WriteMode.APPEND
@@ -342,7 +344,7 @@ def test_a_partition_that_came_after_the_backup_is_not_made_anew_over_its_rows(v
         world.write({"d1": rows(100 + row)}, plan=world.plan(APPEND))
     before = world.rows()
     world.metastore._partitions[TABLE] = dict(old)
-    with pytest.raises(ConflictError, match=r"dt=d9 nowhere, which version 2 has put elsewhere: .*set back"):
+    with pytest.raises(ConflictError, match=r"dt=d1 at .* has published since: .*set back.*table-writer restore"):
         world.write({"d9": rows(7)}, plan=world.plan(mode))
     world.keeper.restore(T)
     assert world.rows() == before
@@ -393,6 +395,214 @@ def test_an_append_asks_once_where_the_log_says_nothing_new_of_its_partitions(va
     assert calls.count(("metastore", "get_partitions")) == asked
 
 
+def set_metastore_back(world: World, old: dict[tuple[str, ...], Partition]) -> None:
+    world.metastore._partitions[world.name] = dict(old)
+
+
+def refuses(world: World, value: str, mode: WriteMode = APPEND, match: str = "set back") -> None:
+    before = world.rows()
+    with pytest.raises(ConflictError, match=match):
+        world.write({value: rows(7)}, plan=world.plan(mode))
+    assert world.rows() == before
+
+
+@pytest.mark.parametrize("value", ["d1", "d2", "d9"])
+def test_a_plain_overwrite_does_not_hide_that_a_metastore_was_set_back(value: str) -> None:
+    world = written(OLD)
+    old = backup(world)
+    for row in range(40):
+        world.write({"d1": rows(100 + row)}, plan=world.plan(APPEND))
+    before = world.rows()
+    set_metastore_back(world, old)
+    refuses(world, value, WriteMode.OVERWRITE_PARTITIONS)
+    refuses(world, "d1")
+    world.keeper.recover(T)
+    assert world.rows() == before
+    world.write({value: rows(7)})
+    assert world.rows() == {**before, value: rows(7)}
+
+
+def grown(world: World) -> None:
+    world.write({"d1": rows(50)}, plan=world.plan(APPEND, in_place=True))
+
+
+def put_back(world: World) -> None:
+    world.write({"d1": rows(50)}, plan=world.plan(APPEND))
+    world.keeper.rollback(T, version=21)
+
+
+@pytest.mark.parametrize("newest", [grown, put_back])
+@pytest.mark.parametrize("value", ["d2", "d9"])
+def test_a_newest_version_that_moved_nothing_tells_of_a_metastore_that_was_set_back(
+    newest: Callable[[World], None], value: str
+) -> None:
+    world = written(OLD)
+    old = backup(world)
+    for row in range(20):
+        world.write({"d2": rows(100 + row)}, plan=world.plan(APPEND))
+    newest(world)
+    set_metastore_back(world, old)
+    refuses(world, value)
+
+
+@pytest.mark.parametrize("versions", [1, 20])
+def test_a_backup_with_partitions_of_other_tools_is_one_as_well(versions: int) -> None:
+    world = World()
+    world.written_by_another_tool("d1", rows(1))
+    world.write({"d2": rows(2)})
+    old = backup(world)
+    for row in range(versions):
+        world.write({"d1": rows(11 + row)}, plan=world.plan(APPEND))
+    world.write({"d2": rows(12)}, plan=world.plan(APPEND))
+    set_metastore_back(world, old)
+    refuses(world, "d1")
+
+
+@pytest.mark.parametrize("versions", [1, 3])
+def test_an_unpartitioned_table_that_is_back_at_the_rows_of_before_its_first_write_was_set_back(versions: int) -> None:
+    world = World()
+    world.become_unpartitioned()
+    world.store.put("mart/orders/a.json", b"[1]")
+    old = world.metastore._tables[TABLE]
+    for row in range(versions):
+        world.write({"": rows(100 + row)}, plan=world.plan(APPEND))
+    world.metastore._tables[TABLE] = old
+    refuses(world, "", match="where version .* of the log has left them")
+    world.store.put("mart/orders/b.json", b"[2]")
+    world.write({"": rows(7)}, plan=world.plan(APPEND))
+    assert world.rows() == {"": rows(1, 2, 7)}, "another tool has written there since"
+
+
+def test_a_metastore_that_was_set_back_past_an_adoption_is_noticed() -> None:
+    world = written(OLD)
+    for row in (10, 11, 12):
+        world.write({"d1": rows(row)}, plan=world.plan(APPEND))
+    set_back(world, 2)
+    old = backup(world)
+    world.keeper.adopt(T, accept_loss=True)
+    world.write({"d1": rows(20)}, plan=world.plan(APPEND))
+    world.write({"d2": rows(22)}, plan=world.plan(APPEND))
+    world.write({"d3": rows(23)}, plan=world.plan(APPEND))
+    for value in ("d1", "d2"):
+        set_metastore_back(world, old)
+        refuses(world, value)
+
+
+def test_a_version_that_was_copied_from_another_table_says_nothing_of_this_log() -> None:
+    world = World()
+    foreign = {LOG_PARAMETER: "s3a://lake/mart/old/_table_writer/log/id-aaaaaaaaaaaaaaaa", VERSION_PARAMETER: "400"}
+    for value, ids in OLD.items():
+        found = world.written_by_another_tool(value, ids)
+        world.metastore.put_partition(TABLE, replace(found, parameters={**found.parameters, **foreign}))
+    world.write({"d2": rows(9)}, plan=world.plan(APPEND))
+    old = backup(world)
+    for row in range(20):
+        world.write({"d1": rows(100 + row)}, plan=world.plan(APPEND))
+    world.write({"d2": rows(10)}, plan=world.plan(APPEND))
+    set_metastore_back(world, old)
+    refuses(world, "d1")
+
+
+@pytest.mark.parametrize("phase", ["died", "running"])
+@pytest.mark.parametrize("versions", [0, 20])
+def test_a_publish_in_flight_is_no_metastore_that_was_set_back(phase: str, versions: int) -> None:
+    world = written(OLD)
+    for row in range(versions):
+        world.write({"d1": rows(100 + row)})
+    world.dropped_by_another_tool("d2")
+    if phase == "died":
+        switched = Fault("metastore", "alter_partitions", 1, "after", DeathError)
+        world.fails(switched, lambda: world.write({"d1": rows(10)}))
+        world.write({"d2": rows(7)}, plan=world.plan(APPEND))
+    else:
+        append = partial(world.write, {"d2": rows(7)})
+        world.at_metastore("alter_partitions", "after", lambda: append(plan=world.plan(APPEND)))
+        world.write({"d1": rows(10)})
+    assert world.rows() == {"d1": rows(10), "d2": rows(7)}
+
+
+def test_a_key_is_not_free_because_its_version_was_given_again() -> None:
+    world = written(OLD)
+    world.write_once({"d1": rows(10)}, APPEND, "load 1")
+    set_back(world, 1)
+    world.write({"d2": rows(20)}, plan=world.plan(APPEND))
+    with pytest.raises(InvalidInputError, match=r"version 2 has published .* another write has that version now"):
+        world.write_once({"d1": rows(10)}, APPEND, "load 1")
+    with pytest.raises(InvalidInputError, match="another write has that version now"):
+        world.keeper.rollback(T, version=1)
+    assert finding(world)[0] == "error"
+    world.keeper.adopt(T, accept_loss=True)
+    assert finding(world)[0] == "ok"
+    world.write({"d1": rows(11)}, plan=world.plan(APPEND))
+    assert world.rows() == {"d1": rows(1, 10, 11), "d2": rows(2, 20)}
+
+
+def test_a_log_that_was_handed_the_table_back_is_not_the_one_that_the_other_goes_on_without() -> None:
+    world = World()
+    world.metastore.version = "3.1.3"
+    world.written_by_another_tool("d1", rows(1))
+    other = Maintenance(services=world.all_services(OTHER))
+    world.write({"d1": rows(50)}, plan=other_plan(world), config=OTHER)
+    world.keeper.adopt(T, accept_loss=True)
+    world.write({"d1": rows(60)}, plan=world.plan(APPEND, in_place=True))
+    with pytest.raises(InvalidInputError, match="has two"):
+        other.rollback(T, version=0)
+    other.adopt(T, accept_loss=True)
+    world.write({"d1": rows(51)}, plan=other_plan(world), config=OTHER)
+    late = other_plan(world, WriteMode.OVERWRITE_PARTITIONS)
+    world.keeper.adopt(T, accept_loss=True)
+    for row in (61, 62):
+        world.write({"d1": rows(row)}, plan=world.plan(APPEND))
+    with pytest.raises(InvalidInputError, match="has two"):
+        world.write({"d1": rows(99)}, plan=late, config=OTHER)
+    assert world.rows() == {"d1": rows(1, 50, 51, 60, 61, 62)}
+
+
+def test_the_marks_alone_tell_which_id_a_log_has_after_an_adoption() -> None:
+    world = written(OLD)
+    for row in (10, 11, 12):
+        world.write({"d1": rows(row)}, plan=world.plan(APPEND))
+    earlier = world.store.get(world.layout.owner_key)
+    assert earlier is not None
+    staged = world.plan(WriteMode.OVERWRITE_PARTITIONS)
+    set_back(world, 2)
+    world.keeper.adopt(T, accept_loss=True)
+    log_id = world.plan().log_id
+    with pytest.raises(ConflictError, match="has adopted the table"):
+        world.write({"d2": rows(99)}, plan=staged)
+    world.store.delete([world.layout.owner_key])
+    world.write({"d1": rows(20)}, plan=world.plan(APPEND))
+    world.store.put(world.layout.owner_key, earlier.body)
+    with pytest.raises(TableWriterError, match=r"earlier owner\.json was put back"):
+        world.keeper.history(T)
+    world.keeper.adopt(T)
+    world.write({"d1": rows(21)}, plan=world.plan(APPEND))
+    assert (world.plan().log_id, world.rows()["d1"]) == (log_id, rows(1, 10, 11, 12, 20, 21))
+
+
+def test_the_doctor_believes_a_table_into_which_others_write_meanwhile() -> None:
+    world = written(OLD)
+    world.at_metastore("get_all_partitions", "before", lambda: world.write({"d1": rows(5)}))
+    world.at_metastore("get_partitions", "before", lambda: world.write({"d1": rows(6)}))
+    assert finding(world)[0] == "ok"
+
+
+def test_the_newest_publish_is_found_with_one_request_for_each_vacuum_after_it() -> None:
+    world = written(OLD)
+    for number in range(20):
+        world.store.put(f"{world.layout.all_data.key}20200101T000000-{number:016x}/dt=d1/part-0.json", b"[1]")
+        world.skipped_seconds += 100_000
+        world.vacuum()
+    costs: list[list[int]] = []
+    for value in ("d9", "d8"):
+        plan = world.plan(WriteMode.OVERWRITE_PARTITIONS)
+        with world.recording() as calls:
+            world.write({value: rows(9)}, plan=plan)
+        costs.append([calls.count(call) for call in (("store", "get"), ("metastore", "get_partitions"))])
+    (gets, looks), (few_gets, few_looks) = costs
+    assert (gets - few_gets, looks - few_looks) == (20, 0)
+
+
 # What a partitioned table says itself
 
 
@@ -432,11 +642,31 @@ def test_a_table_is_told_nothing_where_a_server_does_not_compare(version: str) -
     assert LOG_PARAMETER not in named(world).table.parameters
 
 
-def test_another_tools_change_of_the_table_is_not_lost_and_stops_no_write() -> None:
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_another_tools_change_of_the_table_is_not_lost_and_stops_no_write(is_kept: bool) -> None:
+    """Some tools keep the time that a server would compare."""
     world = written(OLD)
     read = world.table
-    now = replace(read, parameters={**read.parameters, "owner": "finance", "transient_lastDdlTime": "9999999999"})
+    time = read.parameters[DDL_TIME] if is_kept else "9999999999"
+    parameters = {**read.parameters, "owner": "finance", DDL_TIME: time}
+    now = replace(read, columns=(*read.columns, Column("note", "string")), parameters=parameters)
     world.metastore.create_table(now)
     name_log(world.metastore, read, world.layout, world.plan().log_id)
-    assert world.table.parameters["owner"] == "finance"
+    assert (world.table.columns, world.table.parameters["owner"]) == (now.columns, "finance")
+    assert LOG_PARAMETER in world.table.parameters
+
+
+def test_a_table_that_is_changed_while_it_is_told_its_log_stays_so() -> None:
+    world = written(OLD)
+    read = world.table
+    now = replace(read, parameters={**read.parameters, "owner": "finance", DDL_TIME: "9999999999"})
+    world.at_metastore("alter_partitions", "before", lambda: world.metastore.create_table(now))
+    name_log(world.metastore, read, world.layout, world.plan().log_id)
+    assert world.table.parameters == now.parameters
+
+
+def test_a_table_is_told_nothing_where_there_is_nothing_to_compare() -> None:
+    world = written(OLD)
+    world.metastore._tables[TABLE] = replace(world.table, parameters={})
+    name_log(world.metastore, world.table, world.layout, world.plan().log_id)
     assert LOG_PARAMETER not in world.table.parameters

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
-from table_writer.log.known_log import name_log, refuse_unknown_publishes, shown_partitions, unknown_publishes
+from table_writer.log.known_log import (
+    name_log,
+    overwritten_versions,
+    refuse_unknown_publishes,
+    shown_partitions,
+    unknown_publishes,
+)
 from table_writer.log.owner import (
     Owner,
     adopt_root,
@@ -73,9 +79,10 @@ def _lost_logs(opened: OpenTable, layout: TableLayout, *, accept_loss: bool) -> 
     table, store = opened.table, opened.store
     whole = Partition(values=(), location=table.location, parameters=table.parameters)
     now = {(): whole, **shown_partitions(opened.metastore, table)}
-    log_id = found_log_id(store, layout)
-    newest = replace(opened, layout=layout).log.lister.read(listed_after=0, allow_lost=True).newest
+    log_id, log = found_log_id(store, layout), replace(opened, layout=layout).log
+    newest = log.lister.read(listed_after=0, allow_lost=True).newest
     unknown = unknown_publishes(now, layout, log_id, newest)
+    unknown = unknown or overwritten_versions(now, layout, log_id, log.slots.find_entry)
     if not accept_loss:
         refuse_unknown_publishes(store, layout, table, unknown, newest)
     return frozenset(publish.log_id for publish in unknown if publish.log_id)

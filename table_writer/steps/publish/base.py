@@ -11,17 +11,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final
 
 from table_writer.errors import ConflictError, PartitionExistsError, counted
-from table_writer.log.history import History
-from table_writer.log.known_log import published_version
+from table_writer.log.known_log import (
+    UnknownPublish,
+    is_newer,
+    overwritten_versions,
+    published_version,
+    refuse_unknown_publishes,
+    unknown_publishes,
+)
+from table_writer.log.listing import Listing
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.log.records import SlotRecord
+from table_writer.log.records import LogEnd, SlotRecord
+from table_writer.log.state import CurrentPartition
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionsNow, PartitionValues, Table, shown_name
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, Table, shown_name
 from table_writer.model.write import new_write_id
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.storage.object_store import many
@@ -31,6 +40,8 @@ from table_writer.table.open_table import OpenTable
 logger = logging.getLogger(__name__)
 WAIT_SECONDS: Final = (0.1, 0.4, 1.5)  # before an answer that may be old is asked for again
 MOST_ENTRIES: Final = 16  # that are read singly, several at a time; for more, the fold is read
+NEWEST: Final = "newest version of this process"  # in what the process remembers of a table
+MOST_PASSED_OVER: Final = 64  # entries that have put nothing anywhere, newer than the newest that has: mostly vacuums
 
 
 def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, newest: int) -> PartitionsNow:
@@ -65,83 +76,130 @@ def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, ne
     )
 
 
-def are_as_published(
-    opened: OpenTable, table: Table, values: Collection[PartitionValues], now: PartitionsNow, newest: int
-) -> bool:
-    """Return whether the log is as it was listed; refuse partitions of a metastore that was set back.
+def has_grown(opened: OpenTable, table: Table, now: PartitionsNow, end: LogEnd, *, compares: bool) -> bool:
+    """Return whether others have published since the log was read, as partitions show.
 
-    A metastore that was restored from a backup has partitions at older rows, and lacks those that came since. What one
-    of the newest versions has published, :func:`confirmed_partitions` holds against the entries since.
-    For all else one partition of the newest published entry is looked at: only if it is not where that has put it, the
-    state of the whole log is read. ``ConflictError``: nothing was published.
+    Refuses what another log has published, or no version of this one. Who builds on rows ``compares`` the writes as
+    well: a log that was set back gives its lost numbers again, and a repeated append may be one that it has lost.
     """
-    log_id = opened.log.slots.log_id
-    shown = {key: published_version(partition, opened.layout, log_id) for key, partition in now.items()}
-    is_told = all(key in now and newest - (shown[key] or 0) <= MOST_ENTRIES for key in values)
+    if not _unknown_publishes(opened, now, end.newest, compares=compares):
+        return False
+    newest = opened.log.lister.read(listed_after=min({end.newest, *(version - 1 for version in end.in_doubt)})).newest
+    unknown = _unknown_publishes(opened, now, newest, compares=compares)
+    refuse_unknown_publishes(opened.store, opened.layout, table, unknown, newest)
+    return newest > end.newest
+
+
+def _unknown_publishes(
+    opened: OpenTable, now: PartitionsNow, newest: int, *, compares: bool
+) -> tuple[UnknownPublish, ...]:
+    slots, own_version = opened.log.slots, opened.memory.get((NEWEST, opened.layout.own.place))
+    unknown = unknown_publishes(now, opened.layout, slots.log_id, newest)
+    if unknown or not compares:
+        return unknown
+    others = {key: shown for key, shown in now.items() if published_version(shown, slots.log_id) != own_version}
+    return overwritten_versions(others, opened.layout, slots.log_id, slots.find_entry)
+
+
+def are_as_published(
+    opened: OpenTable, table: Table, values: Collection[PartitionValues], now: PartitionsNow, listing: Listing
+) -> bool:
+    """Return whether the log is as it was listed; refuse a metastore that was set back.
+
+    A metastore that was restored from a backup has partitions at older rows, and lacks those that came since. Where one
+    of the newest versions has published all that is to be changed, :func:`confirmed_partitions` holds it against the
+    entries since. For all else one partition of the newest published entry is looked at: only if it is not as that has
+    published it, the state of the whole log is read. ``ConflictError``: nothing was published.
+    """
+    newest, log_id = listing.newest, opened.log.slots.log_id
+    shown = {key: published_version(partition, log_id) for key, partition in now.items()}
+    is_told = all(shown.get(key) and newest - shown[key] <= MOST_ENTRIES for key in values)
     if not newest or is_told or not table.partition_columns or opened.metastore.uri.startswith(GLUE_SCHEME):
         return True
-    probe = _newest_published(opened, newest)
-    if probe is None or _is_there(probe, now):
-        return True
-    if _is_there(probe, opened.metastore.get_partitions(table, [probe.values])):
+    if _shows_the_newest(opened, table, now, listing):
         return True
     history = opened.log.read_recent()
     if history.newest > newest:  # a newer entry may have moved it
         return False
     current = history.state.current_partitions
-    elsewhere = [key for key in values if key in current and not _is_there(current[key].partition, now)]
-    if elsewhere and (any(_is_left(opened, now.get(key)) for key in elsewhere) or _is_set_back(opened, table, history)):
-        key = min(elsewhere)
-        seen = f"at {now[key].location}" if key in now else "nowhere"
+    here = opened.metastore.get_partitions(table, sorted(current))
+    older = [key for key in here if _is_older(opened, here[key], current[key])]
+    if older:
+        key = min({*older}.intersection(values) or older)
         raise ConflictError(
-            f"the metastore at {opened.metastore.uri} has {counted(len(elsewhere), 'partition')} of {table.name} where"
-            f" the log has left them, such as {shown_name(table, key)} {seen}, which version {current[key].version} has"
-            " put elsewhere: it was set back to an earlier state, as by a backup. On that nothing is built: rows that"
-            f" were published since would be lost. Nothing was published. Run `table-writer restore {table.name}`,"
-            " which points readers at the newest rows, and then this again; or `table-writer rollback`, if the older"
-            " rows are meant.",
+            f"the metastore at {opened.metastore.uri} shows {counted(len(older), 'partition')} of {table.name} as an"
+            f" older version has published it, such as {shown_name(table, key)} at {here[key].location}, which version"
+            f" {current[key].version} has published since: it was set back to an earlier state, as by a backup, or"
+            " another tool has put partitions back. On that nothing is built: rows that were published since would be"
+            f" lost. Nothing was published. `table-writer recover {table.name}` points readers at the newest rows of"
+            f" what is there, and `table-writer restore {table.name}` also adds what was published since the backup."
+            " Then run this again. Or `table-writer rollback`, if the older rows are meant.",
             table=str(table.name),
         )
     return True
 
 
-def _newest_published(opened: OpenTable, newest: int) -> EntryPartition | None:
-    """Return a partition that the newest published entry has put somewhere; ``None`` if no entry has put one."""
-    for version in range(newest, max(0, newest - MOST_ENTRIES), -1):
-        record = opened.log.slots.find(version)
-        if record is not None and record.has_changed:
-            placed = [partition for partition in record.switched_partitions if partition.new_location is not None]
-            if placed:  # best one that there was before: what a backup lacks may have been dropped
-                return min(placed, key=lambda partition: partition.old_location is None)
-    current = opened.log.read_recent().state.current_partitions.values()
-    placed_ones = (named for named in current if named.partition.new_location is not None)
-    last = max(placed_ones, key=lambda named: named.version, default=None)
-    return last.partition if last else None
+def _shows_the_newest(opened: OpenTable, table: Table, now: PartitionsNow, listing: Listing) -> bool:
+    """Return whether the metastore shows what the newest published entry has put somewhere; also if none has.
+
+    One read of the log, unless vacuums or entries that have changed nothing came after it, and one of the metastore. An
+    entry of which readers see a partition needs no outcome for that.
+    """
+    log, later = opened.log, set[PartitionValues]()
+    not_listed = range(min(listing.versions, default=listing.newest + 1) - 1, 0, -1)
+    for version in islice(chain(sorted(listing.versions, reverse=True), not_listed), MOST_PASSED_OVER):
+        entry = log.slots.find_entry(version)
+        placed = [] if entry is None else [named for named in entry.partitions if named.values not in later]
+        probe = min(
+            (named for named in placed if named.new_location is not None),
+            key=lambda named: named.old_location is None,  # best one that there was before: others are dropped sooner
+            default=None,
+        )
+        if entry is not None and probe is not None:
+            seen = now if probe.values in now else opened.metastore.get_partitions(table, [probe.values])
+            shown = seen.get(probe.values)
+            if shown is not None and _is_as_published(opened, shown, probe, entry):
+                return True
+            record = log.slots.find(version)
+            if record is not None and record.has_changed and probe.values not in record.superseded:
+                return False
+            if record is not None and record.outcome is Outcome.ABANDONED:
+                continue
+        later |= {named.values for named in placed}
+    return listing.newest <= MOST_PASSED_OVER
 
 
-def _is_there(named: EntryPartition, now: PartitionsNow) -> bool:
-    """Return whether a partition is where an entry has put it."""
-    shown = now.get(named.values)
-    if shown is None or named.new_location is None:
-        return shown is None and named.new_location is None
+def _is_as_published(opened: OpenTable, shown: Partition, named: EntryPartition, entry: LogEntry) -> bool:
+    """Return whether a partition is as an entry has published it, or a newer one, of whose outcome nothing is known.
+
+    A recovery that has found an entry done leaves its parameters as they are, or those of another one since: all that
+    came after the entry which it recovers has met its rows.
+    """
+    version = published_version(shown, opened.log.slots.log_id)
+    if version > entry.version:
+        return True
+    location, first = Location.parse_any(shown.location), entry.version
+    is_there = location is not None and location.same_place(Location.parse(str(named.new_location)))
+    link: LogEntry | None = entry
+    while is_there and link is not None and link.recovers is not None:
+        first, link = link.recovers, opened.log.slots.find_entry(link.recovers)
+    return is_there and max(version, published_version(shown, entry.log_id)) >= first
+
+
+def _is_older(opened: OpenTable, shown: Partition, current: CurrentPartition) -> bool:
+    """Return whether a partition is as an older version has published it: no other tool writes its parameters so.
+
+    One that another tool points at older rows keeps the parameters that it has, or gets none.
+    """
     location = Location.parse_any(shown.location)
-    return location is not None and location.same_place(Location.parse(named.new_location))
-
-
-def _is_left(opened: OpenTable, shown: Partition | None) -> bool:
-    """Return whether a partition that is not where it was published is at files of this library, which readers left."""
-    location = Location.parse_any(shown.location) if shown is not None else None
-    if shown is None or location is None or not opened.layout.all_data.contains(location):
+    is_ours = location is not None and opened.layout.all_data.contains(location)
+    if not is_ours or VERSION_PARAMETER not in shown.parameters:
         return False
-    return published_version(shown, opened.layout, opened.log.slots.log_id) is not None
-
-
-def _is_set_back(opened: OpenTable, table: Table, history: History) -> bool:
-    """Return whether some partition of the table is where an older version has put it: another tool puts none there."""
-    current = history.state.current_partitions
-    now = opened.metastore.get_partitions(table, sorted(current))
-    elsewhere = (key for key in now if not _is_there(current[key].partition, now))
-    return any(_is_left(opened, now[key]) for key in elsewhere)
+    entry = opened.log.slots.find_entry(current.version)
+    placed = current.partition if current.partition.new_location is not None else None
+    if entry is None or (placed and _is_as_published(opened, shown, placed, entry)):
+        return False
+    return is_newer(entry, shown, opened.layout, opened.log.slots.log_id)
 
 
 def unlisted_partitions(
@@ -236,12 +294,11 @@ class _RecentEntries:
 
     def moved_away(self, now: PartitionsNow) -> dict[PartitionValues, int]:
         """Return the partitions that are shown where they were before, each with the version that has moved it."""
-        layout, log_id = self.opened.layout, self.opened.log.slots.log_id
-        versions = {values: published_version(partition, layout, log_id) for values, partition in now.items()}
-        seen = {values: version for values, version in versions.items() if version is not None}
+        log_id = self.opened.log.slots.log_id
+        versions = {values: published_version(partition, log_id) for values, partition in now.items()}
         older = {
             values: version
-            for values, version in seen.items()
+            for values, version in versions.items()
             if version < self.newest and (self.may_be_old or self.newest - version <= MOST_ENTRIES)
         }
         first = min(older.values(), default=self.newest) + 1
@@ -284,7 +341,9 @@ class _RecentEntries:
         Where nobody but this library puts partitions, any but the newest place was left; elsewhere the log names it, or
         the partition's own parameters do. There, files that came since tell that another tool has returned.
         """
-        location, moved = Location.parse_any(shown.location), self.newest_mention(shown.values, seen, entries)
+        layout, log_id = self.opened.layout, self.opened.log.slots.log_id
+        newer = [entry for entry in entries if is_newer(entry, shown, layout, log_id)]
+        location, moved = Location.parse_any(shown.location), self.newest_mention(shown.values, seen, newer)
         if location is None or moved is None:
             return None
         record, named = moved
@@ -294,8 +353,9 @@ class _RecentEntries:
             return None  # a publish that was refused has added it, where another tool had dropped the partition
         if self.opened.layout.own.contains(location):
             return None if named.new_location is None and self._is_written(location) else record.entry.version
-        if not self.may_be_old:  # another tool has put it back
-            return None
+        is_without_version = not shown.values and VERSION_PARAMETER not in shown.parameters
+        if not self.may_be_old and not is_without_version:
+            return None  # another tool has put it back: a table that it moves keeps the parameters of ours
         published = [entry for entry in entries if self.newest_mention(shown.values, entry.version - 1, [entry])]
         mentions = (partition for entry in published for partition in entry.partitions)
         old_locations = {partition.old_location for partition in mentions if partition.values == shown.values} - {None}

@@ -189,7 +189,7 @@ class Correction:
             )
         record = self._log.slots.read(oldest)
         record = replace(record, entry=replace(record.entry, **columns_of(entries, oldest, now)))
-        return self._recovery.recover(record, table, newest=history.last_slot, behind=behind[oldest])
+        return self._recovery.recover(record, table, end=history.end, behind=behind[oldest])
 
     def _target_of(self, history: History, values: PartitionValues, here: str | None) -> tuple[int, EntryPartition]:
         """Return what a partition is to be put back to, and the version whose late call, or whose rows, that is about.

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
 from table_writer.log.history import History
+from table_writer.log.records import LogEnd
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import as_text, from_text, merged_figures
@@ -57,7 +58,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     )
     mode = COMPACT if plan.compacted else plan.mode.value
     return opened.next_entry(
-        plan.base_version,
+        LogEnd(plan.base_version),
         Operation.COMPACT if plan.compacted else Operation.WRITE,
         f"{mode} where {plan.where}" if plan.where else mode,
         write_id=plan.write_id,

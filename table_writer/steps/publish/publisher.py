@@ -19,9 +19,9 @@ from table_writer.errors import (
     few,
 )
 from table_writer.log.deadline import Deadline
-from table_writer.log.known_log import refuse_unknown_publishes, unknown_publishes
 from table_writer.log.listing import Listing
-from table_writer.log.records import SlotRecord
+from table_writer.log.owner import precedes
+from table_writer.log.records import LogEnd, SlotRecord
 from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.metastore.protocol import require_named
 from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
@@ -31,7 +31,14 @@ from table_writer.model.table_kind import refuse_others
 from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan, WrittenFiles, every_partition, no_partition, written_ids
 from table_writer.steps.publish.append import CarriedFiles, CarryOver, CopyFiles, OwnFilesSeenError
-from table_writer.steps.publish.base import add_unseen, are_as_published, confirmed_partitions, unlisted_partitions
+from table_writer.steps.publish.base import (
+    NEWEST,
+    add_unseen,
+    are_as_published,
+    confirmed_partitions,
+    has_grown,
+    unlisted_partitions,
+)
 from table_writer.steps.publish.correction import Correction
 from table_writer.steps.publish.entry import (
     entry_of,
@@ -104,6 +111,7 @@ class Publisher:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
         self._correction = Correction(opened, self._recovery)
+        self._newest_key = (NEWEST, opened.layout.own.place)
         self._compared_at = -1  # the newest version when the metastore was found not to have been set back
 
     def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> PublishResult:
@@ -141,7 +149,7 @@ class Publisher:
             waiting_for = self._first_in_doubt(carry_over.with_new_locations(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, listing)
-            elif look := self._look(_after(draft, listing, records), carry_over, in_place, listing):
+            elif look := self._look(_after(draft, listing.end), carry_over, in_place, listing):
                 look_clock = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = self._opened.deadline(look.entry)
@@ -153,6 +161,7 @@ class Publisher:
                         logger.warning("write_id=%s was paused before its claim: looking again", staged.plan.write_id)
                     else:
                         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
+                        self._opened.memory[self._newest_key] = look.entry.version
                         if not notes:
                             log = replace(listing, newest=look.entry.version, listed_after=staged.plan.checkpoint)
                             self._opened.log.lister.save_checkpoint(log)
@@ -197,7 +206,7 @@ class Publisher:
         self._first_in_doubt(draft, records, staged.plan)
         table = self._table(staged.plan)
         now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
-        self._has_grown(staged.plan, table, now, listing)
+        has_grown(self._opened, table, now, listing.end, compares=staged.plan.builds_on_rows)
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
         if staged.plan.reads and table.partition_columns:  # else a marker would be put where no rows come
@@ -226,7 +235,7 @@ class Publisher:
     def _resolve_other(self, version: int, plan: WritePlan, listing: Listing) -> None:
         entry = self._opened.log.slots.read(version).entry
         try:
-            self._recovery.resolve(version, self._table(plan), newest=listing.newest)
+            self._recovery.resolve(version, self._table(plan), end=listing.end)
         except TableWriterError as error:
             if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
                 raise outcome_unknown(entry, error) from error
@@ -253,9 +262,9 @@ class Publisher:
         if not_shown:
             add_unseen(self._opened, table, not_shown)
             now = self._opened.metastore.get_partitions(table, values)
-        if self._has_grown(plan, table, now, listing):
+        if has_grown(self._opened, table, now, listing.end, compares=plan.builds_on_rows):
             return None
-        if plan.builds_on_rows and self._is_outdated(table, now, listing, values):
+        if self._is_outdated(plan, table, now, listing, values):
             return None
         while True:
             now = confirmed_partitions(self._opened, table, now, listing.newest) if plan.builds_on_rows else now
@@ -292,28 +301,21 @@ class Publisher:
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _ClaimBasis(table, now, entry, (*replaced.notes, *self._hidden_note(plan, table)))
 
-    def _has_grown(self, plan: WritePlan, table: Table, now: PartitionsNow, listing: Listing) -> bool:
-        """Return whether others have published since the log was listed, as partitions show.
-
-        Refuses what another log has published, or no version of this one.
-        """
-        log_id, layout = plan.log_id or self._opened.log.slots.log_id, plan.layout
-        if not unknown_publishes(now, layout, log_id, listing.newest):
-            return False
-        newest = self._opened.log.lister.read(listed_after=listing.listed_after).newest
-        unknown = unknown_publishes(now, layout, log_id, newest)
-        refuse_unknown_publishes(self._opened.store, layout, table, unknown, newest)
-        return newest > listing.newest
-
     def _is_outdated(
-        self, table: Table, now: PartitionsNow, listing: Listing, values: Sequence[PartitionValues]
+        self, plan: WritePlan, table: Table, now: PartitionsNow, listing: Listing, values: Sequence[PartitionValues]
     ) -> bool:
-        """Return whether a write that builds on rows has to look again; refuses a metastore that was set back."""
-        if self._correction.correct(table, values, now, listing):
-            return True
-        if self._compared_at != listing.newest and not are_as_published(
-            self._opened, table, values, now, listing.newest
-        ):
+        """Return whether a write has to look again; refuses a metastore that was set back.
+
+        A write that builds on no rows would hide that from the next one that does: what it publishes is the newest. It
+        asks nothing while calls may have come late, which it does not correct, nor where this process has just seen the
+        metastore do what the newest version says.
+        """
+        if plan.builds_on_rows:
+            if self._correction.correct(table, values, now, listing):
+                return True
+        elif listing.unverified or self._opened.memory.get(self._newest_key) == listing.newest:
+            return False
+        if self._compared_at != listing.newest and not are_as_published(self._opened, table, values, now, listing):
             return True
         self._compared_at = listing.newest
         return False
@@ -450,8 +452,10 @@ class Publisher:
     def _refuse_other_log(self, plan: WritePlan, listing: Listing) -> None:
         """Refuse a plan whose base version says nothing of the log that is there now."""
         name, needed = plan.table.name, {*range(plan.base_version + 1, listing.newest + 1), *plan.in_doubt}
-        if listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids):
-            why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
+        is_succeeded = any(precedes(plan.log_id, log_id) for log_id in listing.ids)
+        if is_succeeded or listing.newest < plan.base_version or (plan.log_id and plan.log_id not in listing.ids):
+            since = f"since write {plan.write_id} was planned"
+            why = f"the log of {name} was begun again, or adopted without another one, {since}"
         elif not listing.versions.issuperset(needed):
             when = "at which it was planned" if plan.based_on is None else "on which its rows are based"
             why = (
@@ -468,11 +472,9 @@ class Publisher:
         )
 
 
-def _after(draft: LogEntry, listing: Listing, records: Iterable[SlotRecord]) -> LogEntry:
+def _after(draft: LogEntry, end: LogEnd) -> LogEntry:
     """Return the draft as the next entry of a log; what has not ended by now may be published after it."""
-    publishes = (record.entry for record in records if record.outcome is None)
-    in_doubt = frozenset(entry.version for entry in publishes if entry.operation is not Operation.VACUUM)
-    return replace(draft, version=listing.newest + 1, in_doubt=in_doubt)
+    return replace(draft, version=end.newest + 1, in_doubt=end.in_doubt)
 
 
 def _description(table: Table) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from table_writer.log import rules
 from table_writer.log.changes import change_of
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
-from table_writer.log.records import UNRECORDED, SlotRecord
+from table_writer.log.records import UNRECORDED, LogEnd, SlotRecord
 from table_writer.log.rules import Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -61,7 +61,7 @@ class Recovery:
         self._claimed = ClaimedEntries(opened)
         self._evidence = Evidence(opened, is_lost)
 
-    def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
+    def resolve(self, version: int, table: Table, *, end: LogEnd) -> RecoveredEntry | None:
         """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
 
         Returns when something changed, ``None`` where others ended it or were first: the caller reads the log again.
@@ -71,7 +71,7 @@ class Recovery:
             version = record.entry.recovers or 0
             stored_outcome = self._log.slots.stored_outcome(version)
             if stored_outcome is None and self._log.slots.find(version) is not None:  # its end decides
-                return self.resolve(version, table, newest=newest)
+                return self.resolve(version, table, end=end)
             # one that is published may be a correction, which needs no word
             if stored_outcome is None or stored_outcome.outcome is Outcome.ABANDONED:
                 why = "it recovers what was abandoned, or is lost"
@@ -79,7 +79,7 @@ class Recovery:
         record, is_seen = self._wait(record, table)
         if is_seen:  # its outcome is recorded in its claimant's place
             return self._record(record.entry, Outcome.PUBLISHED, by=record.entry.write_id, why="readers see it")
-        return None if record.outcome is not None else self._end(record, table, newest=newest)
+        return None if record.outcome is not None else self._end(record, table, end=end)
 
     def _is_wordless(self, record: SlotRecord) -> bool:
         """Return whether a recover entry is in doubt, and has not the last word on what it recovers.
@@ -108,7 +108,7 @@ class Recovery:
             record = self._log.slots.read(version)
         return record, False
 
-    def _end(self, record: SlotRecord, table: Table, *, newest: int) -> RecoveredEntry | None:
+    def _end(self, record: SlotRecord, table: Table, *, end: LogEnd) -> RecoveredEntry | None:
         """End an entry in doubt whose claimant has gone: as whoever has the last word says, if anybody has.
 
         That may be a recovery which has died or was refused, on which another has the last word, and so on: the last of
@@ -124,7 +124,7 @@ class Recovery:
                 chain.append(heir)
                 word = self._log.marks.last_word(heir.entry.version)
                 heir = heirs.pop(word, None)
-        recovered_entry = self._end_last(chain[-1], heir, word, history, table, newest=newest)
+        recovered_entry = self._end_last(chain[-1], heir, word, history, table, end=end)
         for link, by in zip(reversed(chain[:-1]), reversed(chain), strict=False):
             if recovered_entry is not None:
                 link_ended = self._record(
@@ -139,7 +139,7 @@ class Recovery:
         return recovered_entry
 
     def _end_last(
-        self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, newest: int
+        self, last: SlotRecord, heir: SlotRecord | None, word: str, history: History, table: Table, *, end: LogEnd
     ) -> RecoveredEntry | None:
         """End an entry on which ``word`` is the last one, perhaps that of a recovery, its ``heir``, which has ended."""
         if word == last.entry.write_id:
@@ -150,7 +150,7 @@ class Recovery:
             return self._record(last.entry, heir.outcome, by=word, superseded=superseded, moved=moved, why=why)
         if rules.is_covered(history, last.entry):
             return self._rebuild(last.entry, history, table)
-        return self.recover(last, table, newest=newest, lost_heir=word)
+        return self.recover(last, table, end=end, lost_heir=word)
 
     def _is_free(self, record: SlotRecord) -> bool:
         """Return whether no call of an entry in doubt is under way any more, if its claimant keeps to its time."""
@@ -226,7 +226,7 @@ class Recovery:
         record: SlotRecord,
         table: Table,
         *,
-        newest: int,
+        end: LogEnd,
         behind: Sequence[EntryPartition] = (),
         lost_heir: str = "",
     ) -> RecoveredEntry | None:
@@ -234,13 +234,13 @@ class Recovery:
 
         ``record`` is an entry in doubt, or the newest published one of partitions that a late call has put back. Those
         are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
-        takes the slot after ``newest``, and the last word on an entry in doubt, unless that is ``lost_heir``'s, whose
-        entry is lost for good. Returns ``None`` if somebody else has either first.
+        takes the slot after the ``end`` of the log, and the last word on an entry in doubt, unless that is
+        ``lost_heir``'s, whose entry is lost for good. Returns ``None`` if somebody else has either first.
 
         Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
         itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
-        claimed = self._recover_entry(record.entry, newest + 1, behind)
+        claimed = self._recover_entry(record.entry, end, behind)
         if record.outcome is Outcome.ABANDONED:  # whose late call is undone: its rows are not published
             claimed = replace(claimed, recovered_write_id="")
         deadline = self._opened.deadline(claimed)
@@ -409,18 +409,19 @@ class Recovery:
                 f"version {original.version} of {ours.table} is only half recovered: {result.notes[0]}", **ours.named
             )
 
-    def _recover_entry(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
+    def _recover_entry(self, original: LogEntry, end: LogEnd, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
         created_at = datetime.now(UTC)
         later = created_at - original.created_at
         replaced = tuple(replace(old, delete_after=old.delete_after + later) for old in original.replaced)
         return replace(
             original,
-            version=version,
+            version=end.newest + 1,
+            in_doubt=end.in_doubt - {original.version, original.recovers},  # these end as it does, by its own switch
             write_id=new_write_id(),
             operation=Operation.RECOVER,
             created_at=created_at,
-            base_version=version - 1,
+            base_version=end.newest,
             recovers=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
@@ -532,7 +533,7 @@ class Recovery:
         history = read()
         while history.records.publishes_in_doubt:
             oldest = history.records.publishes_in_doubt[0].entry.version
-            recovered = self.resolve(oldest, table, newest=history.last_slot)
+            recovered = self.resolve(oldest, table, end=history.end)
             done += [recovered] if recovered else []
             history = read()
         return history, done

@@ -105,7 +105,7 @@ def _add_missing(
         columns = columns_of(history, history.newest, lost)
         left = [str(there.described.new_location) for there in found if there.others]
         entry = opened.next_entry(
-            history.last_slot,
+            history.end,
             Operation.RESTORE,
             "restore",
             write_id=copies.write_id,

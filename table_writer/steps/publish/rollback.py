@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
@@ -14,6 +15,7 @@ from table_writer.log.versions import require_version
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location, same_place
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
+from table_writer.steps.publish.base import has_grown
 from table_writer.steps.publish.copies import SeparateCopies, moved_error
 from table_writer.steps.publish.entry import (
     FilesThere,
@@ -26,6 +28,7 @@ from table_writer.steps.publish.entry import (
     require_known,
     there_under_other_names,
 )
+from table_writer.steps.publish.in_place import missing_files
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries
 from table_writer.storage.table_files import existing_values, files_read_at, is_named_by_us
@@ -54,6 +57,8 @@ def roll_back(
             history.placements.known_values if chosen is None else history.placements.known_values.intersection(chosen)
         )
         here = opened.metastore.get_partitions(table, sorted(known | targets.keys()))
+        if has_grown(opened, table, here, history.end, compares=True):
+            continue
         targets |= _states_brought_late(history, known - targets.keys(), here)
         now: PartitionsNow = {values: partition for values, partition in here.items() if values in targets}
         before = {values: locations(now).get(values) for values in targets}
@@ -89,7 +94,8 @@ def _require_as_it_was(
 ) -> None:
     """Refuse to say that there is nothing to do where readers would not find the rows of the version.
 
-    Looked at are the partitions that no version has changed since. Other tools' rows at a place of theirs stay theirs.
+    Looked at are the partitions that no version has changed since. Other tools' rows at a place of theirs stay theirs;
+    what was appended there in place is ours.
     """
     states, before = history.past.at(version), locations(here)
     wanted = states.keys() if chosen is None else states.keys() & set(chosen)
@@ -97,7 +103,7 @@ def _require_as_it_was(
 
     def is_of_others(values: PartitionValues) -> bool:
         location = Location.parse_any(states[values].location or "")
-        is_ours = location is None or opened.layout.own.contains(location)
+        is_ours = location is None or opened.layout.own.contains(location) or _has_grown_there(history, location)
         return not is_ours and same_place(states[values].location, before.get(values))
 
     ours = {values: state for values, state in unchecked.items() if values in here and not is_of_others(values)}
@@ -127,7 +133,7 @@ def _checked_partitions(
         grew = wanted is not None and history.past.surplus_names(Location.parse(wanted), version)
         if grew or not same_place(before.get(values), wanted):
             changed[values] = wanted
-        elif wanted is not None and opened.layout.all_data.contains(Location.parse(wanted)):
+        elif wanted is not None and _has_rows_of_ours(history, Location.parse(wanted)):
             staying[values] = wanted  # from where its files may be gone
     checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     not_there |= check_each(staying, partial(_require_rows, opened, history, version))[1]
@@ -187,6 +193,9 @@ def _require_rows(
     Readers look there, so rows that another tool has inserted stay. They are told by the names of files.
     """
     location, layout = Location.parse(target), opened.layout
+    if not layout.all_data.contains(location):
+        _require_added(opened, history, version, values, location)
+        return FilesThere(EntryPartition.without_rows(values, target))
     ours = [
         file for file in files_read_at(opened.store, layout, location) if is_named_by_us(file.key, location, layout)
     ]
@@ -194,6 +203,27 @@ def _require_rows(
     if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
         return FilesThere(known)
     return files_there(opened.store, history, values, location, version=version)
+
+
+def _has_grown_there(history: History, location: Location) -> bool:
+    """Return whether an append in place has added files at a location."""
+    return location.place in history.state.grown_places
+
+
+def _has_rows_of_ours(history: History, location: Location) -> bool:
+    return history.layout.all_data.contains(location) or _has_grown_there(history, location)
+
+
+def _require_added(
+    opened: OpenTable, history: History, version: int, values: PartitionValues, location: Location
+) -> None:
+    """Raise ``NotThereError`` if files are gone that appends in place have added at another tool's location."""
+    earlier = ((record, named) for record, named in history.records.published_of(values))
+    until_then = (named for record, named in earlier if record.entry.version <= version)
+    added = [*takewhile(lambda named: named.added and same_place(named.new_location, str(location)), until_then)]
+    missing = missing_files(opened.store, added)
+    if missing:
+        raise NotThereError(f"files that were appended at {location} are gone: {len(missing)}")
 
 
 def _check(
@@ -220,7 +250,7 @@ def _entry(
 ) -> LogEntry:
     left = [now[partition.values].location for partition in partitions if partition.values in now]
     return opened.next_entry(
-        history.last_slot,
+        history.end,
         Operation.ROLLBACK,
         f"rollback to version {version}",
         rollback_to=version,

@@ -298,7 +298,7 @@ def _newest(opened: OpenTable) -> tuple[Past, int]:
         in_doubt = [record.entry.version for record in history.records.publishes_in_doubt]
         oldest = min(in_doubt, default=history.newest + 1)
         if any(record.entry.version > oldest for record in history.records.published):
-            recovery.resolve(oldest, opened.table, newest=history.last_slot)
+            recovery.resolve(oldest, opened.table, end=history.end)
             continue
         past = Past(opened)
         if past.version < oldest:

@@ -385,7 +385,7 @@ class Vacuum:
 
     def _entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
         return self._opened.next_entry(
-            history.last_slot, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
+            history.end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
         )
 
     def _deadline(self, entry: LogEntry) -> Deadline:
