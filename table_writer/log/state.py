@@ -269,6 +269,20 @@ class TableState:
         )
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
+    def is_doomed(self, location: Location) -> bool:
+        """Return whether a vacuum in doubt names a location: it may be deleted at this moment, or by the next one."""
+        return not self.doomed_places.keys().isdisjoint(self.layout.places_around(location))
+
+    def remaining_places(self, places: frozenset[Place]) -> frozenset[Place]:
+        """Return those of some places of which no vacuum has deleted everything since readers were there last.
+
+        Those are where readers look, and what they have left, however often they have come back and left again.
+        """
+        texts = (current.partition.new_location for current in self.current_partitions.values())
+        live = (location for text in texts if text and (location := Location.parse_any(text)) is not None)
+        locations = (*live, *(left.location for left in self.left_locations.values()))
+        return places & frozenset(place for location in locations for place in self.layout.places_around(location))
+
     def write_ids(self) -> frozenset[str]:
         """Return the writes whose files readers see, or have left."""
         texts = (text for current in self.current_partitions.values() for text in current.partition.locations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +27,20 @@ from table_writer.steps.rows.erasure import SeenAgainError
 from table_writer.steps.rows.snapshot import Snapshot
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import ObjectInfo, key_of
+from table_writer.table.past import Past
 from tests.cells import first_fast
-from tests.publish.world import TABLE, DeathError, Fault, World, body_of, move, plain, publisher_of
+from tests.publish.world import (
+    TABLE,
+    DeathError,
+    Fault,
+    World,
+    body_of,
+    insert,
+    move,
+    plain,
+    publisher_of,
+    without_answer,
+)
 
 from .erasures import NO_SPARK, deleted_rows, erasing, holders, purge
 
@@ -647,3 +660,94 @@ def test_a_drop_that_comes_between_the_looks_of_a_snapshot_is_none_of_another_to
     world.at_metastore("get_partitions", "after", before_the_log_is_read)
     snapshot = Snapshot(NO_SPARK, opened)
     assert (world.store.on_call, snapshot.files_of([("d2",)])) == (None, {})
+
+
+# Readers who come back to what is to be erased, and leave it again
+
+
+def overwritten_where_it_was_put_back(world: World) -> None:
+    purge(world, ANN)
+    put_back(world, "d2", first_place(world))
+    world.write({"d2": ids(5)})
+
+
+def brought_by_a_late_call(world: World, *, in_place: bool = False) -> None:
+    if in_place:
+        append = partial(world.write, {"d2": ids(222)}, plan=world.plan(WriteMode.APPEND, in_place=True))
+        come = without_answer(world, append)
+    else:
+        come = without_answer(world, lambda: world.write({"d2": ids(2, 222)}))
+    recovered(world)
+    purge(world, ANN)
+    come()
+    world.keeper.recover(T)
+
+
+COMING_BACK: Final[dict[str, Callable[[World], None]]] = {
+    "another tool": overwritten_where_it_was_put_back,
+    "a late call": brought_by_a_late_call,
+    "a late call of an append in place": partial(brought_by_a_late_call, in_place=True),
+}
+
+
+@pytest.mark.parametrize("after", ["nothing", "vacuum", "recover"])
+@pytest.mark.parametrize("name", COMING_BACK)
+def test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back_to_them(name: str, after: str) -> None:
+    world = with_ann()
+    COMING_BACK[name](world)
+    if after != "nothing":
+        getattr(world.keeper, after)(T)
+    while holders(world, ANN):
+        assert None in outcomes(world)
+        assert not world.keeper.erasure(T).is_complete
+        assert shown_by_versions(world) == set()
+        for version in range(1, world.services().log.lister.read().newest):
+            with suppress(TableWriterError):
+                world.keeper.rollback(T, version=version)
+            assert not world.rows()["d2"] & ANN
+        world.skipped_seconds += DAY_SECONDS
+        world.keeper.vacuum(T)
+        assert world.skipped_seconds < 9 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert set(outcomes(world)) == {Outcome.PUBLISHED}
+    assert world.keeper.erasure(T).is_complete
+
+
+def shown_by_versions(world: World) -> set[int]:
+    """Return the versions that a read would show, and of which it would show the row."""
+    shown: set[int] = set()
+    for version in range(1, world.services().log.lister.read().newest):
+        with suppress(TableWriterError):
+            (past,) = Past(world.services(), version=version).partitions(["dt=d2"])
+            files = world.store.list(Location.parse(past.location).key)
+            rows = {row for file in files for row in json.loads(plain(body_of(world.store, file.key)))}
+            shown |= {version} if rows & ANN else set()
+    return shown
+
+
+# Late calls
+
+
+def abandoned_append(world: World) -> Callable[[], bool]:
+    """An append without an answer, which a recovery gives up since another tool has inserted; returns the late call."""
+    come = without_answer(world, lambda: world.write({"d2": ids(222)}, plan=world.plan(WriteMode.APPEND)))
+    insert(world, "d2", 7)
+    recovered(world)
+    return come
+
+
+def test_an_abandoned_write_stays_as_a_whole_while_its_call_may_bring_readers_into_it(world: World) -> None:
+    come = abandoned_append(world)
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert not world.keeper.erasure(T).is_complete
+    assert come()
+    assert world.rows()["d2"] == ids(2, 22, 222)
+    world.keeper.recover(T)
+    assert world.rows()["d2"] == ids(7, 22)
+    purge(world, ANN)
+    world.skipped_seconds += LATE + DAY_SECONDS
+    world.keeper.recover(T)
+    world.keeper.vacuum(T)
+    assert (holders(world, ANN), world.rows()["d2"]) == ([], ids(7, 22))
+    assert world.keeper.erasure(T).is_complete

@@ -202,7 +202,7 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
         write_id = history.layout.write_id_of(left.location)
         place, is_young = left.location.place, left.age_seconds < wanted_seconds
         is_doomed = history.state.doomed_places.get(place) == left.left_by
-        if is_young and is_doomed and place in history.placements.late_places:
+        if is_young and is_doomed and history.placements.late_places.meets(place):
             kept.append(KeptLocation(left.location, "a call that others have recovered may yet point readers there"))
         elif is_young and not is_doomed:
             hours = (wanted_seconds - left.age_seconds) / 3600
