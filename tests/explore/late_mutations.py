@@ -257,6 +257,20 @@ MUTATIONS: Final = (
         test=f"{ERASURES}::test_an_abandoned_write_stays_as_a_whole_while_its_call_may_bring_readers_into_it",
     ),
     Mutation(
+        "a certificate names what was planned before the erasure",
+        "steps.certificate:_in_writes",
+        "if entry.operation is Operation.WRITE and entry.base_version < claimed:",
+        "if entry.operation is Operation.WRITE and entry.base_version < claimed - 1:",
+        test=f"{ERASURES}::test_a_write_planned_before_an_erasure_and_published_after_it_is_named_by_every_certificate",
+    ),
+    Mutation(
+        "a certificate names who has taken over what readers were pointed back to",
+        "steps.certificate:_in_writes",
+        "if erased.around(text) & places",
+        "if False",
+        test=f"{ERASURES}::test_who_takes_over_rows_of_a_location_that_another_tool_has_put_back_is_named",
+    ),
+    Mutation(
         "an erasure is claimed over no publish in doubt",
         "steps.rows.erasure:Erasing._choose",
         "if history.records.publishes_in_doubt:",

@@ -312,12 +312,146 @@ def test_a_staged_or_running_write_is_named_until_it_is_gone_or_published(world:
 
     written = world.write({"d5": ids(5)}, before_publish=purge_while_it_runs)
     told = remarks()
-    assert any(f"write {staged} was not published yet" in remark for remark in told)
-    assert any(f"{written.entry.write_id} was planned before the delete and published after it" in one for one in told)
+    assert any(f"write {staged} is not published, " in remark for remark in told)
+    assert any(f"{written.entry.write_id} was planned before the erasure and published after it" in one for one in told)
     world.discard_staged()
     assert len(remarks()) == 1
     purge(world, ANN)
     assert remarks() == ()
+
+
+def planned(world: World) -> Callable[[], object]:
+    plan = world.plan(WriteMode.APPEND)
+    return lambda: world.write({"d5": ANN}, plan=plan)
+
+
+def planned_overwrite(world: World) -> Callable[[], object]:
+    plan = replace(world.plan(), reads=reading(world, world.partitions()["d2"].location, ReadOf.TABLE))
+    return lambda: world.write({"d5": ANN}, plan=plan)
+
+
+def staged(world: World) -> Callable[[], object]:
+    world.stage({"d5": ANN}, plan=world.plan(WriteMode.APPEND), expires_after_seconds=9 * DAY_SECONDS)
+    return world.publish_staged
+
+
+def staged_and_refused_once(world: World) -> Callable[[], object]:
+    publish = staged(world)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", Exception)), suppress(TableWriterError):
+        publish()
+    return publish
+
+
+def killed_and_recovered(world: World) -> Callable[[], object]:
+    plan = world.plan(WriteMode.APPEND)
+    died = Fault("metastore", "add_partitions", 1, "before", DeathError)
+
+    def act() -> None:
+        with world.inject(died), suppress(DeathError):
+            world.write({"d5": ANN}, plan=plan)
+        recovered(world)
+
+    return act
+
+
+OLDER_PLANS: Final[dict[str, Callable[[World], Callable[[], object]]]] = {
+    "an append": planned,
+    "an overwrite of another partition": planned_overwrite,
+    "a staged write": staged,
+    "a staged write that was refused once": staged_and_refused_once,
+    "a write that dies": killed_and_recovered,
+}
+
+
+@pytest.mark.parametrize("moment", ["before the delete", "before its switch", "before the erasure"])
+@pytest.mark.parametrize("name", OLDER_PLANS)
+def test_a_write_planned_before_an_erasure_and_published_after_it_is_named_by_every_certificate(
+    name: str, moment: str
+) -> None:
+    world, acts = with_ann(), list[Callable[[], object]]()
+    since = world.services().log.lister.read().newest
+
+    def make() -> None:
+        acts.append(OLDER_PLANS[name](world))
+
+    if moment == "before the delete":
+        make()
+    if moment == "before its switch" and name != "a staged write that was refused once":
+        world.at_metastore("alter_partitions", "before", make)
+    deleted = deleted_rows(world, ANN)
+    world.metastore.on_call = None
+    if not acts:
+        make()
+    write_id = erasing(world, ANN, since).after(deleted).write_id
+    world.keeper.vacuum(T)
+    (act,) = acts
+    act()
+    assert world.rows()["d5"] == ANN
+    for row in (55, 555):
+        remarks = world.keeper.erasure(T, write_id=write_id).remarks
+        assert any("was planned before the erasure and published after it" in remark for remark in remarks)
+        world.write({"d5": ids(row)}, plan=world.plan(WriteMode.APPEND))  # its rows move on
+        world.skipped_seconds += 4 * DAY_SECONDS
+        world.keeper.vacuum(T)
+    assert world.rows()["d5"] >= ANN
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+
+
+def test_a_write_of_before_that_is_given_up_is_named_until_its_files_are_gone(world: World) -> None:
+    plan = world.plan(WriteMode.APPEND)
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", Exception)), suppress(TableWriterError):
+        world.write({"d5": ANN}, plan=plan)
+    assert len(holders(world, ANN)) == 1
+    assert [remark.partition(", ")[0] for remark in world.keeper.erasure(T).remarks] == [
+        f"write {plan.write_id} is not published"
+    ]
+    world.skipped_seconds += 4 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert (holders(world, ANN), world.keeper.erasure(T).is_complete) == ([], True)
+
+
+def test_a_write_that_was_planned_after_an_erasure_is_not_named_while_it_runs(world: World) -> None:
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    told: list[bool] = []
+    world.stage({"d6": ids(6)}, plan=world.plan(WriteMode.APPEND))
+    world.write({"d5": ids(5)}, before_publish=lambda: told.append(world.keeper.erasure(T).is_complete))
+    assert told == [True]
+    assert world.keeper.erasure(T).is_complete
+
+
+MOVING_ON: Final[dict[str, Callable[[World], object]]] = {
+    "append": lambda world: world.write({"d2": ids(5)}, plan=world.plan(WriteMode.APPEND)),
+    "compaction": lambda world: world.compact("d2"),
+    "nothing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("name", MOVING_ON)
+def test_who_takes_over_rows_of_a_location_that_another_tool_has_put_back_is_named(name: str) -> None:
+    world = World()
+    world.sleep = lambda _: None
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    put_back(world, "d2", f"{world.root}dt=d2/")  # MSCK REPAIR TABLE
+    MOVING_ON[name](world)
+    for _ in range(2):
+        world.skipped_seconds += 3 * DAY_SECONDS
+        world.keeper.recover(T)
+        world.keeper.vacuum(T)
+        assert world.rows()["d2"] >= ANN
+        assert not world.keeper.erasure(T).is_complete
+    world.write({"d2": ids(2, 6)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+    assert holders(world, ANN) == []
 
 
 def test_a_compaction_that_was_under_way_has_brought_no_rows(world: World) -> None:

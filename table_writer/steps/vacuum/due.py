@@ -319,7 +319,12 @@ class Traces:
 
     def unclaimed_ids(self, history: History) -> frozenset[str]:
         """Return the writes that have left files or a registration, and have claimed no entry."""
-        return frozenset(self.write_ids | self.uploads.keys() | self.registered.keys()) - history.claimed_ids
+        return self.seen_ids - history.claimed_ids
+
+    @property
+    def seen_ids(self) -> frozenset[str]:
+        """Return the writes that have left files or a registration."""
+        return frozenset(self.write_ids | self.uploads.keys() | self.registered.keys())
 
     def write_id_of(self, upload: UploadInfo, history: History) -> str | None:
         """Return which write an upload belongs to, ``None`` if it is another tool's.

@@ -212,10 +212,7 @@ class Vacuum:
             if not chosen:
                 entry = replace(entry, deletes=(DeletedLocation.kept_at(self._layout.data(entry.write_id)),))
             described = msgspec.structs.replace(
-                erasure,
-                keys=keys,
-                kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept)),
-                writes=tuple(sorted(traces.unclaimed_ids(history))),
+                erasure, keys=keys, kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept))
             )
             entry = replace(entry, erasure=described)
             if self._log.slots.claim(entry):
