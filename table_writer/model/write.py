@@ -150,6 +150,13 @@ class TableLayout:
         write_id = self.write_id_of(location) if self.all_data.contains(location) else None
         return frozenset({location.place} if write_id is None else {location.place, self.data(write_id).place})
 
+    def is_scheduled(self, location: Location, *, partitioned: bool) -> bool:
+        """Return whether a vacuum deletes what is left at a location: not outside the root, nor around our directory.
+
+        Only an unpartitioned table has its files in the root itself.
+        """
+        return self.root.contains(location) and not (partitioned and location.contains(self.own))
+
     def is_of_inner_root(self, key: str, location: Location) -> bool:
         """Return whether an object lies in the directory of another table whose root is below the location."""
         return f"/{self.directory_name}/" in f"/{key.removeprefix(location.key)}"

@@ -320,6 +320,36 @@ def test_a_staged_or_running_write_is_named_until_it_is_gone_or_published(world:
     assert remarks() == ()
 
 
+@pytest.mark.parametrize("place", ["s3a://lake/raw/d2/", "s3a://lake/mart/", "s3a://elsewhere/d2/"])
+@pytest.mark.parametrize("how_long_ago", [0, 1, 2])
+def test_older_rows_where_no_vacuum_deletes_are_named_however_long_ago_readers_left_them(
+    world: World, place: str, how_long_ago: int
+) -> None:
+    world.store.put(f"{Location.parse(place).key}f.json", b"[2, 22]")
+    world.pointed_by_another_tool("d2", place)
+    for row in range(how_long_ago):
+        world.write({"d2": ids(2, 222 + row)})
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).remarks == (
+        f"{place}: it is not below the table's own directory: delete it yourself",
+    )
+    world.store.delete([f"{Location.parse(place).key}f.json"])
+    assert world.keeper.erasure(T).is_complete == (place != "s3a://elsewhere/d2/")
+
+
+@pytest.mark.parametrize("row", [2, 3])
+def test_older_rows_of_other_partitions_outside_the_root_are_named_if_they_are_such_rows(
+    world: World, row: int
+) -> None:
+    world.store.put("raw/d3/f.json", f"[{row}]".encode())
+    world.pointed_by_another_tool("d3", "s3a://lake/raw/d3/")
+    world.write({"d3": ids(333)})
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete == (row != 2)
+
+
 def planned(world: World) -> Callable[[], object]:
     plan = world.plan(WriteMode.APPEND)
     return lambda: world.write({"d5": ANN}, plan=plan)
