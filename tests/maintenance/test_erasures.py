@@ -15,7 +15,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Operation, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Key, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.table_read import ReadOf, TableRead
@@ -25,6 +25,7 @@ from table_writer.steps.certificate import PLACES
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.rows.erasure import SeenAgainError
 from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.vacuum.due import DeadWrite
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import ObjectInfo, key_of
 from table_writer.table.past import Past
@@ -35,6 +36,7 @@ from tests.publish.world import (
     Fault,
     World,
     body_of,
+    fail,
     insert,
     move,
     plain,
@@ -289,6 +291,28 @@ def test_rows_of_a_version_that_is_erased_are_not_written_anew(
     world.skipped_seconds += 3 * DAY_SECONDS
     world.keeper.vacuum(T)
     assert holders(world, ANN) == []
+
+
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS])
+def test_rows_of_a_version_that_is_erased_are_not_written_anew_by_a_query_that_reads_the_table_too(
+    world: World, mode: WriteMode
+) -> None:
+    place = world.partitions()["d2"].location
+    reads = reading(world, place, ReadOf.VERSION) + reading(world, place, ReadOf.TABLE)
+    plan = replace(world.plan(mode), reads=reads)
+    with pytest.raises(ConflictError, match="that are erased on"):
+        world.write({"d5": ANN}, plan=plan, before_publish=lambda: purge(world, ANN))
+
+
+def test_files_of_an_abandoned_write_that_is_erased_are_not_written_anew(world: World) -> None:
+    """It is named as its whole directory, and was read as one of its partitions."""
+    abandoned_append(world)
+    abandoned = world.history().records[2].entry.partitions[0].new_location
+    assert abandoned is not None
+    plan = replace(world.plan(), reads=reading(world, abandoned, ReadOf.PATHS))
+    purge(world, ANN)
+    with pytest.raises(ConflictError, match="that are erased on"):
+        world.write({"d5": ANN}, plan=plan)
 
 
 def test_a_write_of_what_readers_see_is_not_refused_for_an_earlier_erasure(world: World) -> None:
@@ -606,6 +630,92 @@ def test_a_dead_write_that_may_not_be_deleted_is_not_freed(world: World) -> None
     assert [path.objects for path in report.deleted if path.reason.startswith("dead write")] == [0]
     assert (report.removed_registrations, len(report.aborted)) == ((), 1)
     assert world.keeper.vacuum(T).objects_deleted > 0
+
+
+def all_but(world: World, key: str) -> Any:
+    """Let one object be refused, while the request deletes the others."""
+    delete = world.store.delete
+
+    def delete_others(items: Sequence[str | ObjectInfo]) -> None:
+        delete([item for item in items if key_of(item) != key])
+        if key in map(key_of, items):
+            raise StorageError("AccessDenied")
+
+    return mock.patch.object(world.store, "delete", delete_others)
+
+
+def keys_below(world: World) -> set[str]:
+    return {info.key for info in world.store.list(world.layout.all_data.key)}
+
+
+def test_of_a_dead_write_that_is_freed_which_is_gone_and_not_all_or_nothing(world: World) -> None:
+    with world.inject(Fault("store", "put_if_absent", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d1": ids(5), "d2": ids(6)})
+    (key,) = holders(world, ids(6))
+    world.skipped_seconds += 4 * DAY_SECONDS
+    before = keys_below(world)
+    with all_but(world, key):
+        report = world.keeper.vacuum(T)
+    gone = before - keys_below(world)
+    assert (len(gone), report.objects_deleted) == (2, 2)
+    before = keys_below(world)
+    report = world.keeper.vacuum(T)
+    assert report.objects_deleted == len(before - keys_below(world)) == 1
+
+
+def test_nothing_of_a_dead_write_is_freed_where_nobody_can_look_again(world: World) -> None:
+    with world.inject(Fault("store", "put_if_absent", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d1": ids(5), "d2": ids(6)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+
+    vacuum, plan = Vacuum(world.services()), world.keeper.vacuum(T, dry_run=True)
+    assert plan.objects_deleted == 3
+    objects = tuple(world.store.list(world.layout.all_data.key))
+    write = DeadWrite(write_id="w", reason="", objects=objects, uploads=())
+    world.store.on_call = lambda *_: fail(StorageError("no answer"))
+    assert vacuum._left_at(world.layout.data("w"), write) == {item.key for item in objects}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_object_counts_once_though_two_locations_hold_it(world: World, dry_run: bool) -> None:
+    come = abandoned_append(world)
+    come()
+    world.write({"d2": ids(8)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+    before = keys_below(world)
+    report = world.keeper.vacuum(T, dry_run=dry_run)
+    if dry_run:
+        world.keeper.vacuum(T)
+    assert report.objects_deleted == len(before - keys_below(world)) == 5
+
+
+def test_an_erasure_names_an_object_once_though_two_locations_hold_it(world: World) -> None:
+    come = abandoned_append(world)
+    come()
+    world.write({"d2": ids(2, 8)})
+    note = purge(world, ANN).notes[-1]
+    objects = [erased.key for erased in world.keeper.erasure(T).objects]
+    assert len(set(objects)) == len(objects)
+    assert note.startswith(f"{len(objects)} replaced files to be erased")
+
+
+def test_a_fold_forgets_no_key_of_an_entry_that_could_not_be_trimmed(world: World) -> None:
+    world.write({"d1": ids(5)}, plan=world.plan(key="once"))
+    for row in range(9):
+        world.write({"d1": ids(50 + row)})
+    world.skipped_seconds += 40 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert 3 in world.keeper.vacuum(T, dry_run=True).trimmed_versions
+    world.store.on_call = refused(world, "/log/0")
+    with mock.patch("table_writer.log.table_log.FOLD_EVERY_VERSIONS", 5):
+        report = world.keeper.vacuum(T)
+    world.store.on_call = None
+    assert report.trimmed_versions == ()
+    fold = world.services().log.read_recent().fold
+    assert fold is not None
+    found = world.services().log.find_key(Key("once"))
+    assert found is not None
+    assert found.entry.idempotency_key == "once"
 
 
 def test_registrations_uploads_and_entries_that_stay_are_not_said_to_be_gone(world: World) -> None:
