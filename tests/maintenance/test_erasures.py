@@ -925,6 +925,24 @@ def test_a_purge_works_again_where_another_tool_has_put_a_dropped_partition_back
     assert holders(world, ANN) == []
 
 
+def test_on_glue_a_dropped_partition_that_another_tool_has_put_back_is_dropped_again_and_erased() -> None:
+    world = World()
+    world.metastore.uri = "glue://eu-west-1"
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    world.write({"d9": ids(10)})
+    put_back(world, "d2", f"{world.root}dt=d2/")  # MSCK REPAIR TABLE
+    world.keeper.vacuum(T)
+    snapshot = Snapshot(NO_SPARK, world.services())
+    with pytest.raises(InvalidInputError, match=r"DROP PARTITION, and then `table-writer vacuum"):
+        snapshot.files_of(snapshot.existing)
+    world.dropped_by_another_tool("d2")
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+    assert holders(world, ANN) == []
+
+
 def test_a_drop_that_comes_between_the_looks_of_a_snapshot_is_none_of_another_tool() -> None:
     world = World()
     world.written_by_another_tool("d2", ANN)
