@@ -209,8 +209,8 @@ def _in_writes(erased: Erased) -> Iterator[Finding]:
 
 
 def _carried_from(entry: LogEntry) -> list[str]:
-    """Return where an entry has taken rows from that its partitions keep."""
-    keeps = entry.keeps_rows or entry.is_compaction or entry.depends_on_rows
+    """Return where an entry has taken rows from that its partitions keep; a recovery takes none itself."""
+    keeps = entry.has_own_files and (entry.keeps_rows or entry.is_compaction or entry.depends_on_rows)
     return [partition.old_location for partition in entry.partitions if keeps and partition.old_location]
 
 

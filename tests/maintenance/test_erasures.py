@@ -1005,6 +1005,20 @@ def test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back
     assert world.keeper.erasure(T).is_complete
 
 
+def test_new_files_of_another_tool_where_it_had_others_keep_no_erasure_from_its_end() -> None:
+    world = World()
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    world.store.delete([f"{world.layout.root.key}dt=d2/part-0.json"])  # INSERT OVERWRITE
+    world.store.put(f"{world.layout.root.key}dt=d2/part-1.json", b"[5]")
+    put_back(world, "d2", f"{world.root}dt=d2/")
+    world.write({"d2": ids(6)})
+    world.keeper.vacuum(T)
+    assert outcomes(world) == [Outcome.PUBLISHED]
+    assert world.keeper.erasure(T).is_complete
+
+
 def shown_by_versions(world: World) -> set[int]:
     """Return the versions that a read would show, and of which it would show the row."""
     shown: set[int] = set()

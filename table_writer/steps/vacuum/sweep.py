@@ -533,7 +533,7 @@ def _record_ended(log: TableLog, history: History, gone: Collection[Place], own:
         entry = record.entry
         if entry.operation is not Operation.VACUUM or entry == own:
             continue
-        came_back = history.state.remaining_places(record.erased_places)  # nobody may read there ever again
+        came_back = history.state.remaining_places(record)  # nobody may read there ever again
         outstanding = _outstanding(history, entry) | came_back
         is_alone = entry.erasure is not None or claim_is_over(entry, record.age_seconds)
         if outstanding.issubset(gone) and (outstanding or is_alone):
