@@ -22,7 +22,7 @@ from table_writer.model.table import HISTORY_PROPERTY
 from table_writer.reports.erasure_report import ErasedObject, ErasureReport
 from table_writer.steps.mirrors.follow import KINDS
 from table_writer.steps.publish.statistics import SPARK_PREFIX
-from table_writer.steps.vacuum.due import HISTORY_RETENTION, look_for_traces
+from table_writer.steps.vacuum.due import HISTORY_RETENTION, Traces, look_for_traces
 from table_writer.storage.object_store import ObjectStore, many
 from table_writer.storage.s3 import S3Store, bucket_versioning
 from table_writer.storage.table_files import files_at
@@ -64,6 +64,7 @@ class Erased:
     """One erasure as the log has it, repeated calls included, and the table now."""
 
     opened: OpenTable
+    traces: Traces  # looked for before the log was read: who has left some and is not running has claimed by then
     history: History
     entries: Sequence[LogEntry]  # of the erasure, by their versions
 
@@ -113,6 +114,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
 
     Raises ``InvalidInputError`` if the log has no such erasure.
     """
+    traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()
     records = [record for record in history.records if record.entry.erasure and record.outcome is not Outcome.ABANDONED]
     wanted = write_id or next((record.entry.erasing_id for record in reversed(records)), "")
@@ -123,7 +125,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
             " delete_where(…, purge=True) makes one, and a vacuum trims it with the history, so keep its certificate",
             table=str(opened.table.name),
         )
-    erased = Erased(opened, history, entries)
+    erased = Erased(opened, traces, history, entries)
     newest, facts = entries[-1], erased.facts
     keys = dict.fromkeys(key for erasure in facts for key in erasure.keys)
     present = _present_keys(opened.store, entries)
@@ -185,27 +187,34 @@ def _in_writes(erased: Erased) -> Iterator[Finding]:
     Those are planned before it was claimed: a plan of before may not have seen the delete. Versions that came before it
     were looked through. A compaction gives up what others have changed, so it has brought no older rows.
     """
-    history, claimed, places = erased.history, erased.newest.version, erased.places
+    history, claimed = erased.history, erased.newest.version
     later_records = [record for record in history.records if record.entry.version > claimed]
     given_up: set[str] = set()
-    for entry in (record.entry for record in later_records if record.outcome is Outcome.PUBLISHED):
-        if entry.operation is Operation.WRITE and entry.base_version < claimed:
-            yield left(
-                f"write {entry.write_id} was planned before the erasure and published after it, as version"
-                f" {entry.version}: if it may have brought such rows, delete them again"
-            )
-        elif carried := [text for text in _carried_from(entry) if erased.around(text) & places]:
-            yield left(
-                f"version {entry.version} has taken over what readers saw at {few(carried)}, which may hold such rows:"
-                " another tool or a late call had pointed them back there. Delete the rows again"
-            )
-    for entry in (record.entry for record in later_records if record.outcome is not Outcome.PUBLISHED):
-        given_up |= {entry.write_id} if entry.has_own_files and entry.base_version < claimed else set()
-    traces = look_for_traces(erased.opened.store, erased.opened.layout)
+    for record in later_records:
+        entry = record.entry
+        if record.outcome is Outcome.PUBLISHED:
+            yield from map(left, _brought_by(erased, entry))
+        elif entry.has_own_files and entry.base_version < claimed:
+            given_up.add(entry.write_id)
+    traces = erased.traces
     for write_id in sorted(traces.unclaimed_ids(history) | (given_up & traces.seen_ids)):
         registered = traces.registered.get(write_id)
         if write_id in given_up or registered is None or registered.base_version < claimed:
             yield left(f"write {write_id} is not published, and its files were not looked through")
+
+
+def _brought_by(erased: Erased, entry: LogEntry) -> Iterator[str]:
+    """Say how a version may have brought such rows that came after the erasure."""
+    if entry.operation is Operation.WRITE and entry.base_version < erased.newest.version:
+        yield (
+            f"write {entry.write_id} was planned before the erasure and published after it, as version"
+            f" {entry.version}: if it may have brought such rows, delete them again"
+        )
+    elif carried := [text for text in _carried_from(entry) if erased.around(text) & erased.places]:
+        yield (
+            f"version {entry.version} has taken over what readers saw at {few(carried)}, which may hold such rows:"
+            " another tool or a late call had pointed them back there. Delete the rows again"
+        )
 
 
 def _carried_from(entry: LogEntry) -> list[str]:

@@ -478,6 +478,17 @@ def test_a_write_that_was_planned_after_an_erasure_is_not_named_while_it_runs(wo
     assert world.keeper.erasure(T).is_complete
 
 
+def test_a_write_that_is_published_while_a_certificate_looks_is_not_named(world: World) -> None:
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    with world.recording() as calls:
+        assert world.keeper.erasure(T).is_complete
+    for number in range(1, len(calls) + 1):
+        at_call(world, number, partial(world.write, {"d5": ids(50 + number)}))
+        assert world.keeper.erasure(T).is_complete
+    assert world.rows()["d5"] == ids(50 + len(calls))
+
+
 MOVING_ON: Final[dict[str, Callable[[World], object]]] = {
     "append": lambda world: world.write({"d2": ids(5)}, plan=world.plan(WriteMode.APPEND)),
     "compaction": lambda world: world.compact("d2"),
