@@ -53,6 +53,8 @@ def require_not_erased(opened: OpenTable, plan: WritePlan, records: Iterable[Slo
     ``records`` are those that the write has not seen ended, for the question just before the claim.
     """
     places = {place for read in plan.reads if read.of is not ReadOf.TABLE for place in read.files}
+    if plan.based_on is not None:  # a change of rows replaces the partitions that it has read, and they are compared
+        places -= {place for read in plan.reads if read.of is ReadOf.TABLE for place in read.files}
     if not places:
         return
     around = frozenset().union(*(opened.layout.places_around(Location(*place)) for place in places))
