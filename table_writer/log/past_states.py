@@ -167,24 +167,17 @@ class PastStates:
         if place in state.live_places:
             return False
         left, deleted = state.left_locations.get(place), state.deleted_places.get(place)
-        return place in state.doomed_places or (deleted is not None and (left is None or deleted >= left.left_by))
+        return state.is_doomed(location) or (deleted is not None and (left is None or deleted >= left.left_by))
 
     def erasure_of(self, location: Location) -> LogEntry | None:
         """Return the entry by which the files at a location are to be erased, or were; ``None`` if there is none."""
         self._records.require_all()
-        entries = (record.entry for record in self._records if record.outcome is not Outcome.ABANDONED)
-        return next(
-            (
-                entry
-                for entry in entries
-                if entry.erasure and any(location.same_place(Location.parse(old.location)) for old in entry.deletes)
-            ),
-            None,
-        )
+        places = self._state.layout.places_around(location)
+        return next((record.entry for record in self._records if record.erased_places & places), None)
 
     def is_restorable(self, location: Location) -> bool:
         """Return whether readers have left files there that no vacuum has deleted, or may be deleting."""
         self._records.require_all()
         state, left = self._state, self._state.left_locations.get(location.place)
         is_there = left is not None and state.deleted_places.get(location.place, 0) < left.left_by
-        return is_there and location.place not in state.doomed_places
+        return is_there and not state.is_doomed(location)

@@ -13,7 +13,7 @@ from functools import cached_property
 from table_writer.log.records import Records, SlotRecord
 from table_writer.log.state import TableState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.location import Location, Place
+from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 
 
@@ -136,11 +136,14 @@ class Placements:
             yield from (right_place.location for right_place in found if right_place is not None)
 
     @cached_property
-    def late_places(self) -> frozenset[Place]:
-        """The places to which calls may have brought readers late, unseen, or may yet bring them."""
+    def late_places(self) -> PlaceSet:
+        """The places to which calls may have brought readers late, unseen, or may yet bring them.
+
+        An abandoned write is left as its whole directory, around the places of its partitions.
+        """
         late = (record for record in self._records if record.outcome is not None and self._may_have_come_late(record))
         texts = (partition.new_location for record in late for partition in record.entry.partitions)
-        return frozenset(place for text in texts if (place := self._state.place_of(text)) is not None)
+        return PlaceSet(place for text in texts if (place := self._state.place_of(text)) is not None)
 
     def is_unexplained(self, values: PartitionValues, text: str) -> bool:
         """Return whether a published partition is at a place of ours, and no record that was read tells why."""

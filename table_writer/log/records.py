@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, overload
 
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, written_ids
 
@@ -72,6 +72,13 @@ class SlotRecord:
     def has_changed(self) -> bool:
         """Return whether it was published, and changed partitions: a vacuum changes none."""
         return self.outcome is Outcome.PUBLISHED and self.entry.operation is not Operation.VACUUM
+
+    @property
+    def erased_places(self) -> frozenset[Place]:
+        """The places whose files are to be erased by it, or were; none if it is no erasure."""
+        is_erasure = self.entry.erasure is not None and self.outcome is not Outcome.ABANDONED
+        named = (deletion for deletion in self.entry.deletes if is_erasure and not deletion.kept)
+        return frozenset(Location.parse(deletion.location).place for deletion in named)
 
     def has_switched(self, values: PartitionValues) -> bool:
         """Return whether it was published, and this partition with it."""

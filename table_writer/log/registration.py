@@ -83,6 +83,7 @@ class FoundRegistration:
     writer: Mapping[str, str] = field(default_factory=dict)
     put_at: datetime | None = None  # by the store's clock
     expires_after_seconds: float | None = None  # None: it is running
+    base_version: int = 0  # at which the write was planned; 0 where that cannot be read
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
@@ -102,6 +103,7 @@ class FoundRegistration:
             writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
             put_at=stored.info.modified_at,
             expires_after_seconds=expires_after_seconds if is_staged else None,
+            base_version=_version((staged if is_staged else body).get("base_version")),
             staged=staged,
         )
 
@@ -231,6 +233,11 @@ def _seconds(value: object, longest: float) -> float:
     """Read a time; what is no time, or too long for one, counts as the longest."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= longest
     return float(value) if known and isinstance(value, int | float) else longest
+
+
+def _version(value: object) -> int:
+    """Read a version; what is none counts as the first."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def id_was_used_error(write_id: str, table: str) -> InvalidInputError:

@@ -269,6 +269,26 @@ class TableState:
         )
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
+    def is_doomed(self, location: Location) -> bool:
+        """Return whether a vacuum in doubt names a location: it may be deleted at this moment, or by the next one."""
+        return not self.doomed_places.keys().isdisjoint(self.layout.places_around(location))
+
+    def remaining_places(self, erasing: SlotRecord) -> frozenset[Place]:
+        """Return the places of an erasure where readers look, or that they have left and no vacuum has deleted since.
+
+        However often they have come back and left again. Another tool may have put new files where it had others: these
+        are none of the erasure.
+        """
+        places = erasing.erased_places
+        if not places:
+            return places
+        keys = frozenset(erasing.entry.erasure.keys if erasing.entry.erasure else ())
+        texts = (current.partition.new_location for current in self.current_partitions.values())
+        live = (location for text in texts if text and (location := Location.parse_any(text)) is not None)
+        lefts = self.left_locations.values()
+        left = (left.location for left in lefts if not left.objects or any(file.key in keys for file in left.objects))
+        return places & frozenset(place for location in (*live, *left) for place in self.layout.places_around(location))
+
     def write_ids(self) -> frozenset[str]:
         """Return the writes whose files readers see, or have left."""
         texts = (text for current in self.current_partitions.values() for text in current.partition.locations)

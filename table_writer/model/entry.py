@@ -226,7 +226,6 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     write_id: str  # of the delete; empty: readers saw no such row any more
     keys: tuple[str, ...] = ()  # of the objects that go
     kept: tuple[tuple[str, str], ...] = ()  # locations that may hold such rows and do not go, and why, for a person
-    writes: tuple[str, ...] = ()  # that were not published yet, and may hold such rows
     unknown: tuple[str, ...] = ()  # what could not be found out, for a person
 
 

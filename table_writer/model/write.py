@@ -18,7 +18,7 @@ from table_writer.model.column_figures import ColumnFigures, as_text, from_text,
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import NO_KEY, Key, LogEntry, ReplacedLocation
 from table_writer.model.hive_columns import hive_columns
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.message import CommitMessage, RowMark
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column, PartitionValues, Table, escape
@@ -144,6 +144,18 @@ class TableLayout:
         directory, _, rest = self.own.relative_key(location).partition("/")
         write_id = rest.split("/")[0]
         return write_id if directory in {"data", "empty"} and write_id else None
+
+    def places_around(self, location: Location) -> frozenset[Place]:
+        """Return the place of a location, and that of its write's directory, as which an abandoned write is left."""
+        write_id = self.write_id_of(location) if self.all_data.contains(location) else None
+        return frozenset({location.place} if write_id is None else {location.place, self.data(write_id).place})
+
+    def is_scheduled(self, location: Location, *, partitioned: bool) -> bool:
+        """Return whether a vacuum deletes what is left at a location: not outside the root, nor around our directory.
+
+        Only an unpartitioned table has its files in the root itself.
+        """
+        return self.root.contains(location) and not (partitioned and location.contains(self.own))
 
     def is_of_inner_root(self, key: str, location: Location) -> bool:
         """Return whether an object lies in the directory of another table whose root is below the location."""

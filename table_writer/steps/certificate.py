@@ -17,12 +17,12 @@ from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.log.trimming import Trimming
 from table_writer.model.entry import Erasure, LogEntry, Operation, Outcome
-from table_writer.model.location import Location
+from table_writer.model.location import Location, Place
 from table_writer.model.table import HISTORY_PROPERTY
 from table_writer.reports.erasure_report import ErasedObject, ErasureReport
 from table_writer.steps.mirrors.follow import KINDS
 from table_writer.steps.publish.statistics import SPARK_PREFIX
-from table_writer.steps.vacuum.due import HISTORY_RETENTION
+from table_writer.steps.vacuum.due import HISTORY_RETENTION, Traces, look_for_traces
 from table_writer.storage.object_store import ObjectStore, many
 from table_writer.storage.s3 import S3Store, bucket_versioning
 from table_writer.storage.table_files import files_at
@@ -64,6 +64,7 @@ class Erased:
     """One erasure as the log has it, repeated calls included, and the table now."""
 
     opened: OpenTable
+    traces: Traces  # looked for before the log was read: who has left some and is not running has claimed by then
     history: History
     entries: Sequence[LogEntry]  # of the erasure, by their versions
 
@@ -73,11 +74,22 @@ class Erased:
         return [entry.erasure for entry in self.entries if entry.erasure is not None]
 
     @property
-    def since(self) -> int:
-        """The version of the delete, or else of the erasure: what was planned from it on has seen no such row."""
-        ids = {erasure.write_id for erasure in self.facts}
-        deletes = [record.entry.version for record in self.history.records if record.entry.write_id in ids - {""}]
-        return max(deletes, default=self.entries[-1].version)
+    def newest(self) -> LogEntry:
+        """The entry that was claimed last."""
+        return self.entries[-1]
+
+    @cached_property
+    def places(self) -> frozenset[Place]:
+        """The places that it names: what goes, and what may hold such rows and does not go."""
+        own = {entry.version for entry in self.entries}
+        named = (record.erased_places for record in self.history.records if record.entry.version in own)
+        kept = (Location.parse_any(text) for erasure in self.facts for text, _ in erasure.kept)
+        return frozenset(location.place for location in kept if location is not None).union(*named)
+
+    def around(self, text: str) -> frozenset[Place]:
+        """Return what has to be named for a location to be erased."""
+        location = Location.parse_any(text)
+        return frozenset() if location is None else self.opened.layout.places_around(location)
 
     @cached_property
     def history_retention(self) -> timedelta:
@@ -102,6 +114,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
 
     Raises ``InvalidInputError`` if the log has no such erasure.
     """
+    traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()
     records = [record for record in history.records if record.entry.erasure and record.outcome is not Outcome.ABANDONED]
     wanted = write_id or next((record.entry.erasing_id for record in reversed(records)), "")
@@ -112,7 +125,7 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
             " delete_where(…, purge=True) makes one, and a vacuum trims it with the history, so keep its certificate",
             table=str(opened.table.name),
         )
-    erased = Erased(opened, history, entries)
+    erased = Erased(opened, traces, history, entries)
     newest, facts = entries[-1], erased.facts
     keys = dict.fromkeys(key for erasure in facts for key in erasure.keys)
     present = _present_keys(opened.store, entries)
@@ -169,31 +182,50 @@ def _in_files(erased: Erased) -> Iterator[Finding]:
 
 
 def _in_writes(erased: Erased) -> Iterator[Finding]:
-    """Name the writes that were not published yet, unless they are gone, or were planned after the delete.
+    """Name the writes that may hold such rows, or have brought them, and that the erasure could not look through.
 
-    Nor a compaction: it gives up what others have changed, so it has brought no older rows.
+    Those are planned before it was claimed: a plan of before may not have seen the delete. Versions that came before it
+    were looked through. A compaction gives up what others have changed, so it has brought no older rows.
     """
-    opened, records = erased.opened, erased.history.records
-    for write_id in dict.fromkeys(write_id for erasure in erased.facts for write_id in erasure.writes):
-        published = records.publication(write_id)
-        data, keys = opened.layout.data(write_id), (opened.layout.staged_key, opened.layout.registration_key)
-        is_older = published is not None and published.entry.base_version < erased.since
-        if published is not None and is_older and not published.entry.is_compaction:
-            yield left(
-                f"write {write_id} was planned before the delete and published after it, as version"
-                f" {published.entry.version}: if it may have brought such rows, delete them again"
-            )
-        elif published is None and (
-            any(opened.store.head(key(write_id)) for key in keys)
-            or any(opened.store.list(data.key))
-            or any(opened.store.list_uploads(data.key))
-        ):
-            yield left(f"write {write_id} was not published yet, and its files were not looked through")
+    history, claimed = erased.history, erased.newest.version
+    later_records = [record for record in history.records if record.entry.version > claimed]
+    given_up: set[str] = set()
+    for record in later_records:
+        entry = record.entry
+        if record.outcome is Outcome.PUBLISHED:
+            yield from map(left, _brought_by(erased, entry))
+        elif entry.has_own_files and entry.base_version < claimed:
+            given_up.add(entry.write_id)
+    traces = erased.traces
+    for write_id in sorted(traces.unclaimed_ids(history) | (given_up & traces.seen_ids)):
+        registered = traces.registered.get(write_id)
+        if write_id in given_up or registered is None or registered.base_version < claimed:
+            yield left(f"write {write_id} is not published, and its files were not looked through")
+
+
+def _brought_by(erased: Erased, entry: LogEntry) -> Iterator[str]:
+    """Say how a version may have brought such rows that came after the erasure."""
+    if entry.operation is Operation.WRITE and entry.base_version < erased.newest.version:
+        yield (
+            f"write {entry.write_id} was planned before the erasure and published after it, as version"
+            f" {entry.version}: if it may have brought such rows, delete them again"
+        )
+    elif carried := [text for text in _carried_from(entry) if erased.around(text) & erased.places]:
+        yield (
+            f"version {entry.version} has taken over what readers saw at {few(carried)}, which may hold such rows:"
+            " another tool or a late call had pointed them back there. Delete the rows again"
+        )
+
+
+def _carried_from(entry: LogEntry) -> list[str]:
+    """Return where an entry has taken rows from that its partitions keep; a recovery takes none itself."""
+    keeps = entry.has_own_files and (entry.keeps_rows or entry.is_compaction or entry.depends_on_rows)
+    return [partition.old_location for partition in entry.partitions if keeps and partition.old_location]
 
 
 def _in_log(erased: Erased) -> Iterator[Finding]:
     """Say which single values the log holds, and which of its entries stay longer than others."""
-    history, newest = erased.history, erased.entries[-1].version
+    history, newest = erased.history, erased.newest.version
     old = [record.entry for record in history.records if record.entry.version <= newest and record.entry.partitions]
     names = ["names of partitions"] if erased.opened.table.partition_columns else []
     figures = ["the least and the greatest numbers and times of columns, by partition"]
@@ -224,9 +256,7 @@ def _in_log(erased: Erased) -> Iterator[Finding]:
 
 def _in_folds(erased: Erased) -> Iterator[Finding]:
     """Say when folds from before the erasure go."""
-    older = sorted(
-        version for version in erased.opened.log.marks.listed("folded") if version < erased.entries[-1].version
-    )
+    older = sorted(version for version in erased.opened.log.marks.listed("folded") if version < erased.newest.version)
     if older:
         yield later(
             f"the log's fold of version {few(older)} holds the same of what was there then: it goes once the log was"

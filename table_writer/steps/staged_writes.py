@@ -193,7 +193,7 @@ class StagedWrites:
             with suppress(InvalidInputError):  # a record that cannot be read can be discarded
                 announcement.concerns(self._opened, **facts_of_plan(registration.record(self._opened.layout).plan))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
-        vacuumed = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registration), dry_run=dry_run)
+        vacuumed = Vacuum(self._opened).give_up(write_id, base_version=registration.base_version, dry_run=dry_run)
         if vacuumed.kept and not dry_run:
             self._remove_record(write_id)
         return vacuumed
@@ -265,12 +265,6 @@ class StagedWrites:
             table=str(name),
             write_id=write_id,
         )
-
-
-def _base_version(registration: FoundRegistration) -> int:
-    """Return the version at which a write was planned; 0 where that cannot be read."""
-    base_version = registration.staged.get("base_version")
-    return base_version if isinstance(base_version, int) and base_version > 0 else 0
 
 
 def _require_passed(files: WrittenFiles) -> None:

@@ -202,7 +202,7 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is erased while a late call may point readers there",
         "steps.vacuum.due:due_locations",
-        "if is_young and is_doomed and place in history.placements.late_places:",
+        "if is_young and is_doomed and history.placements.late_places.meets(place):",
         "if False:",
         schedule="erase, vacuum, old alter comes",
     ),
@@ -241,6 +241,34 @@ MUTATIONS: Final = (
         "history.state.doomed_places.get(place) == left.left_by",
         "place in history.state.doomed_places",
         test=f"{ERASURES}::test_where_readers_have_been_since_stays_for_its_retention",
+    ),
+    Mutation(
+        "an erasure ends only once readers have nothing left again that it names",
+        "steps.vacuum.sweep:_record_ended",
+        "_outstanding(history, entry) | came_back",
+        "_outstanding(history, entry)",
+        test=f"{ERASURES}::test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back_to_them",
+    ),
+    Mutation(
+        "an abandoned write stays as a whole while its call may come",
+        "steps.vacuum.due:due_locations",
+        "history.placements.late_places.meets(place)",
+        "history.placements.late_places.holds(place)",
+        test=f"{ERASURES}::test_an_abandoned_write_stays_as_a_whole_while_its_call_may_bring_readers_into_it",
+    ),
+    Mutation(
+        "a certificate names what was planned before the erasure",
+        "steps.certificate:_brought_by",
+        "entry.base_version < erased.newest.version",
+        "entry.base_version < erased.newest.version - 1",
+        test=f"{ERASURES}::test_a_write_planned_before_an_erasure_and_published_after_it_is_named_by_every_certificate",
+    ),
+    Mutation(
+        "a certificate names who has taken over what readers were pointed back to",
+        "steps.certificate:_brought_by",
+        "if erased.around(text) & erased.places",
+        "if False",
+        test=f"{ERASURES}::test_who_takes_over_rows_of_a_location_that_another_tool_has_put_back_is_named",
     ),
     Mutation(
         "an erasure is claimed over no publish in doubt",

@@ -181,9 +181,10 @@ def entry_of_d1() -> SlotRecord:
 def test_calls_may_come_late_to_where_entries_want_to_go_that_a_recovery_has_ended() -> None:
     recovery = entry(3, D2, operation=Operation.RECOVER, recovers=2)
     records = [published(entry(1, D1)), published(entry(2, D2), recorded_by=recovery.write_id), published(recovery)]
-    places = {Location.parse(str(entry(2, D2).partitions[0].new_location)).place}
-    assert History(LAYOUT, records, [3]).placements.late_places == places
-    assert History(LAYOUT, records, []).placements.late_places == frozenset()
+    location = Location.parse(str(entry(2, D2).partitions[0].new_location))
+    assert History(LAYOUT, records, [3]).placements.late_places.holds(location.place)
+    assert History(LAYOUT, records, [3]).placements.late_places.meets(location.beside(LAYOUT.data("w2").key).place)
+    assert not History(LAYOUT, records, []).placements.late_places.meets(location.place)
 
 
 def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:

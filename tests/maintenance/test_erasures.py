@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Operation, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Key, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
 from table_writer.model.table_read import ReadOf, TableRead
@@ -24,10 +25,24 @@ from table_writer.steps.certificate import PLACES
 from table_writer.steps.publish.parameters import NO_FILES
 from table_writer.steps.rows.erasure import SeenAgainError
 from table_writer.steps.rows.snapshot import Snapshot
+from table_writer.steps.vacuum.due import DeadWrite
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.storage.object_store import ObjectInfo, key_of
+from table_writer.table.past import Past
 from tests.cells import first_fast
-from tests.publish.world import TABLE, DeathError, Fault, World, body_of, move, plain, publisher_of
+from tests.publish.world import (
+    TABLE,
+    DeathError,
+    Fault,
+    World,
+    body_of,
+    fail,
+    insert,
+    move,
+    plain,
+    publisher_of,
+    without_answer,
+)
 
 from .erasures import NO_SPARK, deleted_rows, erasing, holders, purge
 
@@ -278,6 +293,28 @@ def test_rows_of_a_version_that_is_erased_are_not_written_anew(
     assert holders(world, ANN) == []
 
 
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS])
+def test_rows_of_a_version_that_is_erased_are_not_written_anew_by_a_query_that_reads_the_table_too(
+    world: World, mode: WriteMode
+) -> None:
+    place = world.partitions()["d2"].location
+    reads = reading(world, place, ReadOf.VERSION) + reading(world, place, ReadOf.TABLE)
+    plan = replace(world.plan(mode), reads=reads)
+    with pytest.raises(ConflictError, match="that are erased on"):
+        world.write({"d5": ANN}, plan=plan, before_publish=lambda: purge(world, ANN))
+
+
+def test_files_of_an_abandoned_write_that_is_erased_are_not_written_anew(world: World) -> None:
+    """It is named as its whole directory, and was read as one of its partitions."""
+    abandoned_append(world)
+    abandoned = world.history().records[2].entry.partitions[0].new_location
+    assert abandoned is not None
+    plan = replace(world.plan(), reads=reading(world, abandoned, ReadOf.PATHS))
+    purge(world, ANN)
+    with pytest.raises(ConflictError, match="that are erased on"):
+        world.write({"d5": ANN}, plan=plan)
+
+
 def test_a_write_of_what_readers_see_is_not_refused_for_an_earlier_erasure(world: World) -> None:
     place = world.partitions()["d2"].location
     purge(world, ANN)
@@ -299,12 +336,187 @@ def test_a_staged_or_running_write_is_named_until_it_is_gone_or_published(world:
 
     written = world.write({"d5": ids(5)}, before_publish=purge_while_it_runs)
     told = remarks()
-    assert any(f"write {staged} was not published yet" in remark for remark in told)
-    assert any(f"{written.entry.write_id} was planned before the delete and published after it" in one for one in told)
+    assert any(f"write {staged} is not published, " in remark for remark in told)
+    assert any(f"{written.entry.write_id} was planned before the erasure and published after it" in one for one in told)
     world.discard_staged()
     assert len(remarks()) == 1
     purge(world, ANN)
     assert remarks() == ()
+
+
+@pytest.mark.parametrize("place", ["s3a://lake/raw/d2/", "s3a://lake/mart/", "s3a://elsewhere/d2/"])
+@pytest.mark.parametrize("how_long_ago", [0, 1, 2])
+def test_older_rows_where_no_vacuum_deletes_are_named_however_long_ago_readers_left_them(
+    world: World, place: str, how_long_ago: int
+) -> None:
+    world.store.put(f"{Location.parse(place).key}f.json", b"[2, 22]")
+    world.pointed_by_another_tool("d2", place)
+    for row in range(how_long_ago):
+        world.write({"d2": ids(2, 222 + row)})
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).remarks == (
+        f"{place}: it is not below the table's own directory: delete it yourself",
+    )
+    world.store.delete([f"{Location.parse(place).key}f.json"])
+    assert world.keeper.erasure(T).is_complete == (place != "s3a://elsewhere/d2/")
+
+
+@pytest.mark.parametrize("row", [2, 3])
+def test_older_rows_of_other_partitions_outside_the_root_are_named_if_they_are_such_rows(
+    world: World, row: int
+) -> None:
+    world.store.put("raw/d3/f.json", f"[{row}]".encode())
+    world.pointed_by_another_tool("d3", "s3a://lake/raw/d3/")
+    world.write({"d3": ids(333)})
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete == (row != 2)
+
+
+def planned(world: World) -> Callable[[], object]:
+    plan = world.plan(WriteMode.APPEND)
+    return lambda: world.write({"d5": ANN}, plan=plan)
+
+
+def planned_overwrite(world: World) -> Callable[[], object]:
+    plan = replace(world.plan(), reads=reading(world, world.partitions()["d2"].location, ReadOf.TABLE))
+    return lambda: world.write({"d5": ANN}, plan=plan)
+
+
+def staged(world: World) -> Callable[[], object]:
+    world.stage({"d5": ANN}, plan=world.plan(WriteMode.APPEND), expires_after_seconds=9 * DAY_SECONDS)
+    return world.publish_staged
+
+
+def staged_and_refused_once(world: World) -> Callable[[], object]:
+    publish = staged(world)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", Exception)), suppress(TableWriterError):
+        publish()
+    return publish
+
+
+def killed_and_recovered(world: World) -> Callable[[], object]:
+    plan = world.plan(WriteMode.APPEND)
+    died = Fault("metastore", "add_partitions", 1, "before", DeathError)
+
+    def act() -> None:
+        with world.inject(died), suppress(DeathError):
+            world.write({"d5": ANN}, plan=plan)
+        recovered(world)
+
+    return act
+
+
+OLDER_PLANS: Final[dict[str, Callable[[World], Callable[[], object]]]] = {
+    "an append": planned,
+    "an overwrite of another partition": planned_overwrite,
+    "a staged write": staged,
+    "a staged write that was refused once": staged_and_refused_once,
+    "a write that dies": killed_and_recovered,
+}
+
+
+@pytest.mark.parametrize("moment", ["before the delete", "before its switch", "before the erasure"])
+@pytest.mark.parametrize("name", OLDER_PLANS)
+def test_a_write_planned_before_an_erasure_and_published_after_it_is_named_by_every_certificate(
+    name: str, moment: str
+) -> None:
+    world, acts = with_ann(), list[Callable[[], object]]()
+    since = world.services().log.lister.read().newest
+
+    def make() -> None:
+        acts.append(OLDER_PLANS[name](world))
+
+    if moment == "before the delete":
+        make()
+    if moment == "before its switch" and name != "a staged write that was refused once":
+        world.at_metastore("alter_partitions", "before", make)
+    deleted = deleted_rows(world, ANN)
+    world.metastore.on_call = None
+    if not acts:
+        make()
+    write_id = erasing(world, ANN, since).after(deleted).write_id
+    world.keeper.vacuum(T)
+    (act,) = acts
+    act()
+    assert world.rows()["d5"] == ANN
+    for row in (55, 555):
+        remarks = world.keeper.erasure(T, write_id=write_id).remarks
+        assert any("was planned before the erasure and published after it" in remark for remark in remarks)
+        world.write({"d5": ids(row)}, plan=world.plan(WriteMode.APPEND))  # its rows move on
+        world.skipped_seconds += 4 * DAY_SECONDS
+        world.keeper.vacuum(T)
+    assert world.rows()["d5"] >= ANN
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+
+
+def test_a_write_of_before_that_is_given_up_is_named_until_its_files_are_gone(world: World) -> None:
+    plan = world.plan(WriteMode.APPEND)
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", Exception)), suppress(TableWriterError):
+        world.write({"d5": ANN}, plan=plan)
+    assert len(holders(world, ANN)) == 1
+    assert [remark.partition(", ")[0] for remark in world.keeper.erasure(T).remarks] == [
+        f"write {plan.write_id} is not published"
+    ]
+    world.skipped_seconds += 4 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert (holders(world, ANN), world.keeper.erasure(T).is_complete) == ([], True)
+
+
+def test_a_write_that_was_planned_after_an_erasure_is_not_named_while_it_runs(world: World) -> None:
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    told: list[bool] = []
+    world.stage({"d6": ids(6)}, plan=world.plan(WriteMode.APPEND))
+    world.write({"d5": ids(5)}, before_publish=lambda: told.append(world.keeper.erasure(T).is_complete))
+    assert told == [True]
+    assert world.keeper.erasure(T).is_complete
+
+
+def test_a_write_that_is_published_while_a_certificate_looks_is_not_named(world: World) -> None:
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    with world.recording() as calls:
+        assert world.keeper.erasure(T).is_complete
+    for number in range(1, len(calls) + 1):
+        at_call(world, number, partial(world.write, {"d5": ids(50 + number)}))
+        assert world.keeper.erasure(T).is_complete
+    assert world.rows()["d5"] == ids(50 + len(calls))
+
+
+MOVING_ON: Final[dict[str, Callable[[World], object]]] = {
+    "append": lambda world: world.write({"d2": ids(5)}, plan=world.plan(WriteMode.APPEND)),
+    "compaction": lambda world: world.compact("d2"),
+    "nothing": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("name", MOVING_ON)
+def test_who_takes_over_rows_of_a_location_that_another_tool_has_put_back_is_named(name: str) -> None:
+    world = World()
+    world.sleep = lambda _: None
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    put_back(world, "d2", f"{world.root}dt=d2/")  # MSCK REPAIR TABLE
+    MOVING_ON[name](world)
+    for _ in range(2):
+        world.skipped_seconds += 3 * DAY_SECONDS
+        world.keeper.recover(T)
+        world.keeper.vacuum(T)
+        assert world.rows()["d2"] >= ANN
+        assert not world.keeper.erasure(T).is_complete
+    world.write({"d2": ids(2, 6)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+    assert holders(world, ANN) == []
 
 
 def test_a_compaction_that_was_under_way_has_brought_no_rows(world: World) -> None:
@@ -429,6 +641,92 @@ def test_a_dead_write_that_may_not_be_deleted_is_not_freed(world: World) -> None
     assert [path.objects for path in report.deleted if path.reason.startswith("dead write")] == [0]
     assert (report.removed_registrations, len(report.aborted)) == ((), 1)
     assert world.keeper.vacuum(T).objects_deleted > 0
+
+
+def all_but(world: World, key: str) -> Any:
+    """Let one object be refused, while the request deletes the others."""
+    delete = world.store.delete
+
+    def delete_others(items: Sequence[str | ObjectInfo]) -> None:
+        delete([item for item in items if key_of(item) != key])
+        if key in map(key_of, items):
+            raise StorageError("AccessDenied")
+
+    return mock.patch.object(world.store, "delete", delete_others)
+
+
+def keys_below(world: World) -> set[str]:
+    return {info.key for info in world.store.list(world.layout.all_data.key)}
+
+
+def test_of_a_dead_write_that_is_freed_which_is_gone_and_not_all_or_nothing(world: World) -> None:
+    with world.inject(Fault("store", "put_if_absent", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d1": ids(5), "d2": ids(6)})
+    (key,) = holders(world, ids(6))
+    world.skipped_seconds += 4 * DAY_SECONDS
+    before = keys_below(world)
+    with all_but(world, key):
+        report = world.keeper.vacuum(T)
+    gone = before - keys_below(world)
+    assert (len(gone), report.objects_deleted) == (2, 2)
+    before = keys_below(world)
+    report = world.keeper.vacuum(T)
+    assert report.objects_deleted == len(before - keys_below(world)) == 1
+
+
+def test_nothing_of_a_dead_write_is_freed_where_nobody_can_look_again(world: World) -> None:
+    with world.inject(Fault("store", "put_if_absent", 1, "before", DeathError)), suppress(DeathError):
+        world.write({"d1": ids(5), "d2": ids(6)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+
+    vacuum, plan = Vacuum(world.services()), world.keeper.vacuum(T, dry_run=True)
+    assert plan.objects_deleted == 3
+    objects = tuple(world.store.list(world.layout.all_data.key))
+    write = DeadWrite(write_id="w", reason="", objects=objects, uploads=())
+    world.store.on_call = lambda *_: fail(StorageError("no answer"))
+    assert vacuum._left_at(world.layout.data("w"), write) == {item.key for item in objects}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_object_counts_once_though_two_locations_hold_it(world: World, dry_run: bool) -> None:
+    come = abandoned_append(world)
+    come()
+    world.write({"d2": ids(8)})
+    world.skipped_seconds += 4 * DAY_SECONDS
+    before = keys_below(world)
+    report = world.keeper.vacuum(T, dry_run=dry_run)
+    if dry_run:
+        world.keeper.vacuum(T)
+    assert report.objects_deleted == len(before - keys_below(world)) == 5
+
+
+def test_an_erasure_names_an_object_once_though_two_locations_hold_it(world: World) -> None:
+    come = abandoned_append(world)
+    come()
+    world.write({"d2": ids(2, 8)})
+    note = purge(world, ANN).notes[-1]
+    objects = [erased.key for erased in world.keeper.erasure(T).objects]
+    assert len(set(objects)) == len(objects)
+    assert note.startswith(f"{len(objects)} replaced files to be erased")
+
+
+def test_a_fold_forgets_no_key_of_an_entry_that_could_not_be_trimmed(world: World) -> None:
+    world.write({"d1": ids(5)}, plan=world.plan(key="once"))
+    for row in range(9):
+        world.write({"d1": ids(50 + row)})
+    world.skipped_seconds += 40 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert 3 in world.keeper.vacuum(T, dry_run=True).trimmed_versions
+    world.store.on_call = refused(world, "/log/0")
+    with mock.patch("table_writer.log.table_log.FOLD_EVERY_VERSIONS", 5):
+        report = world.keeper.vacuum(T)
+    world.store.on_call = None
+    assert report.trimmed_versions == ()
+    fold = world.services().log.read_recent().fold
+    assert fold is not None
+    found = world.services().log.find_key(Key("once"))
+    assert found is not None
+    assert found.entry.idempotency_key == "once"
 
 
 def test_registrations_uploads_and_entries_that_stay_are_not_said_to_be_gone(world: World) -> None:
@@ -638,6 +936,24 @@ def test_a_purge_works_again_where_another_tool_has_put_a_dropped_partition_back
     assert holders(world, ANN) == []
 
 
+def test_on_glue_a_dropped_partition_that_another_tool_has_put_back_is_dropped_again_and_erased() -> None:
+    world = World()
+    world.metastore.uri = "glue://eu-west-1"
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    world.write({"d9": ids(10)})
+    put_back(world, "d2", f"{world.root}dt=d2/")  # MSCK REPAIR TABLE
+    world.keeper.vacuum(T)
+    snapshot = Snapshot(NO_SPARK, world.services())
+    with pytest.raises(InvalidInputError, match=r"DROP PARTITION, and then `table-writer vacuum"):
+        snapshot.files_of(snapshot.existing)
+    world.dropped_by_another_tool("d2")
+    world.keeper.vacuum(T)
+    assert world.keeper.erasure(T).is_complete
+    assert holders(world, ANN) == []
+
+
 def test_a_drop_that_comes_between_the_looks_of_a_snapshot_is_none_of_another_tool() -> None:
     world = World()
     world.written_by_another_tool("d2", ANN)
@@ -647,3 +963,108 @@ def test_a_drop_that_comes_between_the_looks_of_a_snapshot_is_none_of_another_to
     world.at_metastore("get_partitions", "after", before_the_log_is_read)
     snapshot = Snapshot(NO_SPARK, opened)
     assert (world.store.on_call, snapshot.files_of([("d2",)])) == (None, {})
+
+
+# Readers who come back to what is to be erased, and leave it again
+
+
+def overwritten_where_it_was_put_back(world: World) -> None:
+    purge(world, ANN)
+    put_back(world, "d2", first_place(world))
+    world.write({"d2": ids(5)})
+
+
+def brought_by_a_late_call(world: World, *, in_place: bool = False) -> None:
+    if in_place:
+        append = partial(world.write, {"d2": ids(222)}, plan=world.plan(WriteMode.APPEND, in_place=True))
+        come = without_answer(world, append)
+    else:
+        come = without_answer(world, lambda: world.write({"d2": ids(2, 222)}))
+    recovered(world)
+    purge(world, ANN)
+    come()
+    world.keeper.recover(T)
+
+
+COMING_BACK: Final[dict[str, Callable[[World], None]]] = {
+    "another tool": overwritten_where_it_was_put_back,
+    "a late call": brought_by_a_late_call,
+    "a late call of an append in place": partial(brought_by_a_late_call, in_place=True),
+}
+
+
+@pytest.mark.parametrize("after", ["nothing", "vacuum", "recover"])
+@pytest.mark.parametrize("name", COMING_BACK)
+def test_an_erasure_ends_once_its_files_are_gone_and_until_then_nobody_goes_back_to_them(name: str, after: str) -> None:
+    world = with_ann()
+    COMING_BACK[name](world)
+    if after != "nothing":
+        getattr(world.keeper, after)(T)
+    while holders(world, ANN):
+        assert None in outcomes(world)
+        assert not world.keeper.erasure(T).is_complete
+        assert shown_by_versions(world) == set()
+        for version in range(1, world.services().log.lister.read().newest):
+            with suppress(TableWriterError):
+                world.keeper.rollback(T, version=version)
+            assert not world.rows()["d2"] & ANN
+        world.skipped_seconds += DAY_SECONDS
+        world.keeper.vacuum(T)
+        assert world.skipped_seconds < 9 * DAY_SECONDS
+    world.keeper.vacuum(T)
+    assert set(outcomes(world)) == {Outcome.PUBLISHED}
+    assert world.keeper.erasure(T).is_complete
+
+
+def test_new_files_of_another_tool_where_it_had_others_keep_no_erasure_from_its_end() -> None:
+    world = World()
+    world.written_by_another_tool("d2", ANN)
+    world.write({"d9": ids(9)})
+    purge(world, ANN)
+    world.store.delete([f"{world.layout.root.key}dt=d2/part-0.json"])  # INSERT OVERWRITE
+    world.store.put(f"{world.layout.root.key}dt=d2/part-1.json", b"[5]")
+    put_back(world, "d2", f"{world.root}dt=d2/")
+    world.write({"d2": ids(6)})
+    world.keeper.vacuum(T)
+    assert outcomes(world) == [Outcome.PUBLISHED]
+    assert world.keeper.erasure(T).is_complete
+
+
+def shown_by_versions(world: World) -> set[int]:
+    """Return the versions that a read would show, and of which it would show the row."""
+    shown: set[int] = set()
+    for version in range(1, world.services().log.lister.read().newest):
+        with suppress(TableWriterError):
+            (past,) = Past(world.services(), version=version).partitions(["dt=d2"])
+            files = world.store.list(Location.parse(past.location).key)
+            rows = {row for file in files for row in json.loads(plain(body_of(world.store, file.key)))}
+            shown |= {version} if rows & ANN else set()
+    return shown
+
+
+# Late calls
+
+
+def abandoned_append(world: World) -> Callable[[], bool]:
+    """An append without an answer, which a recovery gives up since another tool has inserted; returns the late call."""
+    come = without_answer(world, lambda: world.write({"d2": ids(222)}, plan=world.plan(WriteMode.APPEND)))
+    insert(world, "d2", 7)
+    recovered(world)
+    return come
+
+
+def test_an_abandoned_write_stays_as_a_whole_while_its_call_may_bring_readers_into_it(world: World) -> None:
+    come = abandoned_append(world)
+    purge(world, ANN)
+    world.keeper.vacuum(T)
+    assert not world.keeper.erasure(T).is_complete
+    assert come()
+    assert world.rows()["d2"] == ids(2, 22, 222)
+    world.keeper.recover(T)
+    assert world.rows()["d2"] == ids(7, 22)
+    purge(world, ANN)
+    world.skipped_seconds += LATE + DAY_SECONDS
+    world.keeper.recover(T)
+    world.keeper.vacuum(T)
+    assert (holders(world, ANN), world.rows()["d2"]) == ([], ids(7, 22))
+    assert world.keeper.erasure(T).is_complete

@@ -161,7 +161,7 @@ def replaced_locations(
         if layout.own.contains(location):
             if not layout.is_placeholder(location) or any(files_at(store, layout, location)):
                 scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after))
-        elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
+        elif layout.is_scheduled(location, partitioned=partitioned):
             theirs.append(location)
         else:
             foreign.append(str(location))

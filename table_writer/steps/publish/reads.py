@@ -13,7 +13,6 @@ from functools import cached_property
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
-from table_writer.model.entry import Outcome
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import PartitionsNow, PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
@@ -53,17 +52,17 @@ def require_not_erased(opened: OpenTable, plan: WritePlan, records: Iterable[Slo
     see. It may have been made before the erasure, and the write planned afterwards: so the whole log is asked.
     ``records`` are those that the write has not seen ended, for the question just before the claim.
     """
-    of_table = {place for read in plan.reads if read.of is ReadOf.TABLE for place in read.files}
-    places = {place for read in plan.reads for place in read.files} - of_table
+    places = {place for read in plan.reads if read.of is not ReadOf.TABLE for place in read.files}
+    if plan.based_on is not None:  # a change of rows replaces the partitions that it has read, and they are compared
+        places -= {place for read in plan.reads if read.of is ReadOf.TABLE for place in read.files}
     if not places:
         return
+    around = frozenset().union(*(opened.layout.places_around(Location(*place)) for place in places))
     for record in opened.log.read_history().records if records is None else records:
-        entry = record.entry
-        named = () if entry.erasure is None or record.outcome is Outcome.ABANDONED else entry.deletes
-        if any(Location.parse(deletion.location).place in places for deletion in named if not deletion.kept):
+        if record.erased_places & around:
             raise ConflictError(
                 f"the rows of write {plan.write_id} were computed from files of {plan.table.name} that are"
-                f" {entry.erased}. Nothing was published. Read the table again, and write again.",
+                f" {record.entry.erased}. Nothing was published. Read the table again, and write again.",
                 **plan.named,
             )
 

@@ -32,6 +32,7 @@ from table_writer.storage.table_files import files_read_at
 from table_writer.table.open_table import OpenTable
 
 LATER_ANSWER: Final = "of other partitions' older rows the predicate was asked after the delete: it may differ"
+OUTSIDE: Final = "it is not below the table's own directory: delete it yourself"
 READ_ERRORS: Final[tuple[type[Exception], ...]] = (*SPARK_ERRORS, InvalidInputError)
 
 
@@ -64,6 +65,7 @@ class Erasing:
     _deleting: set[int] = field(default_factory=set)  # the versions of the deletes
     _changed: frozenset[PartitionValues] = frozenset()
     _owners: dict[Place, PartitionValues] = field(default_factory=dict)  # of locations, by the log's entries
+    _outside: dict[Place, tuple[Location, PartitionValues]] = field(default_factory=dict)  # that no vacuum deletes
     _of_other_columns: set[Place] = field(default_factory=set)  # locations that were written with other columns
     _are_hit: dict[Place, bool] = field(default_factory=dict)  # by directory
     _unread: dict[Place, KeptLocation] = field(default_factory=dict)  # directories that could not be looked through
@@ -86,7 +88,6 @@ class Erasing:
                 predicate_sha256=hashlib.sha256(f"{self._salt}{text}".encode()).hexdigest(),
                 deleted_rows=deleted.deleted,
                 write_id=deleted.write_id,
-                kept=tuple(self._outside()),
                 unknown=() if self._predicate.is_pure else (LATER_ANSWER,),
             )
             entry = Vacuum(self.opened).erase(erasure, self._choose)
@@ -104,23 +105,22 @@ class Erasing:
         )
 
     def _know_locations(self) -> None:
-        """Learn from the log which partition each location was of, and which were written with other columns."""
-        for entry in (record.entry for record in self.opened.log.read_history().records):
-            is_of_today = not entry.schema or entry.columns_by == self.opened.table.columns_by
+        """Learn what the log knows of locations, and which partitions the deletes have changed.
+
+        Of each location: its partition, whether it was written with other columns, and whether no vacuum deletes there.
+        """
+        opened, partitioned = self.opened, bool(self.opened.table.partition_columns)
+        for entry in (record.entry for record in opened.log.read_history().records):
+            if entry.version in self._deleting:
+                self._changed |= frozenset(map(self._canonical, entry.partition_values))
+            is_of_today = not entry.schema or entry.columns_by == opened.table.columns_by
             for partition in entry.partitions:
                 for location in filter(None, map(Location.parse_any, partition.locations)):
                     self._owners.setdefault(location.place, partition.values)
+                    if not opened.layout.is_scheduled(location, partitioned=partitioned):
+                        self._outside[location.place] = (location, partition.values)
                 new_location = None if is_of_today else Location.parse_any(partition.new_location or "")
                 self._of_other_columns |= {new_location.place} if new_location else set()
-
-    def _outside(self) -> Iterator[tuple[str, str]]:
-        """Note the partitions that the deletes have changed; yield where files were that are no vacuum's to delete."""
-        records = map(self.opened.log.slots.find, sorted(self._deleting))
-        for record in (record for record in records if record is not None):
-            self._changed |= frozenset(map(self._canonical, record.entry.partition_values))
-            texts = (partition.old_location for partition in record.entry.partitions if partition.old_location)
-            outside = (text for text in texts if not self.opened.layout.root.contains(Location.parse(text)))
-            yield from ((text, "it is not below the table's own directory: delete it yourself") for text in outside)
 
     @property
     def _named_table(self) -> NamedTable:
@@ -141,10 +141,10 @@ class Erasing:
             return None
         self._require_unseen(history)
         by_location = [(location, self._left_files(history, location)) for location in found]
+        outside = list(self._left_outside(history))
         others = {
             left.directory.place: left
-            for _, groups in by_location
-            for left in groups
+            for left in (*outside, *(left for _, groups in by_location for left in groups))
             if left.values is not None and not self._is_changed(left)
         }
         for place in others.keys() & self._of_other_columns:
@@ -161,7 +161,17 @@ class Erasing:
             for place in found
             if place.other_count
         )
-        return chosen, (*others_there, *self._unread.values())
+        not_ours = (KeptLocation(left.directory, OUTSIDE) for left in outside if self._may_hold_rows(left))
+        return chosen, (*others_there, *not_ours, *self._unread.values())
+
+    def _left_outside(self, history: History) -> Iterator[LeftFiles]:
+        """Yield what readers have left where no vacuum deletes; of another bucket nobody knows here what it holds."""
+        opened = self.opened
+        for location, values in self._outside.values():
+            is_in_reach = location.place[:2] == opened.layout.root.place[:2]
+            files = tuple(files_read_at(opened.store, opened.layout, location)) if is_in_reach else ()
+            if location.place not in history.state.live_places and (files or not is_in_reach):
+                yield LeftFiles(location, values if is_in_reach else None, files)
 
     def _require_unseen(self, history: History) -> None:
         """Refuse to erase rows that readers see again."""

@@ -202,7 +202,7 @@ def due_locations(history: History, used: InUse, ages: Ages, staged: Collection[
         write_id = history.layout.write_id_of(left.location)
         place, is_young = left.location.place, left.age_seconds < wanted_seconds
         is_doomed = history.state.doomed_places.get(place) == left.left_by
-        if is_young and is_doomed and place in history.placements.late_places:
+        if is_young and is_doomed and history.placements.late_places.meets(place):
             kept.append(KeptLocation(left.location, "a call that others have recovered may yet point readers there"))
         elif is_young and not is_doomed:
             hours = (wanted_seconds - left.age_seconds) / 3600
@@ -319,7 +319,12 @@ class Traces:
 
     def unclaimed_ids(self, history: History) -> frozenset[str]:
         """Return the writes that have left files or a registration, and have claimed no entry."""
-        return frozenset(self.write_ids | self.uploads.keys() | self.registered.keys()) - history.claimed_ids
+        return self.seen_ids - history.claimed_ids
+
+    @property
+    def seen_ids(self) -> frozenset[str]:
+        """Return the writes that have left files or a registration."""
+        return frozenset(self.write_ids | self.uploads.keys() | self.registered.keys())
 
     def write_id_of(self, upload: UploadInfo, history: History) -> str | None:
         """Return which write an upload belongs to, ``None`` if it is another tool's.

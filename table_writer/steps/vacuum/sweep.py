@@ -155,7 +155,7 @@ class Vacuum:
                 in_doubt=in_doubt,
             )
             if dry_run:
-                return replace(plan, locations=self._found_locations(history, chosen.locations))
+                return replace(plan, locations=_counted_once(self._found_locations(history, chosen.locations)))
             plan = self._kept_for_mirrors(plan)
             if not plan.locations and not plan.dead_writes:
                 _record_ended(self._log, history, frozenset())
@@ -207,15 +207,12 @@ class Vacuum:
                 continue
             chosen, kept = choice
             kept = (*kept, *free.kept, *self._out_of_sight(history, partitions))
-            keys = tuple(found.key for location in chosen for found in location.objects)
+            keys = tuple(found.key for location in _counted_once(chosen) for found in location.objects)
             entry = self._entry(history, ERASE, self._deletes(VacuumResult(locations=chosen)))
             if not chosen:
                 entry = replace(entry, deletes=(DeletedLocation.kept_at(self._layout.data(entry.write_id)),))
             described = msgspec.structs.replace(
-                erasure,
-                keys=keys,
-                kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept)),
-                writes=tuple(sorted(traces.unclaimed_ids(history))),
+                erasure, keys=keys, kept=(*erasure.kept, *((str(path.location), path.reason) for path in kept))
             )
             entry = replace(entry, erasure=described)
             if self._log.slots.claim(entry):
@@ -440,7 +437,7 @@ class Vacuum:
         return replace(
             plan,
             version=entry.version,
-            locations=tuple(done),
+            locations=_counted_once(done),
             dead_writes=tuple(dead),
             kept=(*plan.kept, *spared),
             failures=tuple(failures),
@@ -454,6 +451,14 @@ class Vacuum:
             again = tuple(found)
         return frozenset(item.key for found_location in again for item in found_location.objects)
 
+    def _left_at(self, data: Location, write: DeadWrite) -> frozenset[str]:
+        """Return the objects of a dead write that are there still, after a request to delete some has failed."""
+        try:
+            items = tuple(self._store.list(data.key))
+        except StorageError:
+            items = write.objects
+        return frozenset(item.key for item in items)
+
     def _give_up(self, entry: LogEntry, write: DeadWrite) -> tuple[DeadWrite, list[str]]:
         """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded.
 
@@ -463,13 +468,14 @@ class Vacuum:
         aborted = abort_uploads(self._store, self._store.list_uploads(data.key))
         deleted = self._delete(entry, self._store.list(data.key))
         failures = [*aborted.failures, *deleted.failures]
+        left = self._left_at(data, write) if deleted.failures else frozenset()
         if not failures:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
             failures += self._delete(entry, [*checks, *keys]).failures
         gone = replace(
             write,
-            objects=tuple(item for item in write.objects if item.key not in deleted.left_keys),
+            objects=tuple(item for item in write.objects if item.key not in left),
             uploads=tuple(upload for upload in write.uploads if upload.key not in aborted.left_keys),
             registered=() if failures else write.registered,
         )
@@ -487,7 +493,7 @@ class Vacuum:
             trimmed = ()
             failures.append(str(error))
         failures += tidy(self._opened, ages.history_seconds)
-        folded = self._log.save_fold(history, oldest, plan.trimmed)
+        folded = self._log.save_fold(history, oldest, trimmed)
         return replace(
             plan,
             leftover_uploads=tuple(upload for upload in plan.leftover_uploads if upload.key not in aborted.left_keys),
@@ -504,6 +510,16 @@ class Vacuum:
         return removed
 
 
+def _counted_once(locations: Iterable[FoundLocation]) -> tuple[FoundLocation, ...]:
+    """Return the locations, each object at the first that has it: an abandoned write's directory lies around others."""
+    counted_keys: set[str] = set()
+    counted: list[FoundLocation] = []
+    for found in locations:
+        counted.append(found.without(counted_keys))
+        counted_keys.update(item.key for item in found.objects)
+    return tuple(counted)
+
+
 def _outstanding(history: History, entry: LogEntry) -> frozenset[Place]:
     return frozenset(left.location.place for left in history.state.outstanding_locations(entry))
 
@@ -517,7 +533,8 @@ def _record_ended(log: TableLog, history: History, gone: Collection[Place], own:
         entry = record.entry
         if entry.operation is not Operation.VACUUM or entry == own:
             continue
-        outstanding = _outstanding(history, entry)
+        came_back = history.state.remaining_places(record)  # nobody may read there ever again
+        outstanding = _outstanding(history, entry) | came_back
         is_alone = entry.erasure is not None or claim_is_over(entry, record.age_seconds)
         if outstanding.issubset(gone) and (outstanding or is_alone):
             _record(log, entry, own or entry)
