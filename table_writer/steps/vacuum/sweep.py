@@ -41,7 +41,7 @@ from table_writer.steps.vacuum.due import (
     look_for_traces,
     may_go,
 )
-from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 from table_writer.storage.table_files import (
     RemovalResult,
     abort_uploads,
@@ -451,14 +451,6 @@ class Vacuum:
             again = tuple(found)
         return frozenset(item.key for found_location in again for item in found_location.objects)
 
-    def _left_at(self, data: Location, write: DeadWrite) -> frozenset[str]:
-        """Return the objects of a dead write that are there still, after a request to delete some has failed."""
-        try:
-            items = tuple(self._store.list(data.key))
-        except StorageError:
-            items = write.objects
-        return frozenset(item.key for item in items)
-
     def _give_up(self, entry: LogEntry, write: DeadWrite) -> tuple[DeadWrite, list[str]]:
         """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded.
 
@@ -468,7 +460,7 @@ class Vacuum:
         aborted = abort_uploads(self._store, self._store.list_uploads(data.key))
         deleted = self._delete(entry, self._store.list(data.key))
         failures = [*aborted.failures, *deleted.failures]
-        left = self._left_at(data, write) if deleted.failures else frozenset()
+        left = _left_at(self._store, data, write) if deleted.failures else frozenset()
         if not failures:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
@@ -508,6 +500,15 @@ class Vacuum:
         for failure in removed.failures:
             logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
         return removed
+
+
+def _left_at(store: ObjectStore, data: Location, write: DeadWrite) -> frozenset[str]:
+    """Return the objects of a dead write that are there still, after a request to delete some has failed."""
+    try:
+        items = tuple(store.list(data.key))
+    except StorageError:
+        items = write.objects
+    return frozenset(item.key for item in items)
 
 
 def _counted_once(locations: Iterable[FoundLocation]) -> tuple[FoundLocation, ...]:
