@@ -284,10 +284,15 @@ class TableState:
             return places
         keys = frozenset(erasing.entry.erasure.keys if erasing.entry.erasure else ())
         texts = (current.partition.new_location for current in self.current_partitions.values())
-        live = (location for text in texts if text and (location := Location.parse_any(text)) is not None)
-        lefts = self.left_locations.values()
-        left = (left.location for left in lefts if not left.objects or any(file.key in keys for file in left.objects))
-        return places & frozenset(place for location in (*live, *left) for place in self.layout.places_around(location))
+        live = [location for text in texts if text and (location := Location.parse_any(text)) is not None]
+        named = [
+            left.location
+            for left in self.left_locations.values()
+            if not left.objects or any(file.key in keys for file in left.objects)
+        ]
+        return places & frozenset(
+            place for location in (*live, *named) for place in self.layout.places_around(location)
+        )
 
     def write_ids(self) -> frozenset[str]:
         """Return the writes whose files readers see, or have left."""

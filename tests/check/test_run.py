@@ -50,7 +50,9 @@ def test_callables_get_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [[5], ["not_null"], [None], "id", {"a": 1}, [not_null], [unique("a"), unique("a")]], ids=repr
+    "given",
+    [[5], ["not_null"], [None], "id", {"a": 1}, [not_null], [unique("a"), unique("a")]],
+    ids=["a number", "a text", "none", "one text", "a dict", "no call", "the same twice"],
 )
 def test_what_is_no_list_of_checks_is_refused(given: Any) -> None:
     with pytest.raises(InvalidInputError):
