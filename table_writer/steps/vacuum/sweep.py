@@ -460,7 +460,7 @@ class Vacuum:
         aborted = abort_uploads(self._store, self._store.list_uploads(data.key))
         deleted = self._delete(entry, self._store.list(data.key))
         failures = [*aborted.failures, *deleted.failures]
-        left = _left_at(self._store, data, write) if deleted.failures else frozenset()
+        left = left_objects(self._store, data, write) if deleted.failures else frozenset()
         if not failures:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
@@ -502,7 +502,7 @@ class Vacuum:
         return removed
 
 
-def _left_at(store: ObjectStore, data: Location, write: DeadWrite) -> frozenset[str]:
+def left_objects(store: ObjectStore, data: Location, write: DeadWrite) -> frozenset[str]:
     """Return the objects of a dead write that are there still, after a request to delete some has failed."""
     try:
         items = tuple(store.list(data.key))
