@@ -21,9 +21,10 @@ help:  ## Show this list
 demo: .venv/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m demo
 
-# What of the tests is neither Spark's nor a server's; what else is in these directories is marked `not_quick`.
-QUICK := $(addprefix tests/,cli doctor explore fuzz log maintenance model plan publish read reports rows) $(wildcard tests/test_*.py) table_writer
+# What of the tests is neither Spark's nor a server's. The rest of these directories, and what takes long, is marked `not_quick`.
+QUICK := $(addprefix tests/,cli doctor explore log maintenance model plan publish read reports rows) $(wildcard tests/test_*.py) table_writer
 QUICK += --ignore-glob='*browser*' --ignore=table_writer/testing/moto_server.py  # cannot be imported without them
+QUICK += $(addprefix --ignore=tests/,test_forks.py test_scale.py maintenance/test_many_tables.py maintenance/test_on_files.py)  # take long
 
 quick:  ##* Lint, types, contracts, bounds, and all tests that need neither Java nor a server: two minutes
 	$(MAKE) --no-print-directory check VENV=.venv-unit

@@ -44,9 +44,9 @@ def parts(by_kind: BY_KIND, kind: str, schedules: int, bound: Bound, *marks: pyt
     ("kind", "scenarios", "schedules", "bound"),
     [
         *parts(BUDGETED_PAIRS, "", 2, BUDGETED),
-        *parts(TRIPLES, "", 6, BUDGETED),
+        *parts(TRIPLES, "", 6, BUDGETED, pytest.mark.not_quick),
         *parts(BUDGETED_PAIRS, "root", 2, BUDGETED),
-        *parts(BUDGETED_PAIRS, "batches", 2, BUDGETED),
+        *parts(BUDGETED_PAIRS, "batches", 2, BUDGETED, pytest.mark.not_quick),
         *parts(PAIRS, "", 4, SLOW, pytest.mark.slow),
         *parts(TRIPLES, "", 30, SLOW, pytest.mark.slow),
         *parts(PAIRS, "root", 2, SLOW, pytest.mark.slow),
