@@ -24,7 +24,7 @@ demo: .venv/.ready  ##* First load and an overwrite of real flights, while a rea
 # What of the tests is neither Spark's nor a server's. The rest of these directories, and what takes long, is marked `not_quick`.
 QUICK := $(addprefix tests/,cli doctor explore log maintenance model plan publish read reports rows) $(wildcard tests/test_*.py) table_writer
 QUICK += --ignore-glob='*browser*' --ignore=table_writer/testing/moto_server.py  # cannot be imported without them
-QUICK += $(addprefix --ignore=tests/,test_forks.py test_scale.py maintenance/test_many_tables.py maintenance/test_on_files.py)  # take long
+QUICK += $(addprefix --ignore=tests/,publish/test_success_markers.py maintenance/test_damage.py test_forks.py test_scale.py maintenance/test_many_tables.py maintenance/test_on_files.py)  # take long
 
 quick:  ##* Lint, types, contracts, bounds, and all tests that need neither Java nor a server: two minutes
 	$(MAKE) --no-print-directory check VENV=.venv-unit
