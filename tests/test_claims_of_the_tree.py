@@ -33,9 +33,13 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
-def product_files() -> Iterator[tuple[str, Path]]:
+def every_file() -> Iterator[tuple[str, Path]]:
     for file in sorted(PACKAGE.rglob("*.py")):
-        name = file.relative_to(PACKAGE).as_posix()
+        yield file.relative_to(PACKAGE).as_posix(), file
+
+
+def product_files() -> Iterator[tuple[str, Path]]:
+    for name, file in every_file():
         if not name.startswith(GATEWAYS) or name == "storage/table_files.py":
             yield name, file
 
@@ -141,11 +145,6 @@ def test_a_recipe_names_exactly_the_files_that_know_of_its_example(
     assert knows == inside
     assert beside
     assert [name for name in sorted(beside) if not word.search((ROOT / name).read_text())] == []
-
-
-def every_file() -> Iterator[tuple[str, Path]]:
-    for file in sorted(PACKAGE.rglob("*.py")):
-        yield file.relative_to(PACKAGE).as_posix(), file
 
 
 def test_readers_switch_in_one_file() -> None:
