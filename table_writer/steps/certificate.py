@@ -29,7 +29,8 @@ from table_writer.storage.table_files import files_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
 
-MARKS: Final = ("closed", "id", "last-word", "lost", "opened", "recovered", "rolled-back", "trimmed")  # say no values
+# whose names and bodies say no values
+MARKS: Final = ("closed", "id", "last-word", "lost", "opened", "recovered", "reopened", "rolled-back", "trimmed")
 METADATA: Final = {"delta": (DELTA_LOG, "commits and checkpoints"), "iceberg": (ICEBERG_MIRROR, "manifests")}
 
 
