@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
-from table_writer.log.marks import MARK, Closing, Marks
+from table_writer.log.marks import MARK, Closing, Marks, MirrorMarks
 from table_writer.log.owner import precedes, readable_owner
 from table_writer.log.records import LogEnd
 from table_writer.log.slots import Slots
@@ -41,6 +41,7 @@ class Listing:
     accepted_losses: frozenset[int] = frozenset()  # lost entries that the log goes on without
     closings: tuple[Closing, ...] = ()  # the handovers that have closed it, in the order of versions
     opened: frozenset[int] = frozenset()  # the handovers that may have let others write to the mirror
+    mirrors: Mapping[str, MirrorMarks] = field(default_factory=dict)  # by their kinds
 
     @property
     def closed_for(self) -> str:
@@ -66,6 +67,7 @@ class Lister:
         self._layout = layout
         self._slots = slots
         self._marks = marks
+        self._mirrors: Mapping[str, MirrorMarks] | None = None  # as the last listing showed them
 
     def read(
         self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Collection[ObjectInfo] | None = None
@@ -91,6 +93,15 @@ class Lister:
         if listing.lost and not allow_lost:
             raise InvalidInputError(self.lost_message(listing.lost))
         return listing
+
+    @property
+    def mirrors(self) -> Mapping[str, MirrorMarks]:
+        """What marks say of mirrors, by their kinds, as the last listing showed them."""
+        return self.read(allow_lost=True).mirrors if self._mirrors is None else self._mirrors
+
+    def mirror(self, kind: str) -> MirrorMarks:
+        """Return what they say of one kind."""
+        return self.mirrors.get(kind, MirrorMarks())
 
     def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> Listing:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
@@ -140,8 +151,10 @@ class Lister:
             accepted_losses=numbers["lost"],
             closings=tuple(closing for closing in closings if self._closes(closing, numbers["reopened"])),
             opened=numbers["opened"],
+            mirrors=self._marks.mirrors(marks),
         )
         self._slots.closed_for = listing.closed_for
+        self._mirrors = listing.mirrors
         return listing
 
     def _closes(self, closing: Closing, reopened: Collection[int]) -> bool:

@@ -41,6 +41,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     mirror = TableMirror(opened, kind, hands_over=True)
     if report := _done_before(opened, mirror):
         return report
+    _require_guarded(opened, mirror)
     _require_own_places(opened, kind)
     if dry_run:
         report = compared(opened, kind)
@@ -88,6 +89,15 @@ def _require_kind(opened: OpenTable, listing: Listing, kind: str) -> None:
         raise closed_error(_name(opened), listing.closed_for)
 
 
+def _require_guarded(opened: OpenTable, mirror: TableMirror) -> None:
+    """Refuse where a version that this library writes could replace one that another engine has just written."""
+    if why := mirror.mirror.why_unguarded():
+        raise InvalidInputError(
+            f"{opened.table.name} can be neither handed over nor taken back: {why}. Nothing was changed",
+            table=_name(opened),
+        )
+
+
 def _require_closed(opened: OpenTable, own: Closing, held: Held) -> None:
     """Raise ``ConflictError`` if this handover was undone: the mirror says so before the log does."""
     if held.taken_back > own.version:
@@ -103,6 +113,7 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
         raise InvalidInputError(f"{opened.table.name} was not handed over: its log is open", table=_name(opened))
     kind = listing.closed_for
     mirror = TableMirror(opened, kind, hands_over=True)
+    _require_guarded(opened, mirror)
     held = _unwritten(opened, kind, mirror.mirror.read())
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))

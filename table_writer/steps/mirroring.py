@@ -23,7 +23,7 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
     """Compare a mirror with the table, and change nothing."""
     mirror = TableMirror(opened, kind)
     held = mirror.mirror.read()
-    if held is None:
+    if held is None or held.is_dropped:
         return MirrorReport(table=str(opened.table.name), kind=kind, state="absent")
     if held.handed_over:
         return mirror_report(opened, kind, "handed over", held)
@@ -47,7 +47,6 @@ def dropped(opened: OpenTable, kind: str) -> MirrorReport:
             f" Take it away first: ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{MIRRORS_PROPERTY}')",
             table=str(name),
         )
-    _require_open(opened)
     count = TableMirror(opened, kind).drop()
     return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
 
