@@ -30,7 +30,10 @@ from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
 
 # whose names and bodies say no values
-MARKS: Final = ("closed", "id", "last-word", "lost", "opened", "recovered", "reopened", "rolled-back", "trimmed")
+MARKS: Final = (
+    *("closed", "dropped", "id", "last-word", "lost", "mirrored", "opened"),
+    *("recovered", "reopened", "rolled-back", "trimmed"),
+)
 METADATA: Final = {"delta": (DELTA_LOG, "commits and checkpoints"), "iceberg": (ICEBERG_MIRROR, "manifests")}
 
 
