@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -10,6 +11,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.publish import rollback
 from table_writer.steps.publish.entry import NotThereError, files_there
 from tests.publish.world import DIED, ROOT, TABLE, DeathError, Fault, World
 
@@ -93,6 +95,37 @@ def test_a_rollback_names_five_of_those_that_cannot_go_back_and_counts_the_rest(
     assert more in str(refused.value)
     assert ("more." in str(refused.value)) is bool(more)
     assert sum(f"dt={value} " in str(refused.value) for value in values) == 5
+
+
+def appended_where_another_tool_writes(world: World) -> str:
+    """Append rows to another tool's files; returns where they lie."""
+    world.written_by_another_tool("d5", frozenset({5}))
+    world.write({"d5": frozenset({6})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    return Location.parse(world.partitions()["d5"].location).key
+
+
+def test_a_rollback_to_the_newest_version_says_which_rows_of_ours_are_gone_from_another_tools_place(
+    world: World,
+) -> None:
+    key = appended_where_another_tool_writes(world)
+    assert world.keeper.rollback(T, version=2).partitions == ()
+    world.store.delete([info.key for info in world.store.list(key)])
+    with pytest.raises(InvalidInputError, match=r"dt=d5: files that were appended at .*/dt=d5/ are gone: 1\."):
+        world.keeper.rollback(T, version=2)
+
+
+def test_rows_that_only_another_tool_had_there_are_its_own(world: World) -> None:
+    world.written_by_another_tool("d5", frozenset({5}))
+    world.write(NEW)
+    world.store.delete([info.key for info in world.store.list(Location.parse(world.partitions()["d5"].location).key)])
+    assert world.keeper.rollback(T, version=2).partitions == ()
+
+
+def test_a_rollback_that_looks_below_its_own_directory_alone_is_noticed(world: World) -> None:
+    key = appended_where_another_tool_writes(world)
+    world.store.delete([info.key for info in world.store.list(key)])
+    with mock.patch.object(rollback, "_has_grown_there", return_value=False):  # the mutation
+        assert world.keeper.rollback(T, version=2).partitions == ()
 
 
 def test_a_partition_that_is_nowhere_cannot_go_back(world: World) -> None:
