@@ -178,8 +178,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a late alter has brought back",
-        "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, listing):",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),
