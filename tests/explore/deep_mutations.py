@@ -119,14 +119,14 @@ MUTATIONS: Final = (
         "log.rules:standing",
         "_are_deleted_by([entry], draft, layout",
         "_are_deleted_by([entry], __import__('dataclasses').replace(draft, partitions=()), layout",
-        schedule="publish, vacuum: 0@22>>>1 1@47>0",
+        schedule="publish, vacuum: 0@22>>>1 1@49>0",
     ),
     Mutation(
         "a recovery that came too late says nothing of what it was to recover",
         "steps.publish.recovery:Recovery._outcome_of_origin",
         "or was_ended or (ended is not None and record.entry.recovers is None)",
         "or ended is not None",
-        schedule="restore, append in place, recover: 0@13!lost 1@50>2 2@80>1",
+        schedule="restore, append in place, recover: 0@14!lost 1@51>2 2@80>1",
     ),
     Mutation(
         "a restore tears no entry in doubt: what is not there was lost",
@@ -213,7 +213,7 @@ MUTATIONS: Final = (
         "steps.publish.switch:Switch._read_back",
         "self.layout, sent_values)",
         "self.layout, entry.partition_values)",
-        schedule="append in place, overwrite, append: 0@37!late 2@1~",
+        schedule="append in place, overwrite, append: 0@41!late 2@1~",
         also=(CONFIRMED,),
     ),
     Mutation(
@@ -400,6 +400,7 @@ MUTATIONS: Final = (
         "steps.publish.rollback:_states_brought_late",
         "history.placements.of_all(locations(now), suspects)",
         "{}",
+        also=(("steps.publish.rollback:_require_as_it_was", "ours | gone", "{}"),),
         test=f"{BELONG}::test_a_rollback_does_not_say_that_all_is_as_it_was_while_readers_see_a_late_call",
     ),
     Mutation(

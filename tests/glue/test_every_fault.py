@@ -109,6 +109,8 @@ def test_a_vacuum_while_some_partitions_are_switched_loses_nothing(operation: Op
     if operation.adopts:
         world.keeper.restore(str(world.name))
     assert operation.allows(world.rows(), before, after)
+    if operation.name.startswith("restore"):  # where readers look for what is not shown, nobody knows
+        world.keeper.restore(str(world.name))
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
 
