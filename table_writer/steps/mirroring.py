@@ -6,6 +6,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import MIRRORS_PROPERTY
 from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError
+from table_writer.steps.mirrors.fitting import advice
 from table_writer.steps.mirrors.follow import TableMirror
 from table_writer.steps.mirrors.mirror import Held
 from table_writer.table.open_table import OpenTable
@@ -23,19 +24,25 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
     """Compare a mirror with the table, and change nothing."""
     mirror = TableMirror(opened, kind)
     held = mirror.mirror.read()
-    if held is None:
-        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent")
-    if held.handed_over:
+    if held is not None and held.handed_over:
         return mirror_report(opened, kind, "handed over", held)
-    whole = mirror.changes.whole()
+    try:
+        whole = mirror.changes.whole(to_the_end=True)
+    except InvalidInputError as refused:
+        if held is not None:
+            raise
+        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent", notes=(refused.message,))
+    unfit = {file.key: file.unfit for files in whole.unfit.values() for file in files}
+    notes = (*whole.notes, *([advice(opened, whole)] if unfit else []))
+    if held is None:
+        found = tuple(MirrorDifference(key=key, state=state) for key, state in sorted(unfit.items()))
+        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent", differences=found, notes=notes)
     wanted = {file.key for files in whole.partitions.values() for file in files}
-    differences = (
-        *(MirrorDifference(key=key, state="missing") for key in sorted(wanted - held.keys)),
-        *(MirrorDifference(key=key, state="surplus") for key in sorted(held.keys - wanted)),
-        *(MirrorDifference(key=key, state=state) for key, state in sorted(held.differing(whole).items())),
-    )
+    states = dict.fromkeys(wanted - held.keys, "missing") | dict.fromkeys(held.keys - wanted, "surplus")
+    states |= held.differing(whole) | unfit
+    differences = tuple(MirrorDifference(key=key, state=states[key]) for key in sorted(states))
     state = "damaged" if held.damage else "behind" if _is_behind(mirror, held) else "differs" if differences else ""
-    return mirror_report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)
+    return mirror_report(opened, kind, state or "in step", held, differences=differences, notes=notes)
 
 
 def dropped(opened: OpenTable, kind: str) -> MirrorReport:

@@ -19,6 +19,7 @@ from table_writer.model.location import Location
 from table_writer.model.write import WrittenFiles
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError, TableChanges
 from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.fitting import require_fit
 from table_writer.steps.mirrors.iceberg import iceberg_mirror
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
 from table_writer.table.open_table import OpenTable
@@ -38,7 +39,7 @@ class TableMirror:
         self._hands_over = hands_over
         self.kind = kind
         self.mirror = KINDS[kind](opened)
-        self.changes = TableChanges(opened)
+        self.changes = TableChanges(opened, self.mirror)
         self._key = (f"mirror {kind}", opened.layout.root.place)
         self._looked_at = time.monotonic()
         self.notes: tuple[str, ...] = ()
@@ -112,8 +113,11 @@ class TableMirror:
             for told in changes:
                 if not self._hands_over:
                     self._opened.log.slots.require_open(str(self._opened.table.name))
-                is_told = held is None or not _lacks_files_before(held, told)
+                is_told = (
+                    held is None or told.is_whole or not (_lacks_files_before(held, told) or held.respells(told.table))
+                )
                 change = told if is_told else self.changes.whole()
+                require_fit(self._opened, self.kind, change)
                 held = self.mirror.write(held, change)
                 if held is None:
                     return None

@@ -13,7 +13,7 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import Action, commit_lines, handover, taking_back
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
-from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError, Spellings
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
@@ -73,6 +73,13 @@ class DeltaMirror:
                 table=str(self._opened.table.name),
             )
         return replace(snapshot, own_version=newest, damage=damage, pointer=pointer)
+
+    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:  # noqa: ARG002 - ids count by a mapping alone
+        """Say why: readers go by exact names."""
+        found = next(iter(spellings), None)
+        if found is None:
+            return ""
+        return f"spells column {'.'.join(found[0])} as {' and '.join(found[1])}, and readers of Delta go by exact names"
 
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Commit a change under the next number, if nobody has taken it."""

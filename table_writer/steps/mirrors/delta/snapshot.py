@@ -25,6 +25,7 @@ from table_writer.steps.mirrors.delta.actions import (
     remove,
     transaction,
 )
+from table_writer.steps.mirrors.fitting import names_in_fields
 from table_writer.steps.mirrors.mirror import (
     HANDED_OVER,
     IN_OTHER_PARTITION,
@@ -32,8 +33,10 @@ from table_writer.steps.mirrors.mirror import (
     OTHER_SIZE,
     TAKEN_BACK,
     MirrorChange,
+    MirroredTable,
     noted_version,
 )
+from table_writer.storage.footers import other_spellings
 
 FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
 OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
@@ -157,6 +160,11 @@ class Snapshot:
                     differences[file.key] = why
         return differences
 
+    def respells(self, table: MirroredTable) -> bool:
+        """Return whether columns are spelled otherwise than when its files were taken up."""
+        fields = json.loads(self.metadata.get("schemaString", "{}")).get("fields", ())
+        return any(other_spellings(names_in_fields(table.fields), names_in_fields(fields)))
+
     def changed(self, change: MirrorChange) -> tuple[Action, ...]:
         """Return the actions that make a change of this; none if there is nothing to change."""
         table = change.table
@@ -234,6 +242,8 @@ def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
 
 def _why_differs(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Say how an action of the same file differs; empty where nothing is known to."""
+    if (before.get("partitionValues") or {}).keys() != wanted["partitionValues"].keys():
+        return IN_OTHER_PARTITION  # of a column that is spelled otherwise now
     if before.get("size") != wanted["size"]:
         return OTHER_SIZE
     counts = {_row_count(before), _row_count(wanted)} - {None}

@@ -6,7 +6,7 @@ Source: Iceberg's specification: "Schemas and Data Types", "Column Projection", 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -44,8 +44,10 @@ from table_writer.model.hive_columns import HIVE_NAMES
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.steps.mirrors.mirror import MirroredFile, MirroredTable
+from table_writer.storage.footers import Path
 
-Path = tuple[str, ...]
+Merged = dict[int, dict[str, Any]]
+"""The names of columns by their ids, and in each the same of what is inside it."""
 PLAIN_TYPES: Final[Mapping[str, PrimitiveType]] = {
     **dict.fromkeys(("byte", "short", "integer"), IntegerType()),
     "long": LongType(),
@@ -159,25 +161,49 @@ def is_same_schema(one: Schema, other: Schema) -> bool:
     return bool(one.as_struct() == other.as_struct())
 
 
-def name_mapping(schemas: Iterable[Schema]) -> str:
+def name_mapping(schemas: Sequence[Schema], spellings: Iterable[Path] = (), mapped: str = "") -> str:
     """Return by which names files have the columns of all schemas: they carry no ids.
 
-    Hive's readers do not look at the case of names; writers of files have spelled them as they liked.
+    Hive's readers do not look at the case of names; writers of files have spelled them as they liked. What was
+    ``mapped`` before stays.
     """
-    merged: dict[int, dict[str, Any]] = {}
+    merged: Merged = {}
     for schema in schemas:
         _merge(merged, schema.as_struct())
+    ids = FieldIds.of(schemas, 0).by_path
+    for path in (*spellings, *_names_mapped(mapped)):
+        inner: Merged | None = merged
+        for depth in range(1, len(path)):
+            above = ids.get(tuple(map(str.lower, path[:depth])))
+            inner = inner[above]["fields"] if inner is not None and above in inner else None
+        number = ids.get(tuple(map(str.lower, path)))
+        if inner is not None and number in inner:
+            inner[number]["names"] |= {path[-1]: None}
     return NameMapping(root=_mapped(merged)).model_dump_json()
 
 
-def _merge(merged: dict[int, dict[str, Any]], kind: IcebergType) -> None:
+def _names_mapped(mapped: str) -> Iterator[Path]:
+    """Yield the paths in a mapping; nothing of one that cannot be read, which is made anew."""
+
+    def below(fields: Iterable[MappedField], above: Path) -> Iterator[Path]:
+        for found in fields:
+            yield from ((*above, name) for name in found.names)
+            yield from below(found.fields, (*above, found.names[0].lower()))
+
+    try:
+        yield from below(parse_mapping_from_json(mapped).root if mapped else (), ())
+    except (ValueError, IndexError):
+        return
+
+
+def _merge(merged: Merged, kind: IcebergType) -> None:
     for inner in _fields_in(kind):
         found = merged.setdefault(inner.field_id, {"names": {}, "fields": {}})
         found["names"] |= {inner.name: None, inner.name.lower(): None}
         _merge(found["fields"], inner.field_type)
 
 
-def _mapped(merged: Mapping[int, Mapping[str, Any]]) -> list[MappedField]:
+def _mapped(merged: Merged) -> list[MappedField]:
     return [
         MappedField.model_validate(
             {"field-id": number, "names": list(found["names"]), "fields": _mapped(found["fields"])}
