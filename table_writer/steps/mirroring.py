@@ -33,7 +33,7 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
             raise
         return MirrorReport(table=str(opened.table.name), kind=kind, state="absent", notes=(refused.message,))
     unfit = {file.key: file.unfit for files in whole.unfit.values() for file in files}
-    notes = (*whole.notes, *([advice(opened, whole)] if unfit else []))
+    notes = (*whole.notes, *([advice(opened, kind, whole)] if unfit else []))
     if held is None:
         found = tuple(MirrorDifference(key=key, state=state) for key, state in sorted(unfit.items()))
         return MirrorReport(table=str(opened.table.name), kind=kind, state="absent", differences=found, notes=notes)

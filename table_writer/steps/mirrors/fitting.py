@@ -90,21 +90,18 @@ def require_fit(opened: OpenTable, kind: str, change: MirrorChange) -> None:
         return
     name, file = opened.table.name, next(iter(unfit.values()))[0]
     raise InvalidInputError(
-        f"{str(opened.layout.root.beside(file.key)).rstrip('/')} of {name} {file.unfit}. {advice(opened, change)}:"
-        f" `table-writer mirror {name} --as {kind} --check` names all such files",
+        f"{str(opened.layout.root.beside(file.key)).rstrip('/')} of {name} {file.unfit}."
+        f" {advice(opened, kind, change)}: `table-writer mirror {name} --as {kind} --check` names all such files",
         table=str(name),
     )
 
 
-def advice(opened: OpenTable, change: MirrorChange) -> str:
+def advice(opened: OpenTable, kind: str, change: MirrorChange) -> str:
     """Say what to do so that a mirror can show all files of a change."""
+    if kind == "iceberg" and SPARKS_ID in json.dumps(change.table.fields):
+        return f"Columns of the table have ids ({SPARKS_ID}), so its files do: a Delta mirror goes by their names"
     names = few(opened.partition_names(change.unfit)) if change.table.partition_columns else "the table"
-    ids = (
-        " in a session with spark.sql.parquet.fieldId.write.enabled=false, since columns of the table have ids"
-        if SPARKS_ID in json.dumps(change.table.fields)
-        else ""
-    )
-    return f"Overwrite {names} with its own rows by this library{ids}"
+    return f"Overwrite {names} with its own rows by this library"
 
 
 def names_in_fields(fields: Iterable[Mapping[str, Any]]) -> Names:
