@@ -197,6 +197,32 @@ def test_own_files_have_ids_where_the_tables_columns_have_and_iceberg_is_told(
     assert keeper.mirror(table, as_="iceberg", check=True).state == "absent"
 
 
+def test_a_column_that_the_table_gets_later_and_one_of_the_partitions_name_are_as_the_table_has_them(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    writer: TableWriter,
+    keeper: Maintenance,
+    make_table: Callable[..., str],
+    put: Callable[[str, str, pa.Table], str],
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    plain = TableWriter(spark)
+    plain.append(spark.createDataFrame([(3, "y")], "id INT, dt STRING"), table)
+    deep = pa.array(
+        [[{"Deeper": [("k", {"x": 1})]}]], pa.list_(pa.struct({"Deeper": pa.map_("string", pa.struct({"x": "int32"}))}))
+    )
+    columns = {"id": pa.array([1], pa.int32()), "DT": ["none"], "note": ["theirs"], "Deep": deep}
+    put(table, "dt='x'", pa.table(columns))
+    for step in ("before", "after"):
+        for kind in ("delta", "iceberg"):
+            assert keeper.mirror(table, as_=kind).state == "in step", step
+            assert_read_alike(spark, lakehouse, writer, table, kind)
+        plain.append(
+            spark.createDataFrame([(4, "ours", "y")], "id INT, note STRING, dt STRING"), table, schema="evolve"
+        )
+    assert {row.note for row in spark.table(table).collect()} == {None, "ours", "theirs"}
+
+
 def test_a_file_with_a_column_in_two_spellings_is_refused(
     spark: SparkSession, keeper: Maintenance, make_table: Callable[..., str], put: Callable[[str, str, pa.Table], str]
 ) -> None:

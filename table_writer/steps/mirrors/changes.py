@@ -142,7 +142,7 @@ class TableChanges:
                 change = (
                     self._after(history, oldest, here, described)
                     if record is None
-                    else self._of_records([record], history, described, of_all=True)
+                    else self._of_records([record], history, described)
                 )
                 if change.unfit:
                     raise MustBeWholeError(f"files of version {change.version} cannot be shown")
@@ -280,15 +280,9 @@ class TableChanges:
             return False
         return not any(files_read_at(self._opened.store, self._layout, location))
 
-    def _of_records(
-        self, records: Iterable[SlotRecord], history: History, described: MirroredTable, *, of_all: bool = False
-    ) -> MirrorChange:
+    def _of_records(self, records: Iterable[SlotRecord], history: History, described: MirroredTable) -> MirrorChange:
         changes = [
-            self._change(
-                *(record.entry, record.switched_partitions, _of_then(record.entry, described)),
-                history=history,
-                of_all=of_all,
-            )
+            self._change(record.entry, record.switched_partitions, _of_then(record.entry, described), history=history)
             for record in records
         ]
         merged = changes[0]
@@ -304,7 +298,6 @@ class TableChanges:
         *,
         history: History | None = None,
         known: Mapping[PartitionValues, tuple[MirroredFile, ...]] | None = None,
-        of_all: bool = False,
     ) -> MirrorChange:
         """Return what an entry changes; files are listed where they are not known."""
         known = known or {}
@@ -339,10 +332,10 @@ class TableChanges:
             added=added,
             changes_rows=not entry.is_compaction,
         )
-        return self._with_footers(change, listed, of_all=of_all)
+        return self._with_footers(change, listed)
 
     def _with_footers(
-        self, change: MirrorChange, listed: Mapping[Location, Collection[ObjectInfo]], *, of_all: bool
+        self, change: MirrorChange, listed: Mapping[Location, Collection[ObjectInfo]], *, of_all: bool = False
     ) -> MirrorChange:
         try:
             infos = (info for found in listed.values() for info in found)
@@ -465,7 +458,7 @@ def _merged(earlier: MirrorChange, later: MirrorChange) -> MirrorChange:
         partitions=partitions,
         added=added,
         changes_rows=earlier.changes_rows or later.changes_rows,
-        spellings=earlier.spellings | later.spellings,
+        paths=earlier.paths | later.paths,
     )
 
 

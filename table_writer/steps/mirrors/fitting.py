@@ -8,7 +8,7 @@ compared or mended.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -42,12 +42,12 @@ class Footers:
         of_all = of_all or SPARKS_ID in json.dumps(change.table.fields)
         files = [file for found in (*change.partitions.values(), *change.added.values()) for file in found]
         unread = [file for file in files if of_all or not self._is_ours(file.key, change.write_id)]
-        wanted, seen, spellings = _names_in(change.table), dict[str, MirroredFile](), set[Path]()
+        wanted, seen, paths = _names_in(change.table), dict[str, MirroredFile](), set[Path]()
         for start in range(0, len(unread), BATCH):
             batch = unread[start : start + BATCH]
-            for file, (found, spelled) in zip(batch, many(partial(self._compared, infos, wanted), batch), strict=True):
+            for file, (found, others) in zip(batch, many(partial(self._compared, infos, wanted), batch), strict=True):
                 seen[file.key] = found
-                spellings |= spelled
+                paths |= others
             if not to_the_end and any(seen[file.key].unfit for file in batch):
                 break
 
@@ -55,10 +55,7 @@ class Footers:
             return {key: tuple(seen.get(file.key, file) for file in files) for key, files in partitions.items()}
 
         return replace(
-            change,
-            partitions=known(change.partitions),
-            added=known(change.added),
-            spellings=change.spellings | spellings,
+            change, partitions=known(change.partitions), added=known(change.added), paths=change.paths | paths
         )
 
     def _is_ours(self, key: str, write_id: str) -> bool:
@@ -70,17 +67,22 @@ class Footers:
     def _compared(
         self, infos: Mapping[str, ObjectInfo], wanted: Names, file: MirroredFile
     ) -> tuple[MirroredFile, frozenset[Path]]:
-        """Return a file with what its footer says, and how it spells columns."""
+        """Return a file with what its footer says, and what is in it and not so in the table."""
         info = infos.get(file.key) or self._opened.store.head(file.key)
         footer = None if info is None else read_footer(self._opened.store, info)
         if footer is None:  # no Parquet, or encrypted: as readers of the table, those of the mirror cannot read it
             return file, frozenset()
-        spellings = list(other_spellings(wanted, names_of(footer.schema)))
-        why = self._mirror.why_unfit(spellings, has_ids=footer.has_ids)
-        spelled = frozenset(
-            (*map(str.lower, path[:-1]), name) for path, names in spellings for name in names if not why
-        )
-        return replace(file, rows=footer.row_count if file.rows is None else file.rows, unfit=why), spelled
+        there = names_of(footer.schema)
+        why = self._mirror.why_unfit(list(other_spellings(wanted, there)), has_ids=footer.has_ids)
+        rows = footer.row_count if file.rows is None else file.rows
+        return replace(file, rows=rows, unfit=why), frozenset(_paths(there)) - frozenset(_paths(wanted))
+
+
+def _paths(names: Names, above: Path = ()) -> Iterator[Path]:
+    """Yield names as they are, each below those around it in lower case."""
+    for name, inner in names.items():
+        yield (*above, name)
+        yield from _paths(inner, (*above, name.lower()))
 
 
 def require_fit(opened: OpenTable, kind: str, change: MirrorChange) -> None:

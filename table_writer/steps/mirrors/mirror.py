@@ -63,7 +63,7 @@ class MirrorChange:
     added: Mapping[PartitionValues, Collection[MirroredFile]] = field(default_factory=dict)
     is_whole: bool = False
     changes_rows: bool = True  # not so a compaction
-    spellings: frozenset[Path] = frozenset()  # of columns in files: what is above them in lower case, the last as there
+    paths: frozenset[Path] = frozenset()  # of what is in files, and not so in the table; all but the last in lower case
     notes: tuple[str, ...] = ()  # what readers of the mirror find otherwise than readers of the table
 
     @property

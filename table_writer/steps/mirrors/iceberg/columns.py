@@ -72,6 +72,7 @@ IN_HIVE: Final[Mapping[type[PrimitiveType], str]] = {
     TimestampType: "timestamp",
     TimestamptzType: "timestamp",  # Hive 2 has no other
 }
+FIRST_EXTRA_ID: Final = 1_000_000_000  # of what is in files and no column of the table: no schema comes as far
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_DAY: Final = date(1970, 1, 1)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -161,29 +162,45 @@ def is_same_schema(one: Schema, other: Schema) -> bool:
     return bool(one.as_struct() == other.as_struct())
 
 
-def name_mapping(schemas: Sequence[Schema], spellings: Iterable[Path] = (), mapped: str = "") -> str:
+def name_mapping(table: MirroredTable, schemas: Sequence[Schema], paths: Iterable[Path] = (), mapped: str = "") -> str:
     """Return by which names files have the columns of all schemas: they carry no ids.
 
-    Hive's readers do not look at the case of names; writers of files have spelled them as they liked. What was
-    ``mapped`` before stays.
+    Hive's readers do not look at the case of names; writers of files have spelled them as they liked. What ``paths``
+    say of files, and what was ``mapped`` before, is no column of the table else: pyiceberg demands that it has an id,
+    too. So has a column of a partition's name in a file, since partitions alone say what their values are.
     """
-    merged: Merged = {}
+    ids = FieldIds.of(schemas, FIRST_EXTRA_ID)
+    known = [*_paths_in(schemas), *paths, *_paths_mapped(mapped)]
+    ids.by_path = {path: number for path, number in ids.by_path.items() if path[0] not in _partition_names(table)}
+    root: Merged = {}
+    for path in sorted(known, key=lambda path: (len(path), tuple(map(str.lower, path)))):
+        fields = root
+        for depth in range(1, len(path) + 1):
+            number = ids[tuple(map(str.lower, path[:depth]))]
+            found = fields.setdefault(number, {"names": {}, "fields": {}})
+            fields = found["fields"]
+        found["names"] |= {path[-1]: None}
+    return NameMapping(root=_mapped(root)).model_dump_json()
+
+
+def _partition_names(table: MirroredTable) -> frozenset[str]:
+    return frozenset(name.lower() for name in table.partition_columns)
+
+
+def _paths_in(schemas: Iterable[Schema]) -> Iterator[Path]:
+    """Yield the names of all columns as they are, and in lower case, each below those around it in lower case."""
+
+    def below(kind: IcebergType, above: Path) -> Iterator[Path]:
+        for inner in _fields_in(kind):
+            yield from ((*above, name) for name in (inner.name, inner.name.lower()))
+            yield from below(inner.field_type, (*above, inner.name.lower()))
+
     for schema in schemas:
-        _merge(merged, schema.as_struct())
-    ids = FieldIds.of(schemas, 0).by_path
-    for path in (*spellings, *_names_mapped(mapped)):
-        inner: Merged | None = merged
-        for depth in range(1, len(path)):
-            above = ids.get(tuple(map(str.lower, path[:depth])))
-            inner = inner[above]["fields"] if inner is not None and above in inner else None
-        number = ids.get(tuple(map(str.lower, path)))
-        if inner is not None and number in inner:
-            inner[number]["names"] |= {path[-1]: None}
-    return NameMapping(root=_mapped(merged)).model_dump_json()
+        yield from below(schema.as_struct(), ())
 
 
-def _names_mapped(mapped: str) -> Iterator[Path]:
-    """Yield the paths in a mapping; nothing of one that cannot be read, which is made anew."""
+def _paths_mapped(mapped: str) -> Iterator[Path]:
+    """Yield the names in a mapping; nothing of one that cannot be read, which is made anew."""
 
     def below(fields: Iterable[MappedField], above: Path) -> Iterator[Path]:
         for found in fields:
@@ -194,13 +211,6 @@ def _names_mapped(mapped: str) -> Iterator[Path]:
         yield from below(parse_mapping_from_json(mapped).root if mapped else (), ())
     except (ValueError, IndexError):
         return
-
-
-def _merge(merged: Merged, kind: IcebergType) -> None:
-    for inner in _fields_in(kind):
-        found = merged.setdefault(inner.field_id, {"names": {}, "fields": {}})
-        found["names"] |= {inner.name: None, inner.name.lower(): None}
-        _merge(found["fields"], inner.field_type)
 
 
 def _mapped(merged: Merged) -> list[MappedField]:

@@ -403,7 +403,7 @@ def _millis(change: MirrorChange) -> int:
 def _properties(change: MirrorChange, schemas: Sequence[Schema], mapped: str = "") -> dict[str, str]:
     """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
     return {
-        NAME_MAPPING: name_mapping(schemas, change.spellings, mapped),
+        NAME_MAPPING: name_mapping(change.table, schemas, change.paths, mapped),
         "gc.enabled": "false",
         "write.metadata.previous-versions-max": "20",
         LOG_ID: change.table.log_id,
