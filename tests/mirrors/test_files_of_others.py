@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,22 +18,8 @@ from table_writer.testing import Lakehouse
 
 from .comparing import differing
 from .iceberg_readers import IcebergReader
+from .others import DDL, HIVES, SPELLINGS, another, people
 from .readers import DeltaReader
-
-PERSON: Final = "STRUCT<City: STRING, Zip: INT>"
-DDL: Final = (
-    f"CREATE TABLE {{name}} (userId INT, Amount DOUBLE, home {PERSON}, stays ARRAY<{PERSON}>,"
-    f" byYear MAP<STRING, {PERSON}>, dt STRING) {{stored}} PARTITIONED BY (dt)"
-)
-HIVES: Final = f"""CREATE TABLE {{name}} (userid INT, amount DOUBLE, home {PERSON.lower()},
-    stays ARRAY<{PERSON.lower()}>, byyear MAP<STRING, {PERSON.lower()}>) PARTITIONED BY (dt STRING) STORED AS PARQUET"""
-SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
-    "as in the table": str,
-    "lower": str.lower,
-    "upper": str.upper,
-    "swapped": str.swapcase,
-    "within structs alone": lambda name: name.lower() if name in {"City", "Zip"} else name,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -57,33 +43,6 @@ def put(spark: SparkSession, lakehouse: Lakehouse, writer: TableWriter) -> Calla
         return key
 
     return put_file
-
-
-def people(spell: Callable[[str], str] = str, ids: Mapping[str, int] | None = None) -> pa.Table:
-    """Return two rows as another tool writes them."""
-
-    def field(name: str, kind: Any) -> Any:
-        number = (ids or {}).get(name)
-        return pa.field(spell(name), kind, metadata=None if number is None else {"PARQUET:field_id": str(number)})
-
-    person = pa.struct([field("City", pa.string()), field("Zip", pa.int32())])
-    berlin, rome = ({spell("City"): city, spell("Zip"): code} for city, code in (("Berlin", 10115), ("Rome", 100)))
-    columns = {
-        "userId": (pa.int32(), [1, 2]),
-        "Amount": (pa.float64(), [1.5, 2.5]),
-        "home": (person, [berlin, rome]),
-        "stays": (pa.list_(person), [[berlin, rome], [rome]]),
-        "byYear": (pa.map_(pa.string(), person), [[("2024", berlin)], [("2025", rome)]]),
-    }
-    fields = [field(name, kind) for name, (kind, _) in columns.items()]
-    return pa.table([pa.array(values, kind) for kind, values in columns.values()], pa.schema(fields))
-
-
-def another(spark: SparkSession, table: str, number: int, partition: str) -> Any:
-    """Return one row more, of the table's own columns."""
-    person = f"named_struct('City', 'Oslo', 'Zip', {number})"
-    columns = f"{number} AS userId, {number}.5D AS Amount, {person} AS home, array({person}) AS stays"
-    return spark.sql(f"SELECT {columns}, map('2026', {person}) AS byYear, '{partition}' AS dt")
 
 
 def assert_read_alike(spark: SparkSession, lakehouse: Lakehouse, writer: TableWriter, table: str, kind: str) -> None:
