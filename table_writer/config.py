@@ -135,8 +135,9 @@ class TableWriterConfig:
         Spark takes those of an unpartitioned table; of others ``ANALYZE TABLE t COMPUTE STATISTICS FOR ALL COLUMNS``
         makes its own.
     mirrors
-        What else the table is at once, from the same files: ``["delta", "iceberg"]``. A commit to each mirror follows
-        each publish. The table property ``table_writer.mirrors`` (kinds with commas between them) wins.
+        What else the table is at once, from the same files: ``["delta", "iceberg"]``. A publish makes the mirrors that
+        are not there yet. The table property ``table_writer.mirrors`` (kinds with commas between them) wins. A mirror
+        that is there is followed by every writer, whatever its settings say.
     iceberg_catalog
         The catalog in which Iceberg mirrors are begun, by the name that pyiceberg's own configuration gives it. Empty:
         the metastore of the table, where the mirror of ``mart.orders`` is ``mart.orders_iceberg``.

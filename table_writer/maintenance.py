@@ -631,8 +631,8 @@ class Maintenance:
         """Bring the mirror of a table to its newest version, or make it: the same files as another table.
 
         Every version of which files are there becomes one of the mirror; where that cannot be, one stands for several.
-        Writers do the same after each publish where ``mirrors`` of their config, or the table property
-        ``table_writer.mirrors``, says so.
+        From then on whoever changes the table brings the mirror up, until it is dropped. A mirror is also made by the
+        next publish where ``mirrors`` of a writer's config, or the table property ``table_writer.mirrors``, says so.
 
         Parameters
         ----------
@@ -643,8 +643,8 @@ class Maintenance:
         check
             Compare, and change nothing.
         drop
-            Delete what belongs to the mirror alone, once the table property does not name it any more. End writers
-            whose config does: they go on with what they remember.
+            Delete what belongs to the mirror alone, once the table property does not name it any more. Writers whose
+            config names it make it again.
 
         Raises
         ------
@@ -691,7 +691,8 @@ class Maintenance:
         Raises
         ------
         InvalidInputError
-            It was handed over to the other kind; partitions lie where Delta would put files; with ``undo``: it was not
+            It was handed over to the other kind; partitions lie where Delta would put files; the metastore compares
+            nothing before it changes the Iceberg table (Hive 3, and 2.3 before 2.3.10); with ``undo``: it was not
             handed over, or was written since.
         ConflictError
             Others publish or vacuum right now. Call again.

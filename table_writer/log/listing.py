@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
-from table_writer.log.marks import MARK, Closing, Marks
+from table_writer.log.marks import MARK, Closing, Marks, MirrorMarks
 from table_writer.log.owner import precedes, readable_owner
 from table_writer.log.records import LogEnd
 from table_writer.log.slots import Slots
 from table_writer.log.stored import MAX_BYTES, small_json
+from table_writer.model.entry import Outcome
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
@@ -38,8 +39,9 @@ class Listing:
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
     accepted_losses: frozenset[int] = frozenset()  # lost entries that the log goes on without
-    closings: tuple[Closing, ...] = ()  # the marks by which handovers have closed it, in the order of versions
+    closings: tuple[Closing, ...] = ()  # the handovers that have closed it, in the order of versions
     opened: frozenset[int] = frozenset()  # the handovers that may have let others write to the mirror
+    mirrors: Mapping[str, MirrorMarks] = field(default_factory=dict)  # by their kinds
 
     @property
     def closed_for(self) -> str:
@@ -65,6 +67,7 @@ class Lister:
         self._layout = layout
         self._slots = slots
         self._marks = marks
+        self._mirrors: Mapping[str, MirrorMarks] | None = None  # as the last listing showed them
 
     def read(
         self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Collection[ObjectInfo] | None = None
@@ -91,6 +94,15 @@ class Lister:
             raise InvalidInputError(self.lost_message(listing.lost))
         return listing
 
+    @property
+    def mirrors(self) -> Mapping[str, MirrorMarks]:
+        """What marks say of mirrors, by their kinds, as the last listing showed them."""
+        return self.read(allow_lost=True).mirrors if self._mirrors is None else self._mirrors
+
+    def mirror(self, kind: str) -> MirrorMarks:
+        """Return what they say of one kind."""
+        return self.mirrors.get(kind, MirrorMarks())
+
     def _list(self, start: int, listed: Collection[ObjectInfo] | None = None) -> Listing:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
@@ -101,7 +113,6 @@ class Lister:
         outcomes: set[int] = set()
         marks: list[str] = []
         ids: set[str] = set()
-        closings: set[Closing] = set()
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
         for found in self._store.list(self._layout.log_prefix, start_after=first) if listed is None else listed:
             name = found.key.removeprefix(self._layout.log_prefix)
@@ -112,12 +123,10 @@ class Lister:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
             elif mark is not None and mark[1] == "id":
                 ids.add(mark[2])
-            elif mark is not None and mark[1] == "closed":
-                closing = Closing.parse(mark[2])
-                closings |= {closing} if closing else set()
             elif mark is not None:
                 marks.append(found.key)
         numbers = self._marks.numbers(marks)
+        closings = sorted(self._marks.closings(marks))
         newest = max(entries | outcomes, default=start)
         trimmed = max(numbers["trimmed"], default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
@@ -140,11 +149,23 @@ class Lister:
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers["lost"] - {0},
             accepted_losses=numbers["lost"],
-            closings=tuple(sorted(closings)),
+            closings=tuple(closing for closing in closings if self._closes(closing, numbers["reopened"])),
             opened=numbers["opened"],
+            mirrors=self._marks.mirrors(marks),
         )
         self._slots.closed_for = listing.closed_for
+        self._mirrors = listing.mirrors
         return listing
+
+    def _closes(self, closing: Closing, reopened: Collection[int]) -> bool:
+        """Return whether a mark counts: the slot that it names is its own write's, and no later version has undone it.
+
+        A mark may arrive late, after its write has ended without that slot, or after its handover was undone.
+        """
+        if closing.version < max(reopened, default=0):
+            return False
+        record = self._slots.find(closing.version)
+        return record is not None and closing.is_of(record.entry) and record.outcome is not Outcome.ABANDONED
 
     def _with_log_id(self, listing: Listing) -> Listing:
         """Return the listing with the id that ``owner.json`` says the log has; put it back where only that was lost."""

@@ -18,15 +18,18 @@ from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
+MIRROR: Final = re.compile(r"([a-z]+)([0-9]{20})")
 CLOSING: Final = re.compile(r"([a-z]+)([0-9]{20})([0-9a-f]+)")
-MARK: Final = re.compile(r"(closed|folded|id|last-word|lost|opened|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
-OF_ONE_ENTRY: Final = ("last-word", "rolled-back")  # marks that go with their entry, which may be yet to come
+MARK: Final = re.compile(
+    r"(closed|dropped|folded|id|last-word|lost|mirrored|opened|recovered|reopened|rolled-back|trimmed)-([0-9a-zA-Z]+)"
+)
+OF_ONE_ENTRY: Final = ("last-word", "opened", "rolled-back")  # marks that go with their entry, which may be yet to come
 RELEASED: Final = b"released"  # the body of a recovery's mark once nothing of it is under way
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Closing:
-    """The mark by which one write closes the log: each attempt has its own, so nobody takes away another's."""
+    """The mark by which one write closes the log. It counts once that write has claimed the slot that it names."""
 
     version: int  # of the entry that it is about to claim
     kind: str  # the format in which the table goes on
@@ -51,6 +54,23 @@ class Closing:
         return entry is not None and self == Closing.of(entry, self.kind)
 
 
+@dataclass(frozen=True, slots=True)
+class MirrorMarks:
+    """What marks say of the mirrors of one kind that a table has had, one after another.
+
+    Versions of a mirror that are numbers go on where those of the one before have ended: so a request of that one that
+    comes late hits nothing of this one. Others are counted as mirrors.
+    """
+
+    began_at: int = -1  # the number with which the newest one has begun; -1: there never was one
+    dropped_to: int = 0  # all numbers before are of mirrors that were dropped
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the newest mirror was not dropped."""
+        return self.began_at >= self.dropped_to
+
+
 class Marks:
     """The marks of one log."""
 
@@ -63,12 +83,17 @@ class Marks:
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
 
     def close(self, closing: Closing) -> None:
-        """Note that the table goes on in another format, from which on nobody claims."""
+        """Note, before a claim, that the table goes on in another format once the claim stands."""
         self._store.put(self.key("closed", str(closing)), b"")
 
-    def reopen(self, closings: Iterable[Closing]) -> None:
-        """Take such notes away, the first one last: while it is there, no later one counts."""
-        for closing in sorted(closings, reverse=True):
+    def withdraw(self, closing: Closing) -> None:
+        """Take back such a note of a claim that was lost."""
+        self._store.delete([self.key("closed", str(closing))])
+
+    def reopen(self, version: int, closings: Iterable[Closing]) -> None:
+        """Note that the log is open again: no handover before this version counts, however late its mark arrives."""
+        self._store.put(self.key("reopened", version), b"")
+        for closing in closings:
             self._store.delete([self.key("opened", closing.version), self.key("closed", str(closing))])
 
     def open_to_others(self, version: int) -> None:
@@ -87,6 +112,37 @@ class Marks:
         for kind, number in found:
             numbers[kind] |= {int(number)} if number.isdecimal() else frozenset()
         return numbers
+
+    def closings(self, keys: Iterable[str]) -> frozenset[Closing]:
+        """Return the handovers that marks name."""
+        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
+        found = (Closing.parse(mark[2]) for name in names if (mark := MARK.fullmatch(name)) and mark[1] == "closed")
+        return frozenset(closing for closing in found if closing)
+
+    def mirrors(self, keys: Iterable[str]) -> dict[str, MirrorMarks]:
+        """Return what marks say of mirrors, by their kinds."""
+        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
+        found = [
+            (mark[1], told) for name in names if (mark := MARK.fullmatch(name)) and (told := MIRROR.fullmatch(mark[2]))
+        ]
+        kinds = {told[1] for said, told in found if said in {"mirrored", "dropped"}}
+        return {
+            kind: MirrorMarks(
+                max((int(told[2]) for said, told in found if (said, told[1]) == ("mirrored", kind)), default=-1),
+                max((int(told[2]) for said, told in found if (said, told[1]) == ("dropped", kind)), default=0),
+            )
+            for kind in kinds
+        }
+
+    def remember_mirror(self, kind: str, number: int) -> None:
+        """Note, before its first version is written, that a mirror begins: whoever changes the table brings it up."""
+        self._store.put(self.key("mirrored", f"{kind}{number:020d}"), b"")
+
+    def forget_mirror(self, kind: str, to: int, before: MirrorMarks) -> None:
+        """Note that the mirror with all numbers before this one was dropped; earlier marks say nothing more."""
+        self._store.put(self.key("dropped", f"{kind}{to:020d}"), b"")
+        earlier = (("mirrored", before.began_at), ("dropped", before.dropped_to))
+        self._store.delete([self.key(said, f"{kind}{number:020d}") for said, number in earlier if 0 <= number < to])
 
     def list(self) -> Iterator[ObjectInfo]:
         """List all marks, and no entry."""

@@ -252,7 +252,8 @@ class TableLog:
         without an outcome would be in doubt.
         """
         wanted = set(versions)
-        marks = self.marks.numbers(mark.key for mark in self.marks.list())
+        keys = [mark.key for mark in self.marks.list()]
+        marks, closings = self.marks.numbers(keys), self.marks.closings(keys)
         entries, outcomes = self.lister.slots_up_to(max(wanted | marks["trimmed"], default=0))
         if wanted:  # who trims meanwhile has put a mark before
             marks = self.marks.numbers(mark.key for mark in self.marks.list())
@@ -272,8 +273,11 @@ class TableLog:
         useless_marks = {
             kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
         }
+        past = [closing for closing in closings if closing.version <= trimmed and closing.version not in entries]
         useless = [
             *(self.marks.key(kind, version) for kind, versions in useless_marks.items() for version in versions),
             *(self.marks.key("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),
+            *(self.marks.key("reopened", version) for version in sorted(marks["reopened"])[:-1]),
+            *(self.marks.key("closed", str(closing)) for closing in past),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])

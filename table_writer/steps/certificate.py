@@ -29,7 +29,11 @@ from table_writer.storage.table_files import files_at
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import DELTA_LOG, ICEBERG_MIRROR
 
-MARKS: Final = ("closed", "id", "last-word", "lost", "opened", "recovered", "rolled-back", "trimmed")  # say no values
+# whose names and bodies say no values
+MARKS: Final = (
+    *("closed", "dropped", "id", "last-word", "lost", "mirrored", "opened"),
+    *("recovered", "reopened", "rolled-back", "trimmed"),
+)
 METADATA: Final = {"delta": (DELTA_LOG, "commits and checkpoints"), "iceberg": (ICEBERG_MIRROR, "manifests")}
 
 
@@ -271,13 +275,9 @@ def _in_mirrors(erased: Erased) -> Iterator[Finding]:
         directory, files = METADATA[kind]
         if not any(opened.store.list(opened.layout.root.child(directory).key)):
             continue
-        goes = (
-            f"a vacuum deletes those that are {hours:,.0f} hours old and that no reader of the mirror needs"
-            if kind in opened.mirrors
-            else f"no write follows it, so they stay until `table-writer mirror {opened.table.name} --as {kind} --drop`"
-        )
         yield later(
-            f"{directory}/ has bounds of columns and values of partitions, of files that are gone, in {files}: {goes}"
+            f"{directory}/ has bounds of columns and values of partitions, of files that are gone, in {files}: a vacuum"
+            f" deletes those that are {hours:,.0f} hours old and that no reader of the mirror needs"
         )
 
 

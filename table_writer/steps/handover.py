@@ -1,11 +1,11 @@
 """A table goes on as its mirror: the log is closed, then everybody may write to the mirror; and back again.
 
-A mark that closes the log comes first, then the entry that it names, which takes the slot that a claim under way would
-have taken. So nothing is claimed any more once the entry stands, and what was in doubt ends before others may write.
+A mark comes first, then the entry that it names, which takes the slot that a claim under way would have taken. From
+then on the log is closed: nothing is claimed any more, and what was in doubt ends before others may write.
 
-Of a handover and its undoing in one moment one wins: the undoing takes away only marks of entries before its own, and
-says in the mirror which entry that is; a handover goes on while its mark is there, from a mirror that no later entry
-has taken back, by the mirror's own compare-and-set. Of two handovers that have claimed their entries the first counts.
+Of a handover and its undoing in one moment one wins: the undoing opens the log for handovers before its own entry, and
+says in the mirror which entry that is; a handover goes on while it counts, from a mirror that no later entry has taken
+back, by the mirror's own compare-and-set.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ KEEPS_FILES: Final = {
 
 def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     """Close the log of a table, and let others write to its mirror, which is made if there is none."""
-    first = _first_claimed(opened, opened.log.lister.read())
-    if first is not None and first.kind != kind:
-        raise closed_error(_name(opened), first.kind)
+    _require_kind(opened, opened.log.lister.read(), kind)
     mirror = TableMirror(opened, kind, hands_over=True)
     if report := _done_before(opened, mirror):
         return report
+    _require_guarded(opened, mirror)
     _require_own_places(opened, kind)
     if dry_run:
         report = compared(opened, kind)
         return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened, kind)))
-    if first is None:  # what fails now leaves all as it was
+    if not opened.log.lister.read().closings:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
     own = Closing.of(_claim(opened, HANDOVER, closes_for=kind), kind)
@@ -56,7 +55,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
         if report := _done_before(opened, mirror):
             return report
         held = mirror.bring_up(anew=True)
-        _require_first(opened, own, held)
+        _require_closed(opened, own, held)
         opened.log.marks.open_to_others(own.version)
         after = mirror.mirror.hand_over(held, own.version)
         if after is not None:
@@ -84,27 +83,27 @@ def _done_before(opened: OpenTable, mirror: TableMirror) -> MirrorReport | None:
     return _handed_over(opened, mirror.kind, held)
 
 
-def _first_claimed(opened: OpenTable, listing: Listing) -> Closing | None:
-    """Return the first mark whose write has claimed its entry; one that died before it has closed nothing for good."""
-    find = opened.log.slots.find_entry
-    return next((closing for closing in listing.closings if closing.is_of(find(closing.version))), None)
+def _require_kind(opened: OpenTable, listing: Listing, kind: str) -> None:
+    """Refuse a table that was handed over to the other kind of mirror."""
+    if listing.closed_for not in ("", kind):
+        raise closed_error(_name(opened), listing.closed_for)
 
 
-def _require_first(opened: OpenTable, own: Closing, held: Held) -> None:
-    """Raise an error, and take the own mark away, unless this handover is the one that counts.
+def _require_guarded(opened: OpenTable, mirror: TableMirror) -> None:
+    """Refuse where a version that this library writes could replace one that another engine has just written."""
+    if why := mirror.mirror.why_unguarded():
+        raise InvalidInputError(
+            f"{opened.table.name} can be neither handed over nor taken back: {why}. Nothing was changed",
+            table=_name(opened),
+        )
 
-    All marks up to its own have claimed their entry by now, or never will: those that have not are taken away.
-    """
-    listing, find = opened.log.lister.read(), opened.log.slots.find_entry
-    earlier = [closing for closing in listing.closings if closing.version <= own.version]
-    opened.log.marks.reopen(closing for closing in earlier if not closing.is_of(find(closing.version)))
-    if held.taken_back >= own.version or own not in listing.closings or own.version <= listing.trimmed:
-        opened.log.marks.reopen([own])
+
+def _require_closed(opened: OpenTable, own: Closing, held: Held) -> None:
+    """Raise ``ConflictError`` if this handover was undone: the mirror says so before the log does."""
+    if held.taken_back > own.version:
+        opened.log.marks.reopen(held.taken_back, [own])
+    if own not in opened.log.lister.read().closings:
         raise ConflictError(f"{opened.table.name} was taken back meanwhile. Call again", table=_name(opened))
-    first = _first_claimed(opened, listing)
-    if first is not None and first.kind != own.kind:
-        opened.log.marks.reopen([own])
-        raise closed_error(_name(opened), first.kind)
 
 
 def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
@@ -112,8 +111,9 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     listing = opened.log.lister.read()
     if not listing.closings:
         raise InvalidInputError(f"{opened.table.name} was not handed over: its log is open", table=_name(opened))
-    kind = (_first_claimed(opened, listing) or listing.closings[0]).kind
+    kind = listing.closed_for
     mirror = TableMirror(opened, kind, hands_over=True)
+    _require_guarded(opened, mirror)
     held = _unwritten(opened, kind, mirror.mirror.read())
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))
@@ -125,7 +125,7 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
         after = mirror.mirror.take_back(held, version)
         if after is not None:
             closings = opened.log.lister.read().closings
-            opened.log.marks.reopen(closing for closing in closings if closing.version <= version)
+            opened.log.marks.reopen(version, [closing for closing in closings if closing.version < version])
             return mirror_report(opened, kind, "taken back", after)
     raise ConflictError(f"others write to the {kind} table of {opened.table.name} all the time", table=_name(opened))
 
@@ -143,13 +143,15 @@ def _unwritten(opened: OpenTable, kind: str, held: Held | None) -> Held:
 
 
 def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
-    """Claim an entry that deletes nothing, after the mark that closes the log for one.
+    """Claim an entry that deletes nothing, after the mark by which it closes the log for a kind of mirror.
 
-    The marks of slots that others have taken stay until the claim stands: writes would come in between for ever.
+    Before a claim has shown whether it stands, its mark stays: the mark alone closes nothing.
     """
     while True:
-        end = opened.log.lister.read().end
-        entry = opened.next_entry(end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
+        listing = opened.log.lister.read()
+        if closes_for:
+            _require_kind(opened, listing, closes_for)
+        entry = opened.next_entry(listing.end, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS)
         entry = replace(entry, deletes=(DeletedLocation.kept_at(opened.layout.data(entry.write_id)),))
         if closes_for:
             opened.log.marks.close(Closing.of(entry, closes_for))
@@ -158,6 +160,8 @@ def _claim(opened: OpenTable, mode: str, *, closes_for: str = "") -> LogEntry:
                 entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id
             )
             return entry
+        if closes_for:
+            opened.log.marks.withdraw(Closing.of(entry, closes_for))
 
 
 def _settle(opened: OpenTable) -> None:

@@ -24,6 +24,7 @@ def compared(opened: OpenTable, kind: str) -> MirrorReport:
     """Compare a mirror with the table, and change nothing."""
     mirror = TableMirror(opened, kind)
     held = mirror.mirror.read()
+    held = None if held is None or held.is_dropped else held
     if held is not None and held.handed_over:
         return mirror_report(opened, kind, "handed over", held)
     try:
@@ -54,7 +55,6 @@ def dropped(opened: OpenTable, kind: str) -> MirrorReport:
             f" Take it away first: ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{MIRRORS_PROPERTY}')",
             table=str(name),
         )
-    _require_open(opened)
     count = TableMirror(opened, kind).drop()
     return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
 

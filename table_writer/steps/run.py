@@ -415,7 +415,7 @@ class Steps:
             messages = run_upload(planned.rows, planned.spec)
         for message in messages:
             watch.add_requests(dict(message.requests))
-        files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.mirrors))
+        files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
         require_inside(files)
         with watch.step("complete"):
             write.complete(messages, _executors(self._spark, opened, plan.write_id, watch).complete)

@@ -274,11 +274,20 @@ class OpenTable:
 
     @cached_property
     def mirrors(self) -> tuple[str, ...]:
-        """The kinds of mirrors that follow the table: its property wins over the config."""
+        """The kinds of mirrors that the table is to have: its property wins over the config."""
         of_table = self.table.parameters.get(MIRRORS_PROPERTY)
         if of_table is None:
             return tuple(self.config.mirrors)
         return tuple(dict.fromkeys(kind for name in of_table.split(",") if (kind := name.strip().lower())))
+
+    @property
+    def followed_mirrors(self) -> tuple[str, ...]:
+        """The kinds of mirrors that a change is put into: those that it is to have, and those that others have made.
+
+        As the last listing of the log showed them; a mirror that others have made may be gone without a word.
+        """
+        others = [kind for kind, marks in self.log.lister.mirrors.items() if marks.is_there]
+        return tuple(dict.fromkeys([*self.mirrors, *sorted(others)]))
 
     def require_properties(self) -> None:
         """Refuse a table with a property of this library's prefix that is unknown, or that is no number of hours."""

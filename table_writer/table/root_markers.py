@@ -14,7 +14,6 @@ from table_writer.storage.object_store import ObjectStore
 SINK: Final = "_spark_metadata"
 DELTA_LOG: Final = "_delta_log"
 ICEBERG_MIRROR: Final = "_iceberg"  # of an Iceberg mirror; a table of Iceberg's own has "metadata"
-ICEBERG_NOTE: Final = "table_writer.json"  # in it: in which catalog the mirror is found
 MOST_COMMITS_READ: Final = 50  # of a log that may be another tool's: no write waits for all of them
 OF_OWN_COMMIT: Final = (b'"appId":"table_writer"', b'"engineInfo":"table_writer/')
 MARKERS: Final = {
@@ -32,6 +31,11 @@ MARKERS: Final = {
 }
 ICEBERG: Final = "metadata"
 ACID: Final = re.compile(r"base_\d+(_v\d+)?|(delete_)?delta_\d+_\d+(_\d+)?(_v\d+)?")
+
+
+def iceberg_note(root: Location, number: int) -> str:
+    """Return the key of what says in which catalog an Iceberg mirror is found; each mirror of a table has its own."""
+    return f"{root.child(ICEBERG_MIRROR).key}table_writer{f'-{number}' if number else ''}.json"
 
 
 def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:

@@ -19,7 +19,7 @@ from table_writer.table.root_markers import MOST_COMMITS_READ
 from tests.maintenance.operations import ADDED, OLD
 from tests.publish.world import ROOT, body_of
 
-from .world import PREFIX, MirroredWorld
+from .world import PREFIX, MirroredWorld, drop_elsewhere
 
 TABLE: Final = "mart.orders"
 ROOT_KEY: Final = ROOT.removeprefix("s3a://lake/")
@@ -241,9 +241,8 @@ def test_drop_deletes_all_of_the_mirror_and_nothing_else() -> None:
     before = {info.key for info in world.store.list(ROOT_KEY)}
     report = world.keeper.mirror(TABLE, as_="delta", drop=True)
     assert report.state == "dropped"
-    assert before - {info.key for info in world.store.list(ROOT_KEY)} == {
-        key for key in before if key.startswith(PREFIX)
-    }
+    gone = before - {info.key for info in world.store.list(ROOT_KEY)}
+    assert gone == {key for key in before if key.startswith(PREFIX) or "/log/mirrored-" in key}
     assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "absent"
     assert world.keeper.mirror(TABLE, as_="delta", drop=True).files == 0
     world.write(ADDED)
@@ -274,7 +273,7 @@ def test_a_mirror_whose_only_commit_is_cut_off_is_known_as_ours(size: int, by: s
     world.memory.clear()
     assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "damaged"
     if by == "drop":
-        assert world.keeper.mirror(TABLE, as_="delta", drop=True).files == 1
+        assert world.keeper.mirror(TABLE, as_="delta", drop=True).files == 2  # and the commit that says so
         assert world.store.list_files(PREFIX) == []
         return
     if by == "repair":
@@ -327,21 +326,28 @@ def test_check_compares_what_is_said_of_files_without_a_request_more(change: Any
         assert not paths[0] & paths[1], "no commit takes a path and adds it"
 
 
-def test_a_writer_that_remembers_a_mirror_that_was_dropped_begins_it_anew_within_a_minute() -> None:
+def test_a_writer_that_remembers_a_mirror_that_was_dropped_begins_it_anew_after_its_numbers() -> None:
     world = mirrored(13)
     world.write(ADDED)
-    DeltaMirror(world.services()).drop()  # by another process
-    world.write({"d1": frozenset({71})})
-    assert not readable_from_pointer(world), "within the minute"
+    newest = len(world.commits()) - 1
+    for round_ in range(2):
+        drop_elsewhere(world, "delta")
+        world.write({"d1": frozenset({71 + round_})})
+        assert world.mirrored_rows() == world.rows()
+        assert world.commits()[0] == commit(newest + 2), "the number between is of the drop"
+        assert readable_from_pointer(world)
+        newest = int(world.commits()[-1][-25:-5])
+
+
+@pytest.mark.parametrize("by", ["a person", "a person, and a writer that remembers it"])
+def test_a_mirror_that_a_person_has_deleted_begins_anew_within_a_minute(by: str) -> None:
+    world = mirrored(13)
+    if "remembers" in by:
+        world.write(ADDED)
+    world.store.delete(list(world.store.list_files(PREFIX)))
     with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
         world.write({"d1": frozenset({72})})
     assert world.mirrored_rows() == world.rows()
-    assert readable_from_pointer(world)
-    DeltaMirror(world.services()).drop()
-    with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
-        world.write({"d1": frozenset({73})})
-    assert world.mirrored_rows() == world.rows()
-    assert world.commits()[0] == commit(0)
     assert readable_from_pointer(world)
 
 
@@ -355,9 +361,13 @@ def test_a_look_whether_a_mirror_is_there_costs_one_request() -> None:
     assert Counter(world.costs[-1]) - plain == Counter(HeadObject=1)
 
 
-def test_a_drop_takes_what_a_writer_has_put_meanwhile() -> None:
+@pytest.mark.parametrize("last", ["", commit(4)])
+def test_a_drop_leaves_what_a_writer_has_begun_meanwhile(last: str) -> None:
     world = mirrored(3)
     world.write(ADDED)
-    world.at_store("delete", "after", lambda: world.write({"d1": frozenset({71})}))
-    DeltaMirror(world.services()).drop()
-    assert world.store.list_files(PREFIX) == []
+    world.at_store("delete", "after", lambda: world.write({"d1": frozenset({71})}), key=last)
+    drop_elsewhere(world, "delta")
+    world.store.on_call = None
+    assert world.commits()[0] == commit(5)
+    assert world.mirrored_rows() == world.rows()
+    assert readable_from_pointer(world)

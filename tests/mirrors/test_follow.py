@@ -130,12 +130,11 @@ def test_versions_that_were_missed_are_taken_up_one_by_one(world: MirroredWorld)
 
 def test_versions_whose_files_are_gone_are_passed_over(world: MirroredWorld) -> None:
     world.write(OLD)
-    world.config = TableWriterConfig()
+    world.follows = False
     gone = world.write(REPLACED)
     world.write(OLD)
     for info in list(world.store.list(world.layout.data(gone.entry.write_id).key)):
         world.store.delete([info.key])
-    world.config = TableWriterConfig(mirrors=["delta"])
     follow(world.services(), None)
     assert [found["version"] for found in actions_of(world, "txn")] == [1, 3]
     assert world.mirrored_rows() == world.rows() == OLD
@@ -150,9 +149,10 @@ def test_the_table_property_wins_over_the_config() -> None:
     with pytest.raises(InvalidInputError, match="names its delta mirror, and writers would go on"):
         world.keeper.mirror("mart.orders", as_="delta", drop=True)
     world.metastore.create_table(replace(world.table, parameters={**table.parameters, MIRRORS_PROPERTY: ""}))
+    world.keeper.mirror("mart.orders", as_="delta", drop=True)
     world.config = TableWriterConfig(mirrors=["delta"])
     world.write(MIXED)
-    assert len(world.commits()) == 1
+    assert world.commits() == []
     with pytest.raises(InvalidInputError, match="mirrors names 'hudi'"):
         TableWriterConfig(mirrors=["hudi"])
 

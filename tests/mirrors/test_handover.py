@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final
 from unittest import mock
 
@@ -12,6 +12,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, SetSnapshotRefUpdate
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
+from table_writer.log.listing import Lister
 from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
 from table_writer.model.entry import LogEntry, Operation, Outcome
@@ -436,10 +437,15 @@ def mark_alone(opened: OpenTable, mode: str, *, closes_for: str) -> LogEntry:
 @pytest.mark.parametrize("mutated", ["claims go on", "no slot is taken"])
 def test_a_handover_that_lets_a_claim_through_is_noticed(kind: str, mutated: str) -> None:
     mutations = {
-        "claims go on": mock.patch.object(Slots, "require_open"),
-        "no slot is taken": mock.patch("table_writer.steps.handover._claim", mark_alone),
+        "claims go on": (mock.patch.object(Slots, "require_open"),),
+        "no slot is taken": (
+            mock.patch("table_writer.steps.handover._claim", mark_alone),
+            mock.patch.object(Lister, "_closes", return_value=True),
+        ),
     }
-    with mutations[mutated]:
+    with ExitStack() as stack:
+        for patch in mutations[mutated]:
+            stack.enter_context(patch)
         assert not all(agree(world, kind) for world in both(kind))
 
 
@@ -488,18 +494,71 @@ def test_two_handovers_to_one_kind_leave_the_log_closed_whatever_the_slower_one_
     assert world.rows() == world.mirrored_rows()
 
 
-def test_a_handover_that_died_before_it_closed_the_log_binds_nobody_to_its_kind(kind: str) -> None:
+def test_a_handover_that_died_before_its_claim_closes_nothing(kind: str) -> None:
     other = next(name for name in WORLDS if name != kind)
     world = mirrored(kind)
-    died = Fault("store", "put", 1, "after", DeathError)
-    with world.inject(died), suppress(DeathError):
-        hand_over(world, kind)
-    assert not is_open(world)
+    died_at_its_claim(world, kind)
+    assert len(closing_marks(world)) == 1
+    assert is_open(world)
     hand_over(world, other)
     assert [name for name in WORLDS if is_opened_to_others(world, name)] == [other]
     assert world.services().log.lister.read().closed_for == other
     world.keeper.handover(TABLE, undo=True)
     assert is_open(world)
+
+
+def died_at_its_claim(world: MirroredWorld, kind: str) -> None:
+    with (twin := mirrored(kind)).recording() as made:
+        hand_over(twin, kind)
+    marked = next(place for place, call in enumerate(made) if call == ("store", "put"))
+    died = Fault("store", "put_if_absent", made[:marked].count(("store", "put_if_absent")) + 1, "before", DeathError)
+    with world.inject(died), suppress(DeathError):
+        hand_over(world, kind)
+
+
+def closing_marks(world: MirroredWorld) -> list[str]:
+    return [key for key in stored(world) if "/log/closed-" in key]
+
+
+def go_on(world: MirroredWorld) -> None:
+    """Write and vacuum, until what is old is trimmed."""
+    for _ in range(3):
+        world.write(REPLACED)
+        world.skipped_seconds += 40 * 86_400
+        assert world.vacuum().failures == ()
+
+
+def test_a_mark_that_arrives_after_others_have_taken_its_slot_closes_nothing_and_goes_with_a_vacuum(kind: str) -> None:
+    world = mirrored(kind)
+    died_at_its_claim(world, kind)
+    (mark,) = closing_marks(world)
+    world.store.delete([mark])
+    go_on(world)
+    world.store.put(mark, b"")
+    with mock.patch.object(Lister, "_closes", return_value=True):
+        assert not is_open(world)  # what the mark alone would do
+    assert is_open(world)
+    go_on(world)
+    assert closing_marks(world) == []
+    assert world.rows() == world.mirrored_rows()
+
+
+def test_a_mark_that_arrives_after_the_undoing_closes_nothing(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    (mark,) = closing_marks(world)
+    take_back(world)
+    world.store.put(mark, b"")
+    assert is_open(world)
+    with pytest.raises(InvalidInputError, match="was not handed over"):
+        take_back(world)
+    hand_over(world, kind)
+    assert is_opened_to_others(world, kind)
+    assert not is_open(world)
+    take_back(world)
+    go_on(world)
+    assert closing_marks(world) == []
+    assert world.rows() == world.mirrored_rows()
 
 
 def call(act: Callable[..., object], world: MirroredWorld, kind: str) -> object:

@@ -9,7 +9,6 @@ from typing import Final
 
 import pytest
 
-from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.changes import MOST_VERSIONS
@@ -24,10 +23,9 @@ TABLE: Final = "mart.orders"
 BOTH: Final = {"d1": frozenset({71}), "d2": frozenset({72})}
 
 
-def beside(world: MirroredWorld, *, mirrors: bool = True) -> MirroredWorld:
+def beside(world: MirroredWorld, *, follows: bool = True) -> MirroredWorld:
     """Return another process with the same table."""
-    config = TableWriterConfig(mirrors=["delta"] if mirrors else [])
-    return MirroredWorld(store=world.store, metastore=world.metastore, config=config)
+    return MirroredWorld(store=world.store, metastore=world.metastore, config=world.config, follows=follows)
 
 
 def die_after_half(world: MirroredWorld) -> None:
@@ -61,7 +59,7 @@ def test_files_that_come_in_place_meanwhile_are_not_of_the_version_that_is_taken
     mirroring: str, number: int
 ) -> None:
     world = MirroredWorld()
-    other = beside(world, mirrors=False)
+    other = beside(world, follows=False)
     (other if mirroring == "from the oldest" else world).write(OLD)
     other.write(REPLACED)
     world.store.on_call = at_call(world, number, lambda: die_after_half(other))
@@ -139,7 +137,7 @@ def test_a_process_that_remembers_the_mirror_of_an_earlier_table_begins_a_new_on
 def test_a_write_does_not_wait_for_thousands_of_versions() -> None:
     world = MirroredWorld()
     world.write(OLD)
-    other = beside(world, mirrors=False)
+    other = beside(world, follows=False)
     for number in range(MOST_VERSIONS + 1):
         other.write({"d1": frozenset({number})})
     world.write(ADDED)

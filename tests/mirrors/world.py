@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest import mock
 
 from table_writer.config import TableWriterConfig
 from table_writer.model.write import WrittenFiles
 from table_writer.progress import Stopwatch
 from table_writer.reports.write_result import WriteResult
+from table_writer.steps import results
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.mirrors.delta.snapshot import Snapshot
 from table_writer.steps.publish.publisher import PublishResult
@@ -32,6 +35,7 @@ class MirroredWorld(World):
     results: list[WriteResult] = field(default_factory=list)
     memory: dict[Any, Any] = field(default_factory=dict)  # of the process
     remembers: bool = True  # else each call is one of a process of its own
+    follows: bool = True  # else writes die before they bring the mirror up
     costs: list[dict[str, int]] = field(default_factory=list)  # of each write, by kind
 
     def __post_init__(self) -> None:
@@ -46,7 +50,9 @@ class MirroredWorld(World):
 
     def after_publish(self, services: OpenTable, files: WrittenFiles, published: PublishResult) -> None:
         """Do what ``TableWriter`` does then."""
-        self.results.append(end_publish(services, files, published, Stopwatch(self.metastore)))
+        dies = nullcontext() if self.follows else mock.patch.object(results, "follow_publish", return_value=())
+        with dies:
+            self.results.append(end_publish(services, files, published, Stopwatch(self.metastore)))
 
     def write(self, rows: Rows, **options: Any) -> PublishResult:
         """Note what it cost, too."""
@@ -87,6 +93,13 @@ class MirroredWorld(World):
     def notes(self) -> tuple[str, ...]:
         """Return what results say of mirrors."""
         return tuple(note for result in self.results for note in result.notes if "mirror" in note)
+
+
+def drop_elsewhere(world: MirroredWorld, kind: str) -> None:
+    """Let another process drop the mirror."""
+    memory, world.memory = world.memory, {}
+    world.keeper.mirror(str(world.name), as_=kind, drop=True)
+    world.memory = memory
 
 
 def assert_the_mirror_goes_on(world: MirroredWorld) -> None:

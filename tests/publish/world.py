@@ -224,7 +224,7 @@ class TableWorld:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
             before_publish()
-            files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(services.mirrors))
+            files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(services.followed_mirrors))
             published = publisher_of(services).publish(files, write.claiming)
         self.after_publish(services, files, published)
         return published

@@ -13,6 +13,7 @@ from table_writer.config import MIRROR_KINDS
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.events.event import EventError, TableEvent
 from table_writer.events.listeners import note_resolution
+from table_writer.log.marks import MirrorMarks
 from table_writer.model.check_result import stored_line
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -36,6 +37,7 @@ class TableMirror:
 
     def __init__(self, opened: OpenTable, kind: str, *, hands_over: bool = False) -> None:
         self._opened = opened
+        self._log = opened.log
         self._hands_over = hands_over
         self.kind = kind
         self.mirror = KINDS[kind](opened)
@@ -64,13 +66,35 @@ class TableMirror:
         if held is None or not self._is_there(held):
             held = known = self._read()
             seen = held.version if held is not None and not held.damage and held.log_id == files.plan.log_id else 0
-        is_next = held is not None and seen == entry.version - 1 and not held.in_doubt
+        is_next = held is not None and seen == entry.version - 1 and not (held.in_doubt or held.is_dropped)
         if held is not None and is_next and held.log_id == files.plan.log_id:
             self.changes.seen = entry.version
             if self._write_all(held, self._of_publish(files, entry)) is not None:
                 return
             known = None
-        self.bring_up(known)
+        self.keep_up(known)
+
+    def keep_up(self, known: Held | None = None) -> None:
+        """Bring it to the newest version; one that others have made, and that is gone, is not made again."""
+        if self.kind in self._opened.mirrors:
+            self.bring_up(known)
+            return
+        held = known or self._read()
+        if held is not None and not held.is_dropped:
+            self.bring_up(held)
+            return
+        logger.warning("the %s mirror of %s is gone: no write follows it any more", self.kind, self._opened.table.name)
+        self._forget()
+        self._log.marks.forget_mirror(self.kind, self._next_to(held), self._marks)
+
+    @property
+    def _marks(self) -> MirrorMarks:
+        return self._log.lister.mirror(self.kind)
+
+    def _next_to(self, held: Held | None) -> int:
+        """Return the number with which a next mirror begins, after all of this one."""
+        newest = held.own_version if held is not None and self.mirror.numbers_versions else -1
+        return max(newest, self._marks.began_at, self._marks.dropped_to - 1) + 1
 
     def _of_publish(self, files: WrittenFiles, entry: LogEntry) -> Iterator[MirrorChange]:
         yield self.changes.of_publish(files, entry)
@@ -87,14 +111,28 @@ class TableMirror:
         return self.mirror.read()
 
     def drop(self) -> int:
-        """Delete the mirror, if it is ours."""
-        self._require_mirror(self.mirror.read())
+        """Delete the mirror, if it is ours.
+
+        A version of its own says so first, and is refused if a handover was faster; one that comes later begins anew.
+        """
         self._forget()
-        return self.mirror.drop()
+        for _ in range(ATTEMPTS):
+            held = self.mirror.read()
+            self._require_mirror(held)
+            self._log.lister.read(allow_lost=True)
+            self._log.slots.require_open(str(self._opened.table.name))
+            retired = held if held is None or held.is_dropped else self.mirror.retire(held)
+            if held is not None and retired is None:
+                continue
+            if held is not None or self._marks.is_there:
+                self._log.marks.forget_mirror(self.kind, self._next_to(retired), self._marks)
+            return self.mirror.drop(retired)
+        raise StorageError(f"other processes have written to the mirror {ATTEMPTS} times meanwhile")
 
     def _missing(self, held: Held | None, *, anew: bool) -> Iterable[MirrorChange]:
         """Yield what the mirror does not hold: version by version where that can be told, the rest as a whole."""
-        is_followed = held is not None and not held.damage and not anew
+        is_there = held is not None and not held.is_dropped
+        is_followed = held is not None and is_there and not held.damage and not anew
         try:
             if held is None:
                 yield from self.changes.from_the_oldest()
@@ -109,6 +147,7 @@ class TableMirror:
         """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
         self._forget()
         self._require_mirror(held)
+        begins = not self._marks.is_there or (held is not None and held.is_dropped)
         try:
             for told in changes:
                 if not self._hands_over:
@@ -118,6 +157,9 @@ class TableMirror:
                 )
                 change = told if is_told else self.changes.whole()
                 require_fit(self._opened, self.kind, change)
+                if begins:
+                    self._log.marks.remember_mirror(self.kind, self._next_to(held))
+                    begins = False
                 held = self.mirror.write(held, change)
                 if held is None:
                     return None
@@ -127,7 +169,7 @@ class TableMirror:
         except OvertakenError:
             return None
         if held is not None and held.file_count <= MOST_REMEMBERED:
-            self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at)
+            self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at, self._marks.dropped_to)
         return held
 
     def _require_mirror(self, held: Held | None) -> None:
@@ -141,9 +183,9 @@ class TableMirror:
 
     def _recalled(self) -> tuple[Held | None, int]:
         """Return what this process has seen in the mirror last, and up to which version of the log it has looked."""
-        recalled: tuple[Held | None, int, float] = self._opened.memory.get(self._key, (None, 0, 0.0))
-        held, seen, self._looked_at = recalled
-        return held, seen
+        recalled: tuple[Held | None, int, float, int] = self._opened.memory.get(self._key, (None, 0, 0.0, 0))
+        held, seen, self._looked_at, dropped_to = recalled
+        return (held, seen) if dropped_to == self._marks.dropped_to else (None, 0)
 
     def _forget(self) -> None:
         self._opened.memory.pop(self._key, None)
@@ -163,13 +205,13 @@ def follow_publish(opened: OpenTable, files: WrittenFiles, entry: LogEntry) -> t
 
 def follow(opened: OpenTable, version: int | None) -> tuple[str, ...]:
     """Bring all mirrors of a table to the newest version after a call that changed it; returns notes on failures."""
-    return _follow(opened, version, lambda mirror: mirror.bring_up())
+    return _follow(opened, version, lambda mirror: mirror.keep_up())
 
 
 def tidy(opened: OpenTable, older_than_seconds: float) -> tuple[str, ...]:
     """Let the mirrors of a table delete what no reader needs any more; returns what failed."""
     failures = []
-    for kind in opened.mirrors:
+    for kind in opened.followed_mirrors:
         try:
             KINDS[kind](opened).tidy(older_than_seconds)
         except TableWriterError as error:
@@ -187,7 +229,7 @@ def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
         mirror = TableMirror(opened, kind)
         try:
             held = mirror.mirror.read()
-            if held is not None:
+            if held is not None and not held.is_dropped:
                 mirror.bring_up(held)
                 mirror.mirror.release(leaving)
         except NotOursError as foreign:
@@ -199,7 +241,7 @@ def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
 
 def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMirror], object]) -> tuple[str, ...]:
     notes: list[str] = []
-    for kind in () if opened.log.slots.closed_for else opened.mirrors:
+    for kind in () if opened.log.slots.closed_for else opened.followed_mirrors:
         started_at = datetime.now(UTC)
         try:
             mirror = TableMirror(opened, kind)

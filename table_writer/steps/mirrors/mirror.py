@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
@@ -118,6 +118,10 @@ class Held(Protocol):
         """Return the version of the log by which it became a mirror again, until a next change."""
 
     @property
+    def is_dropped(self) -> bool:
+        """Return whether somebody is dropping it: what is left goes."""
+
+    @property
     def file_count(self) -> int:
         """Return how many files its readers read."""
 
@@ -134,6 +138,8 @@ class Held(Protocol):
 
 class Mirror(Protocol):
     """One mirror of one table. Every call raises ``TableWriterError`` alone."""
+
+    numbers_versions: ClassVar[bool]  # its own versions are numbers, one after another
 
     def read(self) -> Held | None:
         """Read what it holds, ``None`` if there is none; ``InvalidInputError`` if there is one that is not ours."""
@@ -159,5 +165,11 @@ class Mirror(Protocol):
     def tidy(self, older_than_seconds: float) -> None:
         """Delete what readers of no version that is kept need any more."""
 
-    def drop(self) -> int:
-        """Delete all that belongs to the mirror alone; returns how many objects those were."""
+    def why_unguarded(self) -> str:
+        """Say why a change here may be put over one of another engine that was faster; empty where none is."""
+
+    def retire(self, held: Held) -> Held | None:
+        """Note that it is being dropped; ``None`` if another process has put something there before."""
+
+    def drop(self, held: Held | None) -> int:
+        """Delete all that belongs to a retired mirror alone, or is left of one; returns how many objects those were."""

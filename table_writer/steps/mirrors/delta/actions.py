@@ -29,6 +29,7 @@ Action = dict[str, Any]
 DeltaValues = tuple[str | None, ...]
 APP_ID: Final = "table_writer"
 LOG_ID: Final = "table_writer.log_id"  # in the configuration of the Delta table
+DROPPED: Final = "dropped"  # of what a commit says of itself: the log is being deleted
 OWN: Final = "tableWriter"  # in a commit's own facts
 ENGINE: Final = f"table_writer/{__version__}"
 WRITER_FEATURE: Final = "table_writer"  # no other writer knows it, and by protocol each refuses to commit
@@ -116,6 +117,11 @@ def handover(before: Action, table: Action, version: int, facts: Action) -> tupl
         {"protocol": opened},
         {"metaData": {**table, "configuration": {**kept, HANDED_OVER: str(version)}}},
     )
+
+
+def dropping(facts: Action) -> tuple[Action, ...]:
+    """Return the actions of a commit after which the log is deleted: whoever commits next finds its number taken."""
+    return (_own_info("DROP", "", datetime.now(UTC), {**facts, DROPPED: True}),)
 
 
 def taking_back(before: Action, table: Action, version: int, facts: Action) -> tuple[Action, ...]:

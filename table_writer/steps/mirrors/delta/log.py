@@ -7,11 +7,11 @@ import logging
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
-from table_writer.steps.mirrors.delta.actions import Action, commit_lines, handover, taking_back
+from table_writer.steps.mirrors.delta.actions import Action, commit_lines, dropping, handover, taking_back
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError, Spellings
 from table_writer.storage.object_store import ObjectInfo, many
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_EVERY: Final = 10  # commits, as Delta itself does: readers read all that came after a checkpoint
 COMMIT: Final = re.compile(r"([0-9]{20})\.json")
 CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
+NUMBER: Final = re.compile(r"([0-9]{20})\.")
 POINTER: Final = "_last_checkpoint"
 
 
@@ -37,6 +38,8 @@ class _Listed:
 class DeltaMirror:
     """The mirror of a table in Delta's format."""
 
+    numbers_versions: ClassVar = True
+
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
         self._store = opened.store
@@ -50,6 +53,8 @@ class DeltaMirror:
         if pointer != NOTHING and pointer not in listed.checkpoints:
             damage, listed = f"checkpoint {pointer} is missing", self._list(after=NOTHING)
         if not listed.commits and not listed.checkpoints:
+            if self._first:
+                self._require_own()
             return None
         snapshot, damage = self._base(listed, damage)
         newest = max(*listed.commits, *listed.checkpoints, NOTHING)
@@ -66,13 +71,18 @@ class DeltaMirror:
                 snapshot = after
         if snapshot.foreign:
             damage = damage or f"another tool has made commit {', '.join(map(str, snapshot.foreign))}"
-        if not snapshot.is_ours and not is_own_delta_log(self._store, self._root):
+        if not snapshot.is_ours:
+            self._require_own()
+        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer)
+
+    def _require_own(self) -> None:
+        """Refuse a log of another tool."""
+        if any(self._store.list(self._prefix)) and not is_own_delta_log(self._store, self._root):
             raise NotOursError(
                 f"{self._root}{DELTA_LOG}/ is a Delta log that this library did not begin: it is left alone. Move it"
                 " away if nobody needs it",
                 table=str(self._opened.table.name),
             )
-        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer)
 
     def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:  # noqa: ARG002 - ids count by a mapping alone
         """Say why: readers go by exact names."""
@@ -105,15 +115,33 @@ class DeltaMirror:
         before = self._known(held)
         return self._commit(before, taking_back(before.protocol, before.metadata, version, before.own_facts))
 
+    def why_unguarded(self) -> str:
+        """Return nothing: a number is taken once."""
+        return ""
+
+    def retire(self, held: Held) -> Snapshot | None:
+        """Commit that the log is being deleted."""
+        before = self._known(held)
+        number = before.own_version + 1
+        actions = dropping(before.own_facts)
+        is_first = self._store.put_if_absent(self._commit_key(number), commit_lines(actions))
+        return before.after(number, actions) if is_first else None
+
+    @property
+    def _first(self) -> int:
+        """The number with which this log begins: those before are of one that was dropped, and may be there yet."""
+        return self._opened.log.lister.mirror("delta").dropped_to
+
     def _known(self, held: Held | None) -> Snapshot:
-        return held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        return held if isinstance(held, Snapshot) else Snapshot(root=self._root, own_version=self._first - 1)
 
     def _commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
         number = before.own_version + 1
         if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
             return None
         after = replace(before.after(number, actions), damage="", foreign=())
-        return self._with_checkpoint(after, is_due=bool(before.damage))
+        begins_late = number > 0 and (before.is_dropped or not before.is_ours)  # readers need what was before
+        return self._with_checkpoint(after, is_due=bool(before.damage) or begins_late)
 
     def release(self, locations: Collection[Location]) -> None:
         """Leave all commits: as after a vacuum of Delta's own, versions that name files there fail their readers."""
@@ -136,16 +164,21 @@ class DeltaMirror:
         if gone and is_own_delta_log(self._store, self._root):
             require_deleted(delete_keys(self._store, gone), f"{self._root}{DELTA_LOG}/")
 
-    def drop(self) -> int:
-        """Delete the log, the newest commit last."""
-        self.read()  # refuses one that is not ours
-        count = 0
-        while keys := [found.key for found in self._store.list(self._prefix)]:  # again: a writer may go on with it
-            last = [key for key in keys if COMMIT.fullmatch(key.removeprefix(self._prefix))][-1:]  # it is known by that
-            for batch in ([key for key in keys if key not in last], last):
-                require_deleted(delete_keys(self._store, batch), f"{self._root}{DELTA_LOG}/")
-            count += len(keys)
-        return count
+    def drop(self, held: Held | None) -> int:
+        """Delete the log up to the commit that says so, which goes last: what comes later is of the next one."""
+        retired = self._known(held)
+        last = self._commit_key(retired.own_version)
+        listed = (found.key for found in self._store.list(self._prefix))
+        kept = {f"{self._prefix}{POINTER}"} if self._pointer()[0] > retired.own_version else ()
+        keys = [key for key in listed if self._number_of(key) <= retired.own_version and key not in kept]
+        for batch in ([key for key in keys if key != last], [key for key in keys if key == last]):
+            require_deleted(delete_keys(self._store, batch), f"{self._root}{DELTA_LOG}/")
+        return len(keys)
+
+    def _number_of(self, key: str) -> int:
+        """Return the number that an object's name begins with; 0 if that is none, as of the pointer."""
+        found = NUMBER.match(key.removeprefix(self._prefix))
+        return int(found[1]) if found else 0
 
     def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""
@@ -216,7 +249,7 @@ class DeltaMirror:
     def _list(self, *, after: int) -> _Listed:
         """List from a number on."""
         first = f"{self._prefix}{after:020d}" if after > NOTHING else ""
-        return _listed(list(self._store.list(self._prefix, start_after=first)), self._prefix)
+        return _listed(list(self._store.list(self._prefix, start_after=first)), self._prefix, self._first)
 
     def _commit_key(self, number: int) -> str:
         return f"{self._prefix}{number:020d}.json"
@@ -233,7 +266,7 @@ def _after(snapshot: Snapshot, number: int, actions: list[Action]) -> Snapshot |
     return after
 
 
-def _listed(found: Sequence[ObjectInfo], prefix: str) -> _Listed:
+def _listed(found: Sequence[ObjectInfo], prefix: str, begin: int) -> _Listed:
     commits: dict[int, ObjectInfo] = {}
     checkpoints: dict[int, ObjectInfo] = {}
     for info in found:
@@ -242,4 +275,6 @@ def _listed(found: Sequence[ObjectInfo], prefix: str) -> _Listed:
             commits[int(commit[1])] = info
         elif checkpoint := CHECKPOINT.fullmatch(name):
             checkpoints[int(checkpoint[1])] = info
-    return _Listed(commits, checkpoints)
+    return _Listed(
+        *({number: info for number, info in of_kind.items() if number >= begin} for of_kind in (commits, checkpoints))
+    )

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import (
     APP_ID,
+    DROPPED,
     ENGINE,
     LOG_ID,
     OWN,
@@ -57,6 +58,7 @@ class Snapshot:
     metadata: Action = field(default_factory=dict)
     others: Mapping[str, Action] = field(default_factory=dict)  # transactions of other writers
     is_ours: bool = False
+    is_dropped: bool = False  # its newest commit says that the log is being deleted
     foreign: tuple[int, ...] = ()  # commits of other writers since our last one
     retold: frozenset[FileKey] = frozenset()  # files of which another writer has the last word: its statistics too
     damage: str = ""
@@ -124,6 +126,7 @@ class Snapshot:
             metadata=metadata,
             others={**self.others, **transactions},
             is_ours=is_own or self.is_ours,
+            is_dropped=isinstance(facts, Mapping) and bool(facts.get(DROPPED)),
             foreign=() if is_own else (*self.foreign, number),
             retold=self.retold - told if is_own else self.retold | told,
         )
@@ -177,7 +180,7 @@ class Snapshot:
             actions.append({"metaData": wanted_metadata})
         actions += self._changed_files(change)
         is_held = change.version <= self.version and change.in_doubt == self.in_doubt
-        if not actions and is_held and not self.damage:
+        if not actions and is_held and not self.damage and not self.is_dropped:
             return ()
         return (commit_info(change), transaction(change), *actions)
 

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from table_writer.errors import MissingExtraError, needs_extra
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, Spellings
 from table_writer.table.open_table import OpenTable
-from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
+from table_writer.table.root_markers import iceberg_note
 
 __all__ = ["iceberg_mirror"]
+
+KIND: Final = "iceberg"
 
 
 def iceberg_mirror(opened: OpenTable) -> Mirror:
@@ -37,12 +40,13 @@ def iceberg_mirror(opened: OpenTable) -> Mirror:
 class _WithoutLibrary:
     """The mirror of a table for a process that cannot read it."""
 
+    numbers_versions: ClassVar = False
     opened: OpenTable
     missing: MissingExtraError
 
     def read(self) -> Held | None:
-        note = f"{self.opened.layout.root.child(ICEBERG_MIRROR).key}{ICEBERG_NOTE}"
-        if self.opened.store.head(note) is None:
+        number = self.opened.log.lister.mirror(KIND).dropped_to
+        if self.opened.store.head(iceberg_note(self.opened.layout.root, number)) is None:
             return None
         raise self.missing
 
@@ -67,5 +71,11 @@ class _WithoutLibrary:
     def tidy(self, older_than_seconds: float) -> None:  # noqa: ARG002  # nothing can be done
         self.read()
 
-    def drop(self) -> int:
+    def why_unguarded(self) -> str:
+        raise self.missing
+
+    def retire(self, held: Held) -> Held | None:  # noqa: ARG002  # nothing can be done
+        raise self.missing
+
+    def drop(self, held: Held | None) -> int:  # noqa: ARG002  # nothing can be done
         raise self.missing

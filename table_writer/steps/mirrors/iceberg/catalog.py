@@ -15,7 +15,8 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableUp
 
 from table_writer.errors import MetastoreError, MissingExtraError, TableWriterError
 from table_writer.metastore.hive_objects import METADATA_LOCATION, TableChangedError
-from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.protocol import Metastore, compares_and_sets
+from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.table import Partition, PartitionChange, Table, TableName
 from table_writer.steps.mirrors.iceberg.columns import hive_columns
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles
@@ -46,6 +47,9 @@ class Catalog(Protocol):
 
     def remove(self) -> None:
         """Drop the table, and leave all files."""
+
+    def why_unguarded(self) -> str:
+        """Say why a change may be put over one that was faster; empty where it is refused."""
 
 
 class OwnCatalog:
@@ -109,6 +113,16 @@ class OwnCatalog:
         """Drop the table; files stay."""
         self._metastore.remove_table(self._name)
 
+    def why_unguarded(self) -> str:
+        """Ask which version the server is of."""
+        uri = self._metastore.uri
+        if uri.startswith(GLUE_SCHEME) or compares_and_sets(self._metastore.server_version()):
+            return ""
+        return (
+            f"the metastore at {uri} compares nothing before it changes a table (Hive 2.3.10 and 4 do), so an older"
+            " snapshot could be put over one of another engine"
+        )
+
 
 class PyIcebergCatalog:
     """A catalog that pyiceberg knows by a name of the user's."""
@@ -169,6 +183,10 @@ class PyIcebergCatalog:
             return None
         self.remove()
         return self.add(metadata)
+
+    def why_unguarded(self) -> str:
+        """Return nothing: each kind of catalog compares, or locks."""
+        return ""
 
     def remove(self) -> None:
         """Drop the table; files stay."""

@@ -35,6 +35,7 @@ PartitionKey = tuple[Any, ...]
 RowCounts = Mapping[str, int]  # by the keys of files
 CountRows = Callable[[Sequence[MirroredFile]], RowCounts]
 LOG_ID: Final = "table_writer.log_id"
+DROPPED: Final = "table_writer.dropped"  # a property: its catalog is about to lose the table
 VERSION: Final = "table_writer.version"
 IN_DOUBT: Final = "table_writer.in_doubt"
 WRITE_ID: Final = "table_writer.write_id"
@@ -123,6 +124,11 @@ class Snapshot:
     def log_id(self) -> str:
         """Return the id of the log that it follows."""
         return self._properties.get(LOG_ID, "")
+
+    @property
+    def is_dropped(self) -> bool:
+        """Return whether somebody is dropping it."""
+        return DROPPED in self._properties
 
     @property
     def handed_over(self) -> int:

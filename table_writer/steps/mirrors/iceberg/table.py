@@ -6,7 +6,7 @@ import secrets
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.manifest import (
@@ -41,6 +41,7 @@ from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIc
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.snapshot import (
+    DROPPED,
     LOG_ID,
     MOST_ENTRIES,
     CatalogPlace,
@@ -64,7 +65,7 @@ from table_writer.storage.footers import count_rows
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
-from table_writer.table.root_markers import ICEBERG_MIRROR, ICEBERG_NOTE
+from table_writer.table.root_markers import ICEBERG_MIRROR, iceberg_note
 
 FORMAT_VERSION: Final = 2
 NAME_MAPPING: Final = "schema.name-mapping.default"
@@ -80,18 +81,22 @@ UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no A
 class IcebergMirror:
     """The mirror of a table in Iceberg's format."""
 
+    numbers_versions: ClassVar = False
+
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
         self._store = opened.store
         self._root = opened.layout.root
         self.home = self._root.child(ICEBERG_MIRROR)
-        self._note_key = f"{self.home.key}{ICEBERG_NOTE}"
+        self._note_key = iceberg_note(self._root, opened.log.lister.mirror("iceberg").dropped_to)
         self.files = StoreFiles(opened.store, self._root)
         self._metadata_prefix = f"{self.home.key}metadata/"
 
     def read(self) -> Snapshot | None:
         """Read where the catalog is, what it names, and what that comes to."""
-        place = self._noted()
+        return self._read_at(self._noted())
+
+    def _read_at(self, place: CatalogPlace | None) -> Snapshot | None:
         location = None if place is None else self._catalog(place).find()
         if place is None or location is None:
             return None
@@ -119,6 +124,10 @@ class IcebergMirror:
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
         before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
+        if before.is_dropped:
+            raise StorageError(
+                f"it is being dropped. `table-writer mirror {self._opened.table.name} --as iceberg --drop` ends that"
+            )
         metadata, is_new = self._base(before, change)
         if is_new:
             before = replace(before, manifests=())
@@ -247,15 +256,31 @@ class IcebergMirror:
         gone = [found for found in old if found.key not in keys]
         require_deleted(delete_keys(self._store, gone), str(self.home))
 
-    def drop(self) -> int:
-        """Drop the table from its catalog, then delete its metadata, the note last."""
-        held = self.read()
-        if held is not None and held.place is not None:
-            self._catalog(held.place).remove()
+    def why_unguarded(self) -> str:
+        """Ask the catalog."""
+        return self._catalog(self._place()).why_unguarded()
+
+    def retire(self, held: Held) -> Snapshot | None:
+        """Note it in the table, whose catalog compares; what cannot be read can be noted nowhere, nor handed over."""
+        if not isinstance(held, Snapshot) or held.metadata is None:
+            return held if isinstance(held, Snapshot) else None
+        return self._with_updates(held, (SetPropertiesUpdate(updates={DROPPED: str(held.version)}),))
+
+    def drop(self, held: Held | None) -> int:
+        """Drop the table from its catalog, for which who makes it anew waits, then delete its metadata."""
+        retired = held or self._left_over()
         keys = [found.key for found in self._store.list(self.home.key)]
-        for batch in ([key for key in keys if key != self._note_key], [key for key in keys if key == self._note_key]):
-            require_deleted(delete_keys(self._store, batch), str(self.home))
+        if isinstance(retired, Snapshot) and retired.place is not None:
+            catalog = self._catalog(retired.place)
+            if catalog.find() == retired.location:
+                catalog.remove()
+        require_deleted(delete_keys(self._store, keys), str(self.home))
         return len(keys)
+
+    def _left_over(self) -> Snapshot | None:
+        """Return the table that a drop has left which has died."""
+        found = self._read_at(CatalogPlace(self._opened.config.iceberg_catalog, _usual_name(self._opened.table.name)))
+        return found if found is not None and found.is_dropped else None
 
     def _noted(self) -> CatalogPlace | None:
         """Read where readers find the mirror; ``None`` if there is no note that can be read."""
