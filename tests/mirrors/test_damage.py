@@ -358,7 +358,7 @@ def test_a_look_whether_a_mirror_is_there_costs_one_request() -> None:
     plain = Counter(world.costs[-1])
     with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
         world.write({"d1": frozenset({82})})
-    assert Counter(world.costs[-1]) - plain == Counter(HeadObject=1)
+    assert Counter(world.costs[-1]) - plain == Counter(GetObject=1)
 
 
 @pytest.mark.parametrize("last", ["", commit(4)])

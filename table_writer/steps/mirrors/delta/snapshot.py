@@ -65,6 +65,8 @@ class Snapshot:
     checkpoint: int = NOTHING  # the newest
     checkpoint_size: int = 0  # in actions
     pointer: int = NOTHING  # the checkpoint that readers are sent to
+    transaction: str = ""  # the id that the newest commit has
+    anchor: tuple[int, str] = (NOTHING, "")  # of the newest commit when the log was read: in another log it is another
 
     @property
     def log_id(self) -> str:
@@ -128,6 +130,7 @@ class Snapshot:
             is_ours=is_own or self.is_ours,
             is_dropped=isinstance(facts, Mapping) and bool(facts.get(DROPPED)),
             foreign=() if is_own else (*self.foreign, number),
+            transaction=str(info.get("txnId", "")),
             retold=self.retold - told if is_own else self.retold | told,
         )
 
