@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -232,3 +232,49 @@ def hive_adds_a_column(lakehouse: Lakehouse, table: str, name: str, kind: str) -
         client.alter_table(database, short, described)
     finally:
         transport.close()
+
+
+DOTTED: Final = {
+    "a column": ("`a.b` INT, a STRUCT<b: INT>", "1 AS `a.b`, named_struct('b', 2) AS a"),
+    "a column in another case": ("`A.b` INT, a STRUCT<B: INT>", "1 AS `A.b`, named_struct('B', 2) AS a"),
+    "a field": ("x STRUCT<`a.b`: INT, a: STRUCT<b: INT>>", "named_struct('a.b', 1, 'a', named_struct('b', 2)) AS x"),
+    "an element": ("l ARRAY<INT>, `l.element` INT", "array(1) AS l, 2 AS `l.element`"),
+}
+
+
+@pytest.mark.parametrize("case", DOTTED)
+def test_a_name_with_a_dot_beside_a_struct_is_refused_for_iceberg_without_a_promise(
+    case: str,
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    writer: TableWriter,
+    keeper: Maintenance,
+    make_table: Callable[..., str],
+) -> None:
+    columns, values = DOTTED[case]
+    table = make_table(f"CREATE TABLE {{name}} ({columns}) USING parquet")
+    both = TableWriter(spark, config=TableWriterConfig(mirrors=["delta", "iceberg"]))
+    (note,) = both.append(spark.sql(f"SELECT {values}"), table).notes
+    assert "has two columns or fields that are both " in note
+    assert "Once that is changed, the next write brings it up" in note
+    with pytest.raises(InvalidInputError, match=r"such as a column `a\.b` beside field b .* a Delta mirror can"):
+        keeper.mirror(table, as_="iceberg")
+    assert_read_alike(spark, lakehouse, writer, table, "delta")
+
+
+def test_a_files_own_column_with_a_dot_hides_no_field_of_the_table(
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    writer: TableWriter,
+    keeper: Maintenance,
+    make_table: Callable[..., str],
+    put: Callable[[str, str, pa.Table], str],
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, a STRUCT<b: INT>, dt STRING) USING parquet PARTITIONED BY (dt)")
+    TableWriter(spark).append(spark.sql("SELECT 3 AS id, named_struct('b', 30) AS a, 'y' AS dt"), table)
+    put(table, "dt='x'", pa.table({"id": pa.array([1], pa.int32()), "a.b": ["not that"]}))
+    assert keeper.mirror(table, as_="delta").state == "in step"
+    assert_read_alike(spark, lakehouse, writer, table, "delta")
+    assert keeper.mirror(table, as_="iceberg").state == "in step"
+    names = spark.table(table).columns
+    assert differing(spark, table, IcebergReader(lakehouse, table).rows_by_polars(names)) == []

@@ -250,9 +250,10 @@ def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMir
         except Exception as error:  # readers have switched: whatever is wrong with a mirror fails no publish
             logger.warning("the %s mirror of %s was not brought up", kind, opened.table.name, exc_info=True)
             message = error.message if isinstance(error, TableWriterError) else f"{type(error).__name__}: {error}"
+            until = "Once that is changed, the next" if isinstance(error, InvalidInputError) else "The next"
             notes.append(
-                f"the {kind} mirror does not have version {version or 'of this call'} yet: {message.rstrip('.')}. The"
-                f" next write brings it up, or `table-writer mirror {opened.table.name} --as {kind}`"
+                f"the {kind} mirror does not have version {version or 'of this call'} yet: {message.rstrip('.')}."
+                f" {until} write brings it up, or `table-writer mirror {opened.table.name} --as {kind}`"
             )
             note_resolution(partial(_event, opened, kind, version, error, started_at))
     return tuple(notes)

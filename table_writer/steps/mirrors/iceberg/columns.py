@@ -122,7 +122,21 @@ def schema_of(table: MirroredTable, ids: FieldIds, schema_id: int = 0) -> Schema
         fields.append(
             NestedField(ids[column["name"].lower(),], column["name"], kind, required=False, doc=comment or None)
         )
+    _require_distinct(table, StructType(*fields))
     return Schema(*fields, schema_id=schema_id)
+
+
+def _require_distinct(table: MirroredTable, columns: StructType) -> None:
+    """Refuse what would have one name: Iceberg writes a field inside of a column as it writes a column with a dot."""
+    paths: dict[str, Path] = {}
+    for path in dict.fromkeys(tuple(map(str.lower, path)) for path in _paths_below(columns)):
+        name = ".".join(path)
+        if paths.setdefault(name, path) != path:
+            raise InvalidInputError(
+                f"{table.name} has two columns or fields that are both {name} in Iceberg, such as a column `a.b` beside"
+                " field b of a column a: an Iceberg mirror cannot show them, a Delta mirror can",
+                table=table.name,
+            )
 
 
 def _iceberg_type(kind: Any, path: Path, ids: FieldIds) -> IcebergType:
@@ -170,10 +184,14 @@ def name_mapping(table: MirroredTable, schemas: Sequence[Schema], paths: Iterabl
     too. So has a column of a partition's name in a file, since partitions alone say what their values are.
     """
     ids = FieldIds.of(schemas, FIRST_EXTRA_ID)
-    known = [*_paths_in(schemas), *paths, *_paths_mapped(mapped)]
+    columns = [path for schema in schemas for path in _paths_below(schema.as_struct())]
     ids.by_path = {path: number for path, number in ids.by_path.items() if path[0] not in _partition_names(table)}
     root: Merged = {}
-    for path in sorted(known, key=lambda path: (len(path), tuple(map(str.lower, path)))):
+    named: dict[str, Path] = {}
+    for path in (*_outer_first(columns), *_outer_first((*paths, *_paths_mapped(mapped)))):
+        lower = tuple(map(str.lower, path))
+        if named.setdefault(".".join(lower), lower) != lower:
+            continue  # Iceberg's own library reads no table whose mapping has a name twice
         fields = root
         for depth in range(1, len(path) + 1):
             number = ids[tuple(map(str.lower, path[:depth]))]
@@ -183,20 +201,19 @@ def name_mapping(table: MirroredTable, schemas: Sequence[Schema], paths: Iterabl
     return NameMapping(root=_mapped(root)).model_dump_json()
 
 
+def _outer_first(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (len(path), tuple(map(str.lower, path)), path))
+
+
 def _partition_names(table: MirroredTable) -> frozenset[str]:
     return frozenset(name.lower() for name in table.partition_columns)
 
 
-def _paths_in(schemas: Iterable[Schema]) -> Iterator[Path]:
+def _paths_below(kind: IcebergType, above: Path = ()) -> Iterator[Path]:
     """Yield the names of all columns as they are, and in lower case, each below those around it in lower case."""
-
-    def below(kind: IcebergType, above: Path) -> Iterator[Path]:
-        for inner in _fields_in(kind):
-            yield from ((*above, name) for name in (inner.name, inner.name.lower()))
-            yield from below(inner.field_type, (*above, inner.name.lower()))
-
-    for schema in schemas:
-        yield from below(schema.as_struct(), ())
+    for inner in _fields_in(kind):
+        yield from ((*above, name) for name in (inner.name, inner.name.lower()))
+        yield from _paths_below(inner.field_type, (*above, inner.name.lower()))
 
 
 def _paths_mapped(mapped: str) -> Iterator[Path]:
