@@ -187,10 +187,11 @@ class TableChanges:
     def _log_id(self) -> str:
         return self._opened.log.slots.log_id
 
-    def whole(self, *, to_the_end: bool = False) -> MirrorChange:
+    def whole(self, *, of_all: bool = True, to_the_end: bool = False) -> MirrorChange:
         """Return all that readers of the table see now, by the log; and by the metastore what the log does not know.
 
-        Of files that a mirror cannot show, the first are enough, unless ``to_the_end``.
+        The footers of all files are read, or those of other tools' files alone; of files that a mirror cannot show, the
+        first are enough, unless ``to_the_end``.
         """
         for _ in range(LOOKS):
             history = self._opened.log.read_recent()
@@ -230,7 +231,7 @@ class TableChanges:
             notes=(*notes, *_notes_on_columns(described)),
         )
         infos = (info for found_there in listed.values() for info in found_there)
-        return self._footers.read(change, infos, of_all=True, to_the_end=to_the_end)
+        return self._footers.read(change, infos, of_all=of_all, to_the_end=to_the_end)
 
     def _locations(
         self, history: History, here: Mapping[PartitionValues, str]
