@@ -650,7 +650,8 @@ class Maintenance:
         ------
         InvalidInputError
             What lies where the mirror would be is not this library's, or it cannot show the table: other formats than
-            Parquet, types that it does not have, partitions in other buckets.
+            Parquet, types that it does not have, partitions in other buckets, files of other tools that its readers
+            would read wrongly, which the message names.
 
         Examples
         --------

@@ -6,7 +6,7 @@ import atexit
 import gc
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import and_
@@ -26,6 +26,7 @@ from table_writer.model.table import Partition, PartitionValues, Table, TableNam
 from table_writer.model.table_kind import provider_of, why_not_read
 from table_writer.read.types import Default, arrow_schema, existing_defaults
 from table_writer.read.where import conditions_by_partition
+from table_writer.storage.footers import names_of, other_spellings
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
 from table_writer.table.services import Services, nearest_names, require_table
 
@@ -219,35 +220,13 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
             " with blanks as it reads, and pyarrow does not. Read it with Spark, or write the partition again",
             table=str(table.name),
         )
-    if found := _other_spelling(wanted, there):
+    if found := next(other_spellings(names_of(wanted), names_of(there)), None):
         raise InvalidInputError(
-            f"{fragment.path} of {table.name} spells column {found[0]} as {found[1]}: Spark and Hive read it, pyarrow"
-            " would find null. Write the partition again",
+            f"{fragment.path} of {table.name} spells column {'.'.join(found[0])} as {' and '.join(found[1])}: Spark and"
+            " Hive find it all the same, pyarrow goes by exact names. Write the partition again",
             table=str(table.name),
         )
     return there
-
-
-def _other_spelling(wanted: Iterable[Any], there: Iterable[Any]) -> tuple[str, str] | None:
-    """Return a column, or a field in one, that is there in another case only."""
-    exact = {field.name: field for field in there}
-    lower = {name.lower(): name for name in exact}
-    for field in wanted:
-        found = exact.get(field.name)
-        if found is None and field.name.lower() in lower:
-            return field.name, lower[field.name.lower()]
-        if found is not None and (inner := _other_spelling(_fields(field.type), _fields(found.type))):
-            return f"{field.name}.{inner[0]}", f"{found.name}.{inner[1]}"
-    return None
-
-
-def _fields(kind: Any) -> list[Any]:
-    """Return the fields of a struct, also of structs inside lists and maps."""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _fields(kind.value_type)
-    if pa.types.is_map(kind):
-        return [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
-    return list(kind) if pa.types.is_struct(kind) else []
 
 
 def _wait_for_readers() -> None:

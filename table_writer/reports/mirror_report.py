@@ -17,7 +17,8 @@ DIFFERENCES: Final[Columns] = (Column("file", "key"), State("", "state"))
 class MirrorDifference:
     """A file that is ``"missing"`` in the mirror, or ``"surplus"``: named by it, and read by no reader of the table.
 
-    Or it is named ``"in another partition"``, ``"of another size"`` or ``"with another row count"``.
+    Or it is named ``"in another partition"``, ``"of another size"`` or ``"with another row count"``. Or the state says
+    why readers of the mirror would not find in it what readers of the table do: ``"spells column userId as userid"``.
     """
 
     key: str

@@ -30,7 +30,7 @@ from table_writer.table.open_table import OpenTable
 
 DELTA: Final = "delta"
 KEEPS_FILES: Final = {
-    DELTA: "takes delta.deletedFileRetentionDuration away, or names a retention in VACUUM",
+    DELTA: "names a retention in VACUUM LITE, or takes delta.deletedFileRetentionDuration away and runs it",
     "iceberg": "sets gc.enabled=true",
 }
 

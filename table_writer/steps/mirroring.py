@@ -2,40 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import MIRRORS_PROPERTY
 from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError
+from table_writer.steps.mirrors.fitting import advice
 from table_writer.steps.mirrors.follow import TableMirror
-from table_writer.steps.mirrors.mirror import Held
+from table_writer.steps.mirrors.mirror import Held, MirrorChange
 from table_writer.table.open_table import OpenTable
+
+LOOKS: Final = 5  # while others publish
 
 
 def brought_up(opened: OpenTable, kind: str, *, anew: bool) -> MirrorReport:
-    """Bring a mirror to the newest version, or make it; ``anew`` mends it where it differs, too."""
+    """Bring a mirror to the newest version, or make it; ``anew`` mends it where it differs, too.
+
+    What it says afterwards is compared: a mirror that is followed may differ for a reason that no version tells.
+    """
     _require_open(opened)
     mirror = TableMirror(opened, kind)
-    held = mirror.bring_up(anew=anew)
-    return mirror_report(opened, kind, "in step", held, notes=mirror.notes)
+    for _ in range(LOOKS):
+        held = mirror.bring_up(anew=anew)
+        report = _compared(opened, mirror, held, mirror.changes.whole(of_all=False))
+        if report.state != "behind":
+            break
+    return replace(report, notes=mirror.notes or (() if report.healthy else report.notes))
 
 
 def compared(opened: OpenTable, kind: str) -> MirrorReport:
     """Compare a mirror with the table, and change nothing."""
     mirror = TableMirror(opened, kind)
     held = mirror.mirror.read()
-    if held is None or held.is_dropped:
-        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent")
-    if held.handed_over:
+    if held is not None and held.handed_over:
         return mirror_report(opened, kind, "handed over", held)
-    whole = mirror.changes.whole()
-    wanted = {file.key for files in whole.partitions.values() for file in files}
-    differences = (
-        *(MirrorDifference(key=key, state="missing") for key in sorted(wanted - held.keys)),
-        *(MirrorDifference(key=key, state="surplus") for key in sorted(held.keys - wanted)),
-        *(MirrorDifference(key=key, state=state) for key, state in sorted(held.differing(whole).items())),
+    if held is not None and not held.is_dropped:
+        return _compared(opened, mirror, held, mirror.changes.whole(to_the_end=True))
+    try:
+        whole = mirror.changes.whole(to_the_end=True)
+    except InvalidInputError as refused:
+        return MirrorReport(table=str(opened.table.name), kind=kind, state="absent", notes=(refused.message,))
+    return MirrorReport(
+        table=str(opened.table.name),
+        kind=kind,
+        state="absent",
+        differences=_differences(_unfit(whole)),
+        notes=_notes(opened, kind, whole),
     )
+
+
+def _compared(opened: OpenTable, mirror: TableMirror, held: Held, whole: MirrorChange) -> MirrorReport:
+    wanted = {file.key for files in whole.partitions.values() for file in files}
+    states = dict.fromkeys(wanted - held.keys, "missing") | dict.fromkeys(held.keys - wanted, "surplus")
+    differences = _differences({**states, **held.differing(whole), **_unfit(whole)})
     state = "damaged" if held.damage else "behind" if _is_behind(mirror, held) else "differs" if differences else ""
-    return mirror_report(opened, kind, state or "in step", held, differences=differences, notes=whole.notes)
+    notes = _notes(opened, mirror.kind, whole)
+    return mirror_report(opened, mirror.kind, state or "in step", held, differences=differences, notes=notes)
+
+
+def _differences(states: Mapping[str, str]) -> tuple[MirrorDifference, ...]:
+    return tuple(MirrorDifference(key=key, state=states[key]) for key in sorted(states))
+
+
+def _unfit(whole: MirrorChange) -> dict[str, str]:
+    """Say of files, by their keys, why a mirror cannot show them."""
+    return {file.key: file.unfit for files in whole.unfit.values() for file in files}
+
+
+def _notes(opened: OpenTable, kind: str, whole: MirrorChange) -> tuple[str, ...]:
+    return (*whole.notes, *([advice(opened, kind, whole)] if whole.unfit else []))
 
 
 def dropped(opened: OpenTable, kind: str) -> MirrorReport:

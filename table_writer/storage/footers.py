@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,11 @@ TAIL_BYTES: Final = 1 << 16  # mostly longer than the footer
 OUR_ENCODER, WRITTEN_FOR = "parquet-cpp-arrow", b"org.apache.spark.version"  # which both are in what we write
 OLD_CALENDAR: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 NEW_CALENDAR_SINCE: Final = b"3.1.0"  # of Spark, which compares as text: older ones say nothing of it
+FIELD_ID: Final = b"PARQUET:field_id"
+ELEMENT, KEY, VALUE = "element", "key", "value"  # what all call them, whatever a file does
+Names = Mapping[str, "Names"]
+"""The names of columns, each with the names inside it: fields of structs, and what arrays and maps hold."""
+Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,11 @@ class Footer:
     row_count: int
     schema: Any  # in Arrow's types
     is_ours: bool  # by its encoder and its notes: dates and times are of today's calendar
+
+    @property
+    def has_ids(self) -> bool:
+        """Return whether a column, or anything inside one, has a number: readers that know numbers go by it alone."""
+        return any(FIELD_ID in (field.metadata or {}) for field in _fields_below(self.schema))
 
 
 def count_rows(store: ObjectStore, key: str) -> int | None:
@@ -53,6 +64,44 @@ def read_footer(store: ObjectStore, file: ObjectInfo) -> Footer | None:
         return Footer(int(found.num_rows), found.schema.to_arrow_schema(), _is_ours(found))
     except (pa.ArrowException, OSError):  # Spark's reader, which decides what can be read, says what is wrong
         return None
+
+
+def names_of(fields: Iterable[Any]) -> Names:
+    """Return the names of Arrow's fields, and of those inside them."""
+    return {field.name: names_of(_inner_fields(field.type)) for field in fields}
+
+
+def other_spellings(wanted: Names, there: Names, above: Path = ()) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Yield the paths of columns and fields that are there in another case, or twice, with the names that they have.
+
+    Spark and Hive do not look at the case of names.
+
+    Examples
+    --------
+    >>> list(other_spellings({"userId": {"City": {}}}, {"userId": {"city": {}}, "dt": {}}))
+    [(('userId', 'City'), ('city',))]
+    """
+    for name, inner in wanted.items():
+        found = tuple(other for other in there if other.lower() == name.lower())
+        if found not in {(), (name,)}:
+            yield (*above, name), found
+        for other in found:
+            yield from other_spellings(inner, there[other], (*above, name))
+
+
+def _fields_below(fields: Iterable[Any]) -> Iterator[Any]:
+    for field in fields:
+        yield field
+        yield from _fields_below(_inner_fields(field.type))
+
+
+def _inner_fields(kind: Any) -> list[Any]:
+    """Return the fields of a struct, or what an array or a map holds."""
+    if pa.types.is_struct(kind):
+        return list(kind)
+    if pa.types.is_map(kind):
+        return [kind.key_field.with_name(KEY), kind.item_field.with_name(VALUE)]
+    return [kind.value_field.with_name(ELEMENT)] if pa.types.is_nested(kind) and hasattr(kind, "value_field") else []
 
 
 def _is_ours(found: Any) -> bool:

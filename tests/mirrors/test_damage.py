@@ -358,7 +358,7 @@ def test_a_look_whether_a_mirror_is_there_costs_one_request() -> None:
     plain = Counter(world.costs[-1])
     with mock.patch.object(follow, "SECONDS_BETWEEN_LOOKS", 0.0):
         world.write({"d1": frozenset({82})})
-    assert Counter(world.costs[-1]) - plain == Counter(HeadObject=1)
+    assert Counter(world.costs[-1]) - plain == Counter(GetObject=1)
 
 
 @pytest.mark.parametrize("last", ["", commit(4)])
@@ -371,3 +371,24 @@ def test_a_drop_leaves_what_a_writer_has_begun_meanwhile(last: str) -> None:
     assert world.commits()[0] == commit(5)
     assert world.mirrored_rows() == world.rows()
     assert readable_from_pointer(world)
+
+
+def test_a_mirror_that_is_brought_up_and_differs_is_not_said_to_be_in_step() -> None:
+    """Somebody has taken a file from the mirror by a commit that reads as this library's own."""
+    world = mirrored(3)
+    held = DeltaMirror(world.services()).read()
+    assert held is not None
+    path = next(iter(held.files[("d1",)].values()))["path"]
+    info = {"commitInfo": {"engineInfo": "table_writer/0", "tableWriter": {"version": held.version, "inDoubt": []}}}
+    lines = [info, {"remove": {"path": path, "deletionTimestamp": 1, "dataChange": True}}]
+    world.store.put(commit(len(world.commits())), "\n".join(map(json.dumps, lines)).encode())
+    for call in (world.keeper.mirror(TABLE, as_="delta"), world.keeper.mirror(TABLE, as_="delta", check=True)):
+        assert (call.state, [found.state for found in call.differences], call.healthy) == (
+            "differs",
+            ["missing"],
+            False,
+        )
+        assert "--repair" in str(call)
+    assert world.keeper.mirror(TABLE, as_="delta", repair=True).state == "in step"
+    assert world.keeper.mirror(TABLE, as_="delta").state == "in step"
+    assert world.mirrored_rows() == world.rows()

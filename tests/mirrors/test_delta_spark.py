@@ -20,6 +20,8 @@ from table_writer.model.table import TableName
 from table_writer.testing import lakehouse as start_lakehouse
 from tests.readers.tables import Tables, spelled
 
+from .others import DDL, another, people, put_local_file
+
 pytestmark = pytest.mark.needs("delta")
 
 REFUSED: Final = (
@@ -158,3 +160,53 @@ def test_a_stream_of_the_mirror_reads_each_row_once_after_appends_compactions_an
     writer.append(rows(5), table)
     Maintenance(services=writer._services).vacuum(table)
     assert streamed() == Counter(dict.fromkeys(range(1, 6), 1))
+
+
+def test_delta_reads_files_of_others_by_names_whatever_their_ids(delta_spark: SparkSession) -> None:
+    table = "mirrored.others"
+    delta_spark.sql(DDL.replace("{stored}", "USING parquet").format(name=table))
+    writer = TableWriter(delta_spark, config=TableWriterConfig(mirrors=["delta"]))
+    writer.append(another(delta_spark, table, 3, "b"), table)
+    put_local_file(delta_spark, table, "dt=ids", people(ids={"userId": 2, "Amount": 1, "City": 4, "Zip": 3}))
+    put_local_file(delta_spark, table, "dt=lower", people(str.lower))
+    keeper = Maintenance(services=writer._services)
+    with pytest.raises(InvalidInputError, match=r"dt=lower/theirs\.parquet of mirrored\.others spells column"):
+        keeper.mirror(table, as_="delta", repair=True)
+    for partition in ("ids", "lower"):  # copied: what lies beside this library's own files is not handed over at all
+        writer.append(another(delta_spark, table, 4, partition), table)
+    with pytest.raises(InvalidInputError, match=r"dt=lower/theirs\.parquet of mirrored\.others spells column"):
+        keeper.handover(table, to="delta")
+    writer.overwrite_partitions(delta_spark.table(table).where("dt = 'lower'"), table)
+    assert keeper.mirror(table, as_="delta", repair=True).state == "in step"
+    sparks = delta_spark.table(table)
+    mirrored = delta_spark.read.format("delta").load(location(writer, table))
+    assert spelled(mirrored.collect(), sparks.schema) == spelled(sparks.collect(), sparks.schema)
+    assert mirrored.where("userId = 1 AND home.City = 'Berlin'").count() == 2
+
+
+@pytest.mark.parametrize("statement", ["VACUUM {t} RETAIN 0 HOURS", "VACUUM {t} LITE RETAIN 0 HOURS"])
+def test_after_a_handover_only_a_vacuum_lite_deletes_what_this_library_has_written(
+    delta_spark: SparkSession, statement: str
+) -> None:
+    table = f"mirrored.vacuumed_{'lite' if 'LITE' in statement else 'whole'}"
+    delta_spark.sql(f"CREATE TABLE {table} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer = TableWriter(delta_spark)
+    for number in (1, 2):
+        rows = delta_spark.createDataFrame([(number, "x"), (number, "y")], "id BIGINT, dt STRING")
+        writer.append(rows, table)
+    Maintenance(services=writer._services).handover(table, to="delta")
+    root, handed = Path(location(writer, table).removeprefix("file:")), f"delta.`{location(writer, table)}`"
+
+    def own_files() -> set[Path]:
+        return set((root / "_table_writer").rglob("*.parquet"))
+
+    before = own_files()
+    delta_spark.sql(f"UPDATE {handed} SET id = id + 10")
+    delta_spark.sql(statement.format(t=handed).replace("RETAIN 0 HOURS", "")).collect()
+    assert own_files() == before, "kept by the property of the table"
+    assert sorted(row.id for row in delta_spark.table(table).collect()) == [1, 1, 2, 2]
+    delta_spark.sql(f"ALTER TABLE {handed} UNSET TBLPROPERTIES ('delta.deletedFileRetentionDuration')")
+    delta_spark.sql(statement.format(t=handed)).collect()
+    assert own_files() == (set() if "LITE" in statement else before)
+    found = delta_spark.sql(f"SELECT id FROM {handed}").collect()
+    assert sorted(row.id for row in found) == [11, 11, 12, 12]

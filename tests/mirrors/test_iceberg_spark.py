@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,8 @@ from table_writer import Maintenance, TableWriter, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.testing import lakehouse as start_lakehouse
 from tests.readers.tables import Tables, spelled
+
+from .others import DDL, HIVES, SPELLINGS, another, people, put_local_file
 
 pytestmark = pytest.mark.needs("delta")
 
@@ -124,3 +127,23 @@ def test_a_table_that_was_handed_over_is_icebergs_own(iceberg_spark: SparkSessio
         iceberg_spark.sql(expire).collect()
     with pytest.raises(InvalidInputError, match="was handed over"):
         writer.append(iceberg_spark.table("mirrored.h"), "mirrored.h")
+
+
+@pytest.mark.parametrize("ddl", [DDL, HIVES], ids=["Spark's table", "Hive's table"])
+def test_iceberg_reads_files_of_others_in_every_spelling(iceberg_spark: SparkSession, ddl: str) -> None:
+    table = f"mirrored.others_{'spark' if ddl == DDL else 'hive'}"
+    iceberg_spark.sql(ddl.replace("{stored}", "USING parquet").format(name=table))
+    writer = TableWriter(iceberg_spark, config=TableWriterConfig(mirrors=["iceberg"]))
+    writer.append(another(iceberg_spark, table, 3, "b"), table)
+    for number, spell in enumerate(SPELLINGS.values()):
+        extra = pa.array(["not the partition's"] * 2)
+        rows = people(spell).append_column("DT" if number % 2 else "dt", extra).append_column("Extra", extra)
+        put_local_file(iceberg_spark, table, f"dt=s{number}", rows)
+    keeper = Maintenance(services=writer._services)
+    for _ in range(2):
+        assert keeper.mirror(table, as_="iceberg", repair=True).state == "in step"
+        sparks, mirrored = iceberg_spark.table(table), iceberg_spark.table(f"iceberg.{table}_iceberg")
+        assert spelled(mirrored.collect(), sparks.schema) == spelled(sparks.collect(), sparks.schema)
+        assert mirrored.where("userId = 1 AND home.City = 'Berlin'").count() == len(SPELLINGS)
+        assert mirrored.count() == sparks.count()
+        writer.append(another(iceberg_spark, table, 4, "s1"), table)  # copies what another tool wrote

@@ -21,8 +21,9 @@ from table_writer.model.message import write_id_in
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.table_kind import provider_of
 from table_writer.model.write import WrittenFile, WrittenFiles
-from table_writer.steps.mirrors.mirror import Held, MirrorChange, MirroredFile, MirroredTable
-from table_writer.storage.object_store import ObjectInfo, is_hidden, many
+from table_writer.steps.mirrors.fitting import Footers
+from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, MirroredFile, MirroredTable
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError, is_hidden, many
 from table_writer.storage.table_files import files_read_at, objects_by_location
 from table_writer.table.open_table import OpenTable
 
@@ -46,9 +47,10 @@ class _GoneError(Exception):
 class TableChanges:
     """The changes of one table, for its mirrors."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, mirror: Mirror) -> None:
         self._opened = opened
         self._layout = opened.layout
+        self._footers = Footers(opened, mirror)
         self.seen = 0
         """The version up to which nothing is left to take up, by the last look."""
 
@@ -91,24 +93,32 @@ class TableChanges:
         if not listing.versions.issuperset(unseen):
             raise MustBeWholeError("entries since were trimmed by a vacuum, or lost")
         history = log.read_history(replace(listing, versions=listing.versions & unseen))
-        published = history.records.published
-        if not published:
+        if not history.records.published:
             return
         table = self._described(self._opened.metastore.get_table(self._opened.table.name), held.log_id)
-        waiting: tuple[SlotRecord, ...] = ()  # whose files are gone: later versions have replaced them
-        for record in published:
+        yield from self._one_by_one(held, history, table)
+
+    def _one_by_one(self, held: Held, history: History, table: MirroredTable) -> Iterator[MirrorChange]:
+        """Yield a change for each version; one whose files are gone, or unfit, is told with the next."""
+        waiting: tuple[SlotRecord, ...] = ()
+        change: MirrorChange | None = None
+        for record in history.records.published:
             version = max(held.version, record.entry.version)
             in_doubt = (found.entry.version for found in history.records.publishes_in_doubt)
             doubtful = frozenset(number for number in in_doubt if number < version)
             try:
                 change = self._of_records((*waiting, record), history, table)
             except _GoneError:
-                waiting = (*waiting, record)
-            else:
-                waiting = ()
-                yield replace(change, version=version, in_doubt=doubtful)
-        if waiting:
+                waiting, change = (*waiting, record), None
+                continue
+            change = replace(change, version=version, in_doubt=doubtful)
+            waiting = (*waiting, record) if change.unfit else ()
+            if not waiting:
+                yield change
+        if waiting and change is None:
             raise MustBeWholeError("files of the newest version are not there")
+        if waiting and change is not None:
+            yield change  # which is refused, and says why
 
     def from_the_oldest(self) -> Iterator[MirrorChange]:
         """Yield what readers saw after the oldest version of which all files are there, and what later ones changed.
@@ -126,11 +136,17 @@ class TableChanges:
         described = self._described(self._opened.metastore.get_table(self._opened.table.name), self._log_id())
         oldest = oldest_whole_version(history) or published[0].entry.version
         here = {values: partition.location for values, partition in now.items()}
+        later = [record for record in published if record.entry.version > oldest]
         try:
-            yield self._after(history, oldest, here, described)
-            for record in published:
-                if record.entry.version > oldest:
-                    yield self._of_records([record], history, described)
+            for record in (None, *later):
+                change = (
+                    self._after(history, oldest, here, described)
+                    if record is None
+                    else self._of_records([record], history, described)
+                )
+                if change.unfit:
+                    raise MustBeWholeError(f"files of version {change.version} cannot be shown")
+                yield change
         except _GoneError as gone:
             raise MustBeWholeError(f"files are gone: {gone}") from gone
 
@@ -157,7 +173,7 @@ class TableChanges:
             self._require_none_since(history.newest, described_then, files)
             found[values] = tuple(self._mirrored(file, described_then, alone=len(files) == 1) for file in files)
         entry = history.records.by_version[version].entry
-        return MirrorChange(
+        change = MirrorChange(
             table=_of_then(entry, described),
             version=version,
             write_id=entry.write_id,
@@ -166,12 +182,17 @@ class TableChanges:
             partitions={values: files for values, files in found.items() if files},
             is_whole=True,
         )
+        return self._with_footers(change, listed, of_all=True)
 
     def _log_id(self) -> str:
         return self._opened.log.slots.log_id
 
-    def whole(self) -> MirrorChange:
-        """Return all that readers of the table see now, by the log; and by the metastore what the log does not know."""
+    def whole(self, *, of_all: bool = True, to_the_end: bool = False) -> MirrorChange:
+        """Return all that readers of the table see now, by the log; and by the metastore what the log does not know.
+
+        The footers of all files are read, or those of other tools' files alone; of files that a mirror cannot show, the
+        first are enough, unless ``to_the_end``.
+        """
         for _ in range(LOOKS):
             history = self._opened.log.read_recent()
             table = self._opened.metastore.get_table(self._opened.table.name)
@@ -199,7 +220,7 @@ class TableChanges:
             )
             for values, location in wanted.items()
         }
-        return MirrorChange(
+        change = MirrorChange(
             table=described,
             version=max((record.entry.version for record in history.records.published), default=known_before),
             in_doubt=frozenset(record.entry.version for record in doubtful),
@@ -209,6 +230,8 @@ class TableChanges:
             is_whole=True,
             notes=(*notes, *_notes_on_columns(described)),
         )
+        infos = (info for found_there in listed.values() for info in found_there)
+        return self._footers.read(change, infos, of_all=of_all, to_the_end=to_the_end)
 
     def _locations(
         self, history: History, here: Mapping[PartitionValues, str]
@@ -300,7 +323,7 @@ class TableChanges:
             self._require_none_since(entry.version if history is None else history.newest, partition, files)
             partitions[values] = tuple(self._mirrored(file, partition, alone=len(files) == 1) for file in files)
         added = {values: _added_files(partition, known.get(values, ())) for values, partition in grown.items()}
-        return MirrorChange(
+        change = MirrorChange(
             table=table,
             version=entry.version,
             write_id=entry.write_id,
@@ -310,6 +333,16 @@ class TableChanges:
             added=added,
             changes_rows=not entry.is_compaction,
         )
+        return self._with_footers(change, listed)
+
+    def _with_footers(
+        self, change: MirrorChange, listed: Mapping[Location, Collection[ObjectInfo]], *, of_all: bool = False
+    ) -> MirrorChange:
+        try:
+            infos = (info for found in listed.values() for info in found)
+            return self._footers.read(change, infos, of_all=of_all)
+        except SourceChangedError as changed:
+            raise _GoneError(str(changed)) from changed
 
     def _require_none_since(
         self, version: int, described: EntryPartition | None, files: Collection[ObjectInfo]
@@ -421,7 +454,13 @@ def _merged(earlier: MirrorChange, later: MirrorChange) -> MirrorChange:
             partitions[values] = (*partitions[values], *files)
         else:
             added[values] = (*added.get(values, ()), *files)
-    return replace(later, partitions=partitions, added=added, changes_rows=earlier.changes_rows or later.changes_rows)
+    return replace(
+        later,
+        partitions=partitions,
+        added=added,
+        changes_rows=earlier.changes_rows or later.changes_rows,
+        paths=earlier.paths | later.paths,
+    )
 
 
 def _notes_on_columns(table: MirroredTable) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from table_writer.model.location import Location
 from table_writer.model.write import WrittenFiles
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError, TableChanges
 from table_writer.steps.mirrors.delta import DeltaMirror
+from table_writer.steps.mirrors.fitting import require_fit
 from table_writer.steps.mirrors.iceberg import iceberg_mirror
 from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, NotOursError
 from table_writer.table.open_table import OpenTable
@@ -40,7 +41,7 @@ class TableMirror:
         self._hands_over = hands_over
         self.kind = kind
         self.mirror = KINDS[kind](opened)
-        self.changes = TableChanges(opened)
+        self.changes = TableChanges(opened, self.mirror)
         self._key = (f"mirror {kind}", opened.layout.root.place)
         self._looked_at = time.monotonic()
         self.notes: tuple[str, ...] = ()
@@ -146,14 +147,19 @@ class TableMirror:
         """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
         self._forget()
         self._require_mirror(held)
-        if not self._marks.is_there or (held is not None and held.is_dropped):
-            self._log.marks.remember_mirror(self.kind, self._next_to(held))
+        begins = not self._marks.is_there or (held is not None and held.is_dropped)
         try:
             for told in changes:
                 if not self._hands_over:
                     self._opened.log.slots.require_open(str(self._opened.table.name))
-                is_told = held is None or not _lacks_files_before(held, told)
+                is_told = (
+                    held is None or told.is_whole or not (_lacks_files_before(held, told) or held.respells(told.table))
+                )
                 change = told if is_told else self.changes.whole()
+                require_fit(self._opened, self.kind, change)
+                if begins:
+                    self._log.marks.remember_mirror(self.kind, self._next_to(held))
+                    begins = False
                 held = self.mirror.write(held, change)
                 if held is None:
                     return None
@@ -244,9 +250,10 @@ def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMir
         except Exception as error:  # readers have switched: whatever is wrong with a mirror fails no publish
             logger.warning("the %s mirror of %s was not brought up", kind, opened.table.name, exc_info=True)
             message = error.message if isinstance(error, TableWriterError) else f"{type(error).__name__}: {error}"
+            until = "Once that is changed, the next" if isinstance(error, InvalidInputError) else "The next"
             notes.append(
-                f"the {kind} mirror does not have version {version or 'of this call'} yet: {message.rstrip('.')}. The"
-                f" next write brings it up, or `table-writer mirror {opened.table.name} --as {kind}`"
+                f"the {kind} mirror does not have version {version or 'of this call'} yet: {message.rstrip('.')}."
+                f" {until} write brings it up, or `table-writer mirror {opened.table.name} --as {kind}`"
             )
             note_resolution(partial(_event, opened, kind, version, error, started_at))
     return tuple(notes)

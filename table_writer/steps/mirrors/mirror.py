@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
@@ -10,7 +10,10 @@ from typing import Any, ClassVar, Final, Protocol
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
+from table_writer.storage.footers import Path
 
+Spellings = Sequence[tuple[Path, tuple[str, ...]]]
+"""Columns that a file spells otherwise than the table, or twice."""
 HANDED_OVER: Final = "table_writer.handed_over"  # a property: the version of the log that has let others write
 TAKEN_BACK: Final = "table_writer.taken_back"
 
@@ -28,6 +31,7 @@ class MirroredFile:
     rows: int | None = None
     figures: str = ""  # of its columns, as tasks tell them
     is_copy: bool = False  # of a file that a call has carried over as it was: its rows are not new
+    unfit: str = ""  # why readers of the mirror would not find in it what readers of the table do
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +63,16 @@ class MirrorChange:
     added: Mapping[PartitionValues, Collection[MirroredFile]] = field(default_factory=dict)
     is_whole: bool = False
     changes_rows: bool = True  # not so a compaction
+    paths: frozenset[Path] = frozenset()  # of what is in files, and not so in the table; all but the last in lower case
     notes: tuple[str, ...] = ()  # what readers of the mirror find otherwise than readers of the table
+
+    @property
+    def unfit(self) -> dict[PartitionValues, tuple[MirroredFile, ...]]:
+        """Return the files that a mirror cannot show, by their partitions."""
+        files: dict[PartitionValues, tuple[MirroredFile, ...]] = {}
+        for values, found in (*self.partitions.items(), *self.added.items()):
+            files[values] = (*files.get(values, ()), *(file for file in found if file.unfit))
+        return {values: found for values, found in files.items() if found}
 
 
 IN_OTHER_PARTITION: Final = "in another partition"
@@ -119,6 +132,9 @@ class Held(Protocol):
     def differing(self, change: MirrorChange) -> dict[str, str]:
         """Say of files that it names, too, by their keys, what it says otherwise of them than a whole change."""
 
+    def respells(self, table: MirroredTable) -> bool:
+        """Return whether the table spells columns otherwise by now, and files that it names may not be found so."""
+
 
 class Mirror(Protocol):
     """One mirror of one table. Every call raises ``TableWriterError`` alone."""
@@ -130,6 +146,9 @@ class Mirror(Protocol):
 
     def is_there(self, held: Held) -> bool:
         """Return whether what was read some time ago has not been dropped since, as far as one look tells."""
+
+    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:
+        """Say why its readers would not find what a file holds, by its footer; empty if they do."""
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:
         """Put a change on top of what it holds; ``None`` if another process has put something there before."""

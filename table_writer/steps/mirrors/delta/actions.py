@@ -38,6 +38,8 @@ PLAIN_TYPES: Final = (
     *("byte", "short", "integer", "long", "float", "double"),
     *("boolean", "string", "binary", "date", "timestamp", "timestamp_ntz"),
 )
+LEFT_OUT: Final = frozenset({CURRENT_DEFAULT, EXISTS_DEFAULT, COLLATIONS, "parquet.field.id"})
+DELTAS: Final = "delta."  # of a table that was once read as Delta's own
 LARGEST_EXACT: Final = 2**53  # of the numbers that every reader of JSON reads exactly
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 STEP_OF_TIME: Final = 1_000  # microseconds: Delta's statistics of times are read to the millisecond
@@ -134,14 +136,20 @@ def taking_back(before: Action, table: Action, version: int, facts: Action) -> t
 
 
 def _plain_field(field: Mapping[str, Any], table: MirroredTable) -> Action:
-    """Return a column without what takes a feature of Delta's: defaults, collations, and lengths inside of others."""
+    """Return a column without what takes a feature of Delta's: defaults, collations, and lengths inside of others.
+
+    Nor has it ids, by which readers would look for it in files that have none.
+    """
     try:
         kind = _plain_type(field["type"])
     except ValueError as error:
         column = f"column {field['name']} of {table.name}"
         raise InvalidInputError(f"{column} cannot be mirrored: Delta has no type {error}", table=table.name) from error
-    left_out = {CURRENT_DEFAULT, EXISTS_DEFAULT, COLLATIONS}
-    metadata = {name: said for name, said in field.get("metadata", {}).items() if name not in left_out}
+    metadata = {
+        name: said
+        for name, said in field.get("metadata", {}).items()
+        if name not in LEFT_OUT and not name.startswith(DELTAS)
+    }
     return {"name": field["name"], "type": kind, "nullable": True, "metadata": metadata}
 
 

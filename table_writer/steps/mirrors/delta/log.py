@@ -13,7 +13,7 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import Action, commit_lines, dropping, handover, taking_back
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
-from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError, Spellings
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
@@ -73,7 +73,8 @@ class DeltaMirror:
             damage = damage or f"another tool has made commit {', '.join(map(str, snapshot.foreign))}"
         if not snapshot.is_ours:
             self._require_own()
-        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer)
+        anchor = (newest, snapshot.transaction)
+        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer, anchor=anchor)
 
     def _require_own(self) -> None:
         """Refuse a log of another tool."""
@@ -83,6 +84,13 @@ class DeltaMirror:
                 " away if nobody needs it",
                 table=str(self._opened.table.name),
             )
+
+    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:  # noqa: ARG002 - ids count by a mapping alone
+        """Say why: readers go by exact names."""
+        found = next(iter(spellings), None)
+        if found is None:
+            return ""
+        return f"spells column {'.'.join(found[0])} as {' and '.join(found[1])}, and readers of Delta go by exact names"
 
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Commit a change under the next number, if nobody has taken it."""
@@ -95,8 +103,10 @@ class DeltaMirror:
         return self._commit(after, more) if more else after
 
     def is_there(self, held: Held) -> bool:
-        """Look for the commit of the newest checkpoint, or the first: it outlasts all but a drop."""
-        return self._store.head(self._commit_key(max(self._known(held).checkpoint, 0))) is not None
+        """Read the commit that was the newest when the log was read: one of the same number may be another log's."""
+        number, transaction = self._known(held).anchor
+        actions = self._actions(number) or ()
+        return any((action.get("commitInfo") or {}).get("txnId", "") == transaction for action in actions)
 
     def hand_over(self, held: Held, version: int) -> Snapshot | None:
         """Commit what lets others write."""
@@ -133,6 +143,7 @@ class DeltaMirror:
         if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
             return None
         after = replace(before.after(number, actions), damage="", foreign=())
+        after = replace(after, anchor=before.anchor if before.anchor[0] > NOTHING else (number, after.transaction))
         begins_late = number > 0 and (before.is_dropped or not before.is_ours)  # readers need what was before
         return self._with_checkpoint(after, is_due=bool(before.damage) or begins_late)
 

@@ -26,6 +26,7 @@ from table_writer.steps.mirrors.delta.actions import (
     remove,
     transaction,
 )
+from table_writer.steps.mirrors.fitting import names_in_fields
 from table_writer.steps.mirrors.mirror import (
     HANDED_OVER,
     IN_OTHER_PARTITION,
@@ -33,8 +34,10 @@ from table_writer.steps.mirrors.mirror import (
     OTHER_SIZE,
     TAKEN_BACK,
     MirrorChange,
+    MirroredTable,
     noted_version,
 )
+from table_writer.storage.footers import other_spellings
 
 FileKey = tuple[str, str]  # the path as it is spelled, and the deletion vector that belongs to it
 OWN_ENGINE: Final = ENGINE.partition("/")[0] + "/"
@@ -62,6 +65,8 @@ class Snapshot:
     checkpoint: int = NOTHING  # the newest
     checkpoint_size: int = 0  # in actions
     pointer: int = NOTHING  # the checkpoint that readers are sent to
+    transaction: str = ""  # the id that the newest commit has
+    anchor: tuple[int, str] = (NOTHING, "")  # of the newest commit when the log was read: in another log it is another
 
     @property
     def log_id(self) -> str:
@@ -125,6 +130,7 @@ class Snapshot:
             is_ours=is_own or self.is_ours,
             is_dropped=isinstance(facts, Mapping) and bool(facts.get(DROPPED)),
             foreign=() if is_own else (*self.foreign, number),
+            transaction=str(info.get("txnId", "")),
             retold=self.retold - told if is_own else self.retold | told,
         )
 
@@ -159,6 +165,11 @@ class Snapshot:
                 if why := IN_OTHER_PARTITION if in_values != values else _why_differs(before, action):
                     differences[file.key] = why
         return differences
+
+    def respells(self, table: MirroredTable) -> bool:
+        """Return whether columns are spelled otherwise than when its files were taken up."""
+        fields = json.loads(self.metadata.get("schemaString", "{}")).get("fields", ())
+        return any(other_spellings(names_in_fields(table.fields), names_in_fields(fields)))
 
     def changed(self, change: MirrorChange) -> tuple[Action, ...]:
         """Return the actions that make a change of this; none if there is nothing to change."""
@@ -237,6 +248,8 @@ def _values_of(action: Mapping[str, Any], names: Iterable[str]) -> DeltaValues:
 
 def _why_differs(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """Say how an action of the same file differs; empty where nothing is known to."""
+    if (before.get("partitionValues") or {}).keys() != wanted["partitionValues"].keys():
+        return IN_OTHER_PARTITION  # of a column that is spelled otherwise now
     if before.get("size") != wanted["size"]:
         return OTHER_SIZE
     counts = {_row_count(before), _row_count(wanted)} - {None}

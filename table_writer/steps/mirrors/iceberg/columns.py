@@ -6,7 +6,7 @@ Source: Iceberg's specification: "Schemas and Data Types", "Column Projection", 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.name_mapping import MappedField, NameMapping, parse_mapping_from_json
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -44,8 +44,10 @@ from table_writer.model.hive_columns import HIVE_NAMES
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.steps.mirrors.mirror import MirroredFile, MirroredTable
+from table_writer.storage.footers import Path
 
-Path = tuple[str, ...]
+Merged = dict[int, dict[str, Any]]
+"""The names of columns by their ids, and in each the same of what is inside it."""
 PLAIN_TYPES: Final[Mapping[str, PrimitiveType]] = {
     **dict.fromkeys(("byte", "short", "integer"), IntegerType()),
     "long": LongType(),
@@ -70,6 +72,7 @@ IN_HIVE: Final[Mapping[type[PrimitiveType], str]] = {
     TimestampType: "timestamp",
     TimestamptzType: "timestamp",  # Hive 2 has no other
 }
+FIRST_EXTRA_ID: Final = 1_000_000_000  # of what is in files and no column of the table: no schema comes as far
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_DAY: Final = date(1970, 1, 1)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -119,7 +122,21 @@ def schema_of(table: MirroredTable, ids: FieldIds, schema_id: int = 0) -> Schema
         fields.append(
             NestedField(ids[column["name"].lower(),], column["name"], kind, required=False, doc=comment or None)
         )
+    _require_distinct(table, StructType(*fields))
     return Schema(*fields, schema_id=schema_id)
+
+
+def _require_distinct(table: MirroredTable, columns: StructType) -> None:
+    """Refuse what would have one name: Iceberg writes a field inside of a column as it writes a column with a dot."""
+    paths: dict[str, Path] = {}
+    for path in dict.fromkeys(tuple(map(str.lower, path)) for path in _paths_below(columns)):
+        name = ".".join(path)
+        if paths.setdefault(name, path) != path:
+            raise InvalidInputError(
+                f"{table.name} has two columns or fields that are both {name} in Iceberg, such as a column `a.b` beside"
+                " field b of a column a: an Iceberg mirror cannot show them, a Delta mirror can",
+                table=table.name,
+            )
 
 
 def _iceberg_type(kind: Any, path: Path, ids: FieldIds) -> IcebergType:
@@ -159,25 +176,61 @@ def is_same_schema(one: Schema, other: Schema) -> bool:
     return bool(one.as_struct() == other.as_struct())
 
 
-def name_mapping(schemas: Iterable[Schema]) -> str:
+def name_mapping(table: MirroredTable, schemas: Sequence[Schema], paths: Iterable[Path] = (), mapped: str = "") -> str:
     """Return by which names files have the columns of all schemas: they carry no ids.
 
-    Hive's readers do not look at the case of names; writers of files have spelled them as they liked.
+    Hive's readers do not look at the case of names; writers of files have spelled them as they liked. What ``paths``
+    say of files, and what was ``mapped`` before, is no column of the table else: pyiceberg demands that it has an id,
+    too. So has a column of a partition's name in a file, since partitions alone say what their values are.
     """
-    merged: dict[int, dict[str, Any]] = {}
-    for schema in schemas:
-        _merge(merged, schema.as_struct())
-    return NameMapping(root=_mapped(merged)).model_dump_json()
+    ids = FieldIds.of(schemas, FIRST_EXTRA_ID)
+    columns = [path for schema in schemas for path in _paths_below(schema.as_struct())]
+    ids.by_path = {path: number for path, number in ids.by_path.items() if path[0] not in _partition_names(table)}
+    root: Merged = {}
+    named: dict[str, Path] = {}
+    for path in (*_outer_first(columns), *_outer_first((*paths, *_paths_mapped(mapped)))):
+        lower = tuple(map(str.lower, path))
+        if named.setdefault(".".join(lower), lower) != lower:
+            continue  # Iceberg's own library reads no table whose mapping has a name twice
+        fields = root
+        for depth in range(1, len(path) + 1):
+            number = ids[tuple(map(str.lower, path[:depth]))]
+            found = fields.setdefault(number, {"names": {}, "fields": {}})
+            fields = found["fields"]
+        found["names"] |= {path[-1]: None}
+    return NameMapping(root=_mapped(root)).model_dump_json()
 
 
-def _merge(merged: dict[int, dict[str, Any]], kind: IcebergType) -> None:
+def _outer_first(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (len(path), tuple(map(str.lower, path)), path))
+
+
+def _partition_names(table: MirroredTable) -> frozenset[str]:
+    return frozenset(name.lower() for name in table.partition_columns)
+
+
+def _paths_below(kind: IcebergType, above: Path = ()) -> Iterator[Path]:
+    """Yield the names of all columns as they are, and in lower case, each below those around it in lower case."""
     for inner in _fields_in(kind):
-        found = merged.setdefault(inner.field_id, {"names": {}, "fields": {}})
-        found["names"] |= {inner.name: None, inner.name.lower(): None}
-        _merge(found["fields"], inner.field_type)
+        yield from ((*above, name) for name in (inner.name, inner.name.lower()))
+        yield from _paths_below(inner.field_type, (*above, inner.name.lower()))
 
 
-def _mapped(merged: Mapping[int, Mapping[str, Any]]) -> list[MappedField]:
+def _paths_mapped(mapped: str) -> Iterator[Path]:
+    """Yield the names in a mapping; nothing of one that cannot be read, which is made anew."""
+
+    def below(fields: Iterable[MappedField], above: Path) -> Iterator[Path]:
+        for found in fields:
+            yield from ((*above, name) for name in found.names)
+            yield from below(found.fields, (*above, found.names[0].lower()))
+
+    try:
+        yield from below(parse_mapping_from_json(mapped).root if mapped else (), ())
+    except (ValueError, IndexError):
+        return
+
+
+def _mapped(merged: Merged) -> list[MappedField]:
     return [
         MappedField.model_validate(
             {"field-id": number, "names": list(found["names"]), "fields": _mapped(found["fields"])}

@@ -27,6 +27,7 @@ from table_writer.steps.mirrors.mirror import (
     TAKEN_BACK,
     MirrorChange,
     MirroredFile,
+    MirroredTable,
     noted_version,
 )
 
@@ -187,6 +188,10 @@ class Snapshot:
                 if why := IN_OTHER_PARTITION if is_elsewhere else _why_differs(before, file):
                     differences[file.key] = why
         return differences
+
+    def respells(self, table: MirroredTable) -> bool:  # noqa: ARG002 - whatever it is
+        """Return that all spellings are found: the mapping of names has those of every schema."""
+        return False
 
     def edit(self, change: MirrorChange, schema: Schema, spec: PartitionSpec, count: CountRows) -> Edit:
         """Return what a change makes of these files; ``count`` counts the rows of files where nobody knows them."""

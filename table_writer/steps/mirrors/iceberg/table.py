@@ -58,8 +58,8 @@ from table_writer.steps.mirrors.mirror import (
     Held,
     MirrorChange,
     MirroredFile,
-    MirroredTable,
     NotOursError,
+    Spellings,
 )
 from table_writer.storage.footers import count_rows
 from table_writer.storage.object_store import many
@@ -112,6 +112,15 @@ class IcebergMirror:
         """Leave that to the catalog, which takes no change of a table that it has not."""
         return True
 
+    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:
+        """Say why: the mapping of names is for files without ids, and it cannot say which of two columns is meant."""
+        twice = next(((path, names) for path, names in spellings if len(names) > 1), None)
+        if twice is not None:
+            return f"has column {'.'.join(twice[0])} twice, as {' and '.join(twice[1])}"
+        if has_ids:
+            return "has ids for its columns, and readers of Iceberg would find columns by these"
+        return ""
+
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
         before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
@@ -124,7 +133,7 @@ class IcebergMirror:
             before = replace(before, manifests=())
             if not (before.location or self._is_free()):
                 return None
-        schema, updates = (metadata.schema(), ()) if is_new else _table_updates(metadata, change.table)
+        schema, updates = (metadata.schema(), ()) if is_new else _table_updates(metadata, change)
         edit = before.edit(change, schema, metadata.spec(), self._count_rows)
         is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
         if is_held and not (updates or edit.added or edit.deleted or before.damage):
@@ -332,7 +341,7 @@ class IcebergMirror:
             spec_of(change.table, schema),
             UNSORTED_SORT_ORDER,
             str(self.home).rstrip("/"),
-            {**_properties(change.table, [schema]), "format-version": str(FORMAT_VERSION)},
+            {**_properties(change, [schema]), "format-version": str(FORMAT_VERSION)},
         )
         return made.model_copy(update={"last_updated_ms": _millis(change)}), True
 
@@ -416,26 +425,27 @@ def _millis(change: MirrorChange) -> int:
     return int(change.created_at.timestamp() * 1000)
 
 
-def _properties(table: MirroredTable, schemas: Sequence[Schema]) -> dict[str, str]:
+def _properties(change: MirrorChange, schemas: Sequence[Schema], mapped: str = "") -> dict[str, str]:
     """Return the properties of the mirror: readers find columns by names, and nobody deletes its files."""
     return {
-        NAME_MAPPING: name_mapping(schemas),
+        NAME_MAPPING: name_mapping(change.table, schemas, change.paths, mapped),
         "gc.enabled": "false",
         "write.metadata.previous-versions-max": "20",
-        LOG_ID: table.log_id,
+        LOG_ID: change.table.log_id,
     }
 
 
-def _table_updates(metadata: TableMetadata, table: MirroredTable) -> tuple[Schema, tuple[TableUpdate, ...]]:
+def _table_updates(metadata: TableMetadata, change: MirrorChange) -> tuple[Schema, tuple[TableUpdate, ...]]:
     """Return the columns of a table, and what changes of what readers are told of it."""
     ids = FieldIds.of(metadata.schemas, metadata.last_column_id)
-    wanted = schema_of(table, ids, max(schema.schema_id for schema in metadata.schemas) + 1)
+    wanted = schema_of(change.table, ids, max(schema.schema_id for schema in metadata.schemas) + 1)
     same = next((schema for schema in metadata.schemas if is_same_schema(schema, wanted)), None)
     updates: list[TableUpdate] = [] if same else [AddSchemaUpdate.model_validate({"schema": wanted})]
     schema = same or wanted
     if schema.schema_id != metadata.current_schema_id:
         updates.append(SetCurrentSchemaUpdate.model_validate({"schema-id": schema.schema_id}))
-    properties = _properties(table, [*([] if same else [wanted]), *metadata.schemas])
+    schemas = [*([] if same else [wanted]), *metadata.schemas]
+    properties = _properties(change, schemas, metadata.properties.get(NAME_MAPPING, ""))
     changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
     return schema, (*updates, *([SetPropertiesUpdate(updates=changed)] if changed else []))
 
