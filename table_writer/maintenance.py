@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from table_writer.checked import checked, nearest, require_age
+from table_writer.checked import ELSEWHERE, checked, nearest, require_age
 from table_writer.errors import InvalidInputError, StorageError, counted, few, refuse_namesake
 from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 from table_writer.model.write_mode import WriteMode
@@ -111,9 +111,11 @@ class Maintenance:
     if not TYPE_CHECKING:  # without this condition a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
-            if name in OF_SPARK:
-                hint = f", which takes Spark: TableWriter(spark).{name}(…)"
+            hint = nearest(name, [attribute for attribute in vars(Maintenance) if not attribute.startswith("_")])
+            meant = ELSEWHERE.get(name, name)
+            if meant in OF_SPARK:
+                question = "" if meant == name else f"; did you mean {meant}"
+                hint = f"{question}, which takes Spark: TableWriter(spark).{meant}(…)"
             # without obj Python adds no suggestion of its own
             raise AttributeError(f"Maintenance has no {name}{hint}", name=name, obj=None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Unpack
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.checked import checked
+from table_writer.checked import checked, nearest
 from table_writer.config import (
     CompactKeywords,
     CompactOptions,
@@ -93,11 +93,19 @@ class TableWriter:
 
         def __getattr__(self, name: str) -> NoReturn:
             if hasattr(Maintenance, name):
-                text = f"{name} needs no Spark: call it by writer.maintenance.{name}(…)"
+                text = f": {name} needs no Spark: call it by writer.maintenance.{name}(…)"
             else:
-                calls = ", ".join(attribute for attribute in vars(Maintenance) if not attribute.startswith("_"))
-                text = f"it writes by {WriteMode.described()}; writer.maintenance has {calls}"
-            raise AttributeError(f"TableWriter has no {name}: {text}", name=name, obj=None)  # Python suggests nothing
+                modes = [mode.value for mode in WriteMode]
+                own, kept = (
+                    [attribute for attribute in vars(owner) if not attribute.startswith("_") and attribute not in modes]
+                    for owner in (TableWriter, Maintenance)
+                )
+                question = nearest(name, [*own, WriteMode.APPEND.value]) or "."
+                text = (
+                    f"{question} It writes by {WriteMode.described()}. Its other calls are {', '.join(own)};"
+                    f" writer.maintenance has {', '.join(kept)}"
+                )
+            raise AttributeError(f"TableWriter has no {name}{text}", name=name, obj=None)  # Python suggests nothing
 
     def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.

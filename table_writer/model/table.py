@@ -175,6 +175,11 @@ class Table:
     native: object = field(default=None, repr=False, compare=False)
 
     @property
+    def overwrite_call(self) -> str:
+        """Return the write mode that replaces rows which cannot be used: an unpartitioned table has one for all."""
+        return "overwrite_partitions" if self.partition_columns else "overwrite_table"
+
+    @property
     def shown_names(self) -> tuple[str, ...]:
         """Return the columns in lower case, with :data:`SPARK_SCHEMA` if Spark keeps a list of its own in parameters.
 

@@ -40,7 +40,7 @@ def version_summary(
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
-        mode=entry.mode,
+        mode=entry.called,
         state=record.outcome.value if record.outcome else "due" if entry.erasure else "in doubt",
         created_at=entry.created_at,
         write_id=entry.write_id,
@@ -51,7 +51,7 @@ def version_summary(
         files=sum(partition.files for partition in partitions),
         bytes=sum(partition.bytes for partition in partitions),
         table_bytes=table_bytes,
-        tags=dict(entry.tags),
+        words=entry.words,
         idempotency_key=entry.idempotency_key,
         checks=entry.checks,
     )

@@ -11,6 +11,7 @@ from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_facts import CHANGES, PartitionFacts, PartitionNow
 from table_writer.model.table import WHOLE_TABLE
+from table_writer.model.words import Words
 from table_writer.reports.checks import CheckResults, check_grids, checks_in_short
 from table_writer.reports.layout import (
     FILES,
@@ -22,6 +23,8 @@ from table_writer.reports.layout import (
     Figure,
     Grid,
     State,
+    details_line,
+    request_line,
     size,
     tags_line,
     writer_name,
@@ -35,6 +38,12 @@ TAKEN_BACK: Final = "rolled back"
 @dataclass(frozen=True, kw_only=True)
 class VersionSummary:
     """One entry of the log in one line.
+
+    ``mode`` is that of a write, or the name of the call that changes rows: ``"merge"``, ``"delete_where"``; of all else
+    what was done, as ``"compact"`` or ``"vacuum"``. ``words`` are ``where``, ``inserted``, ``updated``, ``deleted`` and
+    ``tags``, which are attributes, too. ``where`` is the condition of the call, cut after 500 characters,
+    and empty of a purge, which stores none. ``inserted``, ``updated`` and ``deleted`` count rows, ``None`` where nobody
+    has: of an overwrite, and of a ``rewrite``.
 
     ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
     ``writer`` says ``user``, ``host`` and ``application_id``, and ``changes`` how many partitions were ``added``,
@@ -57,10 +66,15 @@ class VersionSummary:
     files: int
     bytes: int
     table_bytes: int | None = None
-    tags: Mapping[str, str]
+    words: Words
     idempotency_key: str
     checks: tuple[CheckResult, ...] = ()
 
+    where = property(lambda self: self.words.where)
+    inserted = property(lambda self: self.words.inserted)
+    updated = property(lambda self: self.words.updated)
+    deleted = property(lambda self: self.words.deleted)
+    tags = property(lambda self: self.words.tags)
     user = property(lambda self: self.writer.get("user", "?"))
     host = property(lambda self: self.writer.get("host", "?"))
     application_id = property(lambda self: self.writer.get("application_id", ""))
@@ -72,9 +86,9 @@ class VersionSummary:
     rolled_back_count = property(lambda self: self.changes.get(TAKEN_BACK))
 
     JSON_KEYS = (
-        "version operation mode state created_at write_id user host application_id settles added_count replaced_count"
-        " appended_count compacted_count dropped_count rolled_back_count rows files bytes table_bytes tags"
-        " idempotency_key checks"
+        "version operation mode where inserted updated deleted state created_at write_id user host application_id"
+        " settles added_count replaced_count appended_count compacted_count dropped_count rolled_back_count rows files"
+        " bytes table_bytes tags idempotency_key checks"
     )
 
     @property
@@ -91,7 +105,7 @@ def _changes(changes: Mapping[str, int]) -> str:
 
 
 def _operation(version: VersionSummary) -> str:
-    return version.mode if version.settles is None else f"recover {version.settles}"
+    return request_line(version) if version.settles is None else f"recover {version.settles}"
 
 
 HISTORY_COLUMNS: Final[Columns] = (
@@ -151,6 +165,7 @@ class VersionReport(
 
     def _lines(self) -> Iterator[str]:
         version = self.summary
+        yield from details_line(version)
         yield f"write_id {version.write_id}, {version.created_at:%Y-%m-%d %H:%M:%S} UTC"
         yield f"by {writer_name(version)} {version.application_id}"
         yield from (f"{name}={value}" for name, value in version.tags.items())

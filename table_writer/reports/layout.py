@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
+from table_writer.model.words import Words
 
 SHOWN_ROWS: Final = 12
 SHOWN_LINES: Final = 12  # below the tables
+SHOWN_CONDITION: Final = 60  # letters of a condition in a table, whose lines tell many facts
 MAX_PADDED_WIDTH: Final = 80  # a longer cell moves only its own row to the right
 
 
@@ -161,6 +163,27 @@ def size_or_dash(count: float) -> str:
 def writer_name(row: Any) -> str:
     """Return the user and the host of a writer."""
     return f"{row.user}@{row.host}"
+
+
+def request_line(row: Any, most: int | None = SHOWN_CONDITION) -> str:
+    """Return what a caller has asked for, with the rows that this has changed, and the first ``most`` letters of where.
+
+    Examples
+    --------
+    >>> request_line(SimpleNamespace(mode="delete_where", words=Words(where="id = 17", inserted=0, deleted=3)))
+    'delete_where: 3 deleted, where id = 17'
+    """
+    words: Words = row.words
+    changed = ", ".join(f"{count:,} {what}" for what, count in words.counts.items() if count)
+    condition = words.where if most is None or len(words.where) <= most else f"{words.where[: most - 1]}…"
+    said = ", ".join(filter(None, (changed, condition and f"where {condition}")))
+    return f"{row.mode}: {said}" if said else str(row.mode)
+
+
+def details_line(row: Any) -> tuple[str, ...]:
+    """Return a line on what a caller has asked for, with all of its condition; none where the mode says it all."""
+    line = request_line(row, most=None)
+    return () if line == row.mode else (line,)
 
 
 def tags_line(tags: Mapping[str, str]) -> str:
