@@ -152,10 +152,12 @@ class Maintenance:
         state = opened.log.lister.read_newest(limit) if limit else opened.log.lister.read(listed_after=0)
         newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
         history = opened.log.read_history(replace(state, versions=newest_versions))
+        is_whole = newest_versions == state.versions and not state.listed_after
+        notes = () if is_whole else ("the table's size takes the whole log to tell: leave limit out",)
         return HistoryReport(
             table=str(opened.table.name),
-            versions=summaries(history, is_whole=newest_versions == state.versions and not state.listed_after),
-            notes=small_files_notes(history, opened.table),
+            versions=summaries(history, is_whole=is_whole),
+            notes=(*small_files_notes(history, opened.table), *notes),
         )
 
     def show(self, table: str, version: int) -> VersionReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -22,6 +22,7 @@ from table_writer.reports.layout import (
     Columns,
     Figure,
     Grid,
+    Place,
     State,
     details_line,
     request_line,
@@ -120,6 +121,14 @@ HISTORY_COLUMNS: Final[Columns] = (
     Figure("table size", "table_bytes", size),
     Column("checks", "checks", checks_in_short),
 )
+
+
+def known_columns(columns: Columns, versions: Sequence[VersionSummary]) -> Columns:
+    """Return the columns of versions without that of the table's size where nobody knows it of any."""
+    is_known = any(version.table_bytes is not None for version in versions)
+    return columns if is_known else [column for column in columns if column.key != "table_bytes"]
+
+
 CHANGED_PARTITIONS: Final[Columns] = (NAME, State("", "change"), ROWS, FILES, SIZE)
 KEYS_OF_CHANGES: Final = {"partitions": "name change rows files bytes old_location new_location"}
 
@@ -130,6 +139,9 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
 
     versions: tuple[VersionSummary, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def _columns(self) -> Columns:
+        return known_columns(self.COLUMNS, self.versions)
 
     def _headline(self) -> str:
         return f": {counted(len(self.versions), 'version')}"
@@ -142,7 +154,7 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
 class VersionReport(
     Report,
     rows="partitions",
-    columns=(*CHANGED_PARTITIONS, Column("location", "location", lambda location: location or "(dropped)")),
+    columns=(*CHANGED_PARTITIONS, Place("location", "location", lambda location: location or "(dropped)")),
     lines={"deletes {}": "deletes"},
     keys=KEYS_OF_CHANGES,
 ):

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from os.path import commonprefix
 from typing import Any, Final
 
 from table_writer.errors import printable
@@ -64,6 +65,10 @@ class State(Column):
     """A column of words that say how something ended, or stands; HTML gives them a colour."""
 
 
+class Place(Column):
+    """A column of locations: the directory that all of them share is told once, below the table."""
+
+
 Columns = Sequence[Column]
 
 
@@ -89,13 +94,33 @@ class Grid:
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Return the cells of the items that are shown."""
-        return tuple(tuple(column.cell(item) for column in self.columns) for item in self.shown_items)
+        shared: dict[Column, str] = {column: self._shared_directory(column) for column in self._places}
+        return tuple(
+            tuple(column.cell(item).removeprefix(shared.get(column, "")) for column in self.columns)
+            for item in self.shown_items
+        )
 
     @property
-    def hidden_rows_line(self) -> tuple[str, ...]:
-        """Return a line that counts the rows that are not shown; empty if all are."""
+    def _places(self) -> list[Place]:
+        return [column for column in self.columns if isinstance(column, Place)]
+
+    def _shared_directory(self, column: Column) -> str:
+        """Return the directory that all locations of a column lie in, of those with a scheme; empty if none."""
+        cells = [cell.removesuffix("/") for cell in map(column.cell, self.shown_items) if "://" in cell]
+        path, slash, _ = commonprefix(cells).rpartition("/")  # noqa: RUF071 - it is cut at the last slash
+        return f"{path}{slash}" if "://" in path else ""
+
+    @property
+    def directory_lines(self) -> tuple[str, ...]:
+        """Return a line for each column of locations whose cells leave the directory out that they share."""
+        shared = ((column.title, self._shared_directory(column)) for column in self._places)
+        return tuple(f"{title}: below {directory}" for title, directory in shared if directory)
+
+    @property
+    def lines_below(self) -> tuple[str, ...]:
+        """Return what stands below the table: how many rows are not shown, and where locations lie."""
         hidden = len(self.items) - len(self.shown_items)
-        return (f"… and {hidden:,} more",) if hidden else ()
+        return (*((f"… and {hidden:,} more",) if hidden else ()), *self.directory_lines)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +159,7 @@ def _grid_lines(grid: Grid) -> list[str]:
     widths = [min(max(map(_width, cells)), MAX_PADDED_WIDTH) for cells in zip(*table, strict=True)]
     right_sides = [isinstance(column, Figure) for column in grid.columns]
     aligned = ("  ".join(map(_padded, row, widths, right_sides)).rstrip() for row in table)
-    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.hidden_rows_line]
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *map(printable, grid.lines_below)]
 
 
 def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
