@@ -76,19 +76,6 @@ def require_age(name: str, age: timedelta) -> None:
         raise InvalidInputError(f"{name}={age}: expected a span that is not negative, and of 100 years at most")
 
 
-ELSEWHERE: Final = {
-    **dict.fromkeys(("upsert", "upsert_rows", "merge_into"), "merge"),
-    **dict.fromkeys(("delete", "delete_from", "remove", "erase", "purge", "truncate"), "delete_where"),
-    **dict.fromkeys(("update", "update_rows"), "update_where"),
-    **dict.fromkeys(("dedupe", "dedup", "drop_duplicates", "distinct"), "deduplicate"),
-    **dict.fromkeys(("insert", "insert_into", "add_rows"), "append"),
-    **dict.fromkeys(("optimize", "coalesce", "rewrite_data_files"), "compact"),
-    **dict.fromkeys(("execute", "query"), "sql"),
-    **dict.fromkeys(("overwrite", "write", "save", "replace", "insert_overwrite"), ""),
-}
-"""What other libraries call it, with our names: no spelling is near. Empty: several do it, and a guess costs rows."""
-
-
 def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return a question for the nearest known name, as the end of a sentence; empty if none is near.
 
@@ -110,15 +97,10 @@ def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     --------
     >>> did_you_mean("restor", ["restore", "report"]), did_you_mean("--before", ["--force"])
     ('did you mean report or restore?', '')
-    >>> did_you_mean("upsert", ["append", "merge"])
-    'did you mean merge?'
     """
     # without their dashes: two of them make short options alike
     plain_names = {name.lstrip("-").replace("-", "_"): name for name in known_names}
     word = name.lstrip("-").replace("-", "_")
-    if ELSEWHERE.get(word) in {"", *plain_names} and word not in plain_names:
-        meant = ELSEWHERE[word]
-        return meant and f"did you mean {plain_names[meant]}?"
     harmless = get_close_matches(word, [name for name in plain_names if name not in HARMFUL], n=1)
     harmful = get_close_matches(word, [name for name in plain_names if name in HARMFUL], n=1, cutoff=SLIP)
     suggestions = [plain_names[name] for name in (*harmless, *harmful)]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from table_writer.checked import ELSEWHERE, checked, nearest, require_age
+from table_writer.checked import checked, nearest, require_age
 from table_writer.errors import InvalidInputError, StorageError, counted, few, refuse_namesake
 from table_writer.model.defaults import NEWEST_VERSIONS, SAFE_AGE, WORKERS
 from table_writer.model.write_mode import WriteMode
@@ -61,6 +61,25 @@ OF_SPARK: Final = (
     "version_of",
 )
 """Calls of a TableWriter that this class does not have, since they take Spark."""
+
+ELSEWHERE: Final = {
+    **dict.fromkeys(("upsert", "upsert_rows", "merge_into"), "merge"),
+    **dict.fromkeys(("delete", "delete_from", "remove", "erase", "purge", "truncate"), "delete_where"),
+    **dict.fromkeys(("update", "update_rows"), "update_where"),
+    **dict.fromkeys(("dedupe", "dedup", "drop_duplicates", "distinct"), "deduplicate"),
+    **dict.fromkeys(("insert", "insert_into", "add_rows"), "append"),
+    **dict.fromkeys(("optimize", "coalesce", "rewrite_data_files"), "compact"),
+    **dict.fromkeys(("execute", "query"), "sql"),
+    **dict.fromkeys(("overwrite", "write", "save", "replace", "insert_overwrite"), ""),
+}
+"""What other libraries call it, with our names: no spelling is near. Empty: several do it, and a guess costs rows."""
+
+
+def meant_by(name: str, known: Collection[str]) -> str:
+    """Return a question for the call that a name may mean, as the end of a sentence; empty if none is near."""
+    meant = ELSEWHERE.get(name)
+    return nearest(name, known) if meant is None else meant and f"; did you mean {meant}?"
+
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Unpack
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.checked import checked, nearest
+from table_writer.checked import checked
 from table_writer.config import (
     CompactKeywords,
     CompactOptions,
@@ -24,7 +24,7 @@ from table_writer.config import (
     WriteOptions,
 )
 from table_writer.errors import InvalidInputError, refuse_namesake
-from table_writer.maintenance import Maintenance
+from table_writer.maintenance import Maintenance, meant_by
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write_mode import WriteMode
@@ -100,7 +100,7 @@ class TableWriter:
                     [attribute for attribute in vars(owner) if not attribute.startswith("_") and attribute not in modes]
                     for owner in (TableWriter, Maintenance)
                 )
-                question = nearest(name, [*own, WriteMode.APPEND.value]) or "."
+                question = meant_by(name, [*own, WriteMode.APPEND.value]) or "."
                 text = (
                     f"{question} It writes by {WriteMode.described()}. Its other calls are {', '.join(own)};"
                     f" writer.maintenance has {', '.join(kept)}"
