@@ -10,7 +10,7 @@ import msgspec
 LONGEST_CONDITION: Final = 500  # characters: each entry stores one, and a generated one may name a thousand keys
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Words(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the caller of a write has said of it, and what became of rows.
 
     ``None`` is the count of rows that nobody has counted.

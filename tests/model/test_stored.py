@@ -87,10 +87,14 @@ def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
     assert (append.plan.key.text, append.plan.in_doubt, append.plan.based_on) == ("batch-7", {2, 4}, 1)
 
 
+def damage(name: str) -> Any:
+    return {"deleted": "all"} if name == "words" else {"": {"": [1.5]}}  # an unknown word is passed over
+
+
 @pytest.mark.parametrize("fields", STAGED.values(), ids=STAGED)
 def test_a_staged_write_without_a_field_or_with_another_type_is_refused(fields: dict[str, Any]) -> None:
     needed = fields.keys() - {"in_place", "based_on", "tags", "max_copied_bytes", "notes", "words"}
     lacking = [{name: value for name, value in fields.items() if name != left_out} for left_out in needed]
-    for damaged in (*lacking, *({**fields, name: {"": {"": [1.5]}}} for name in fields)):
+    for damaged in (*lacking, *({**fields, name: damage(name)} for name in fields)):
         with pytest.raises(InvalidInputError):
             staged_record(damaged)

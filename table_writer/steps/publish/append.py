@@ -293,7 +293,7 @@ class CarryOver:
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
             f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
             f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
-            f" objects, or a backup; or replace the rows with {self.plan.table.overwrite_call}.",
+            f" objects, or a backup; or replace the partition with {self.plan.table.overwrite_call}.",
             **self.plan.named,
         )
 
