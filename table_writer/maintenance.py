@@ -62,6 +62,25 @@ OF_SPARK: Final = (
 )
 """Calls of a TableWriter that this class does not have, since they take Spark."""
 
+ELSEWHERE: Final = {
+    **dict.fromkeys(("upsert", "upsert_rows", "merge_into"), "merge"),
+    **dict.fromkeys(("delete", "delete_from", "remove", "erase", "purge", "truncate"), "delete_where"),
+    **dict.fromkeys(("update", "update_rows"), "update_where"),
+    **dict.fromkeys(("dedupe", "dedup", "drop_duplicates", "distinct"), "deduplicate"),
+    **dict.fromkeys(("insert", "insert_into", "add_rows"), "append"),
+    **dict.fromkeys(("optimize", "coalesce", "rewrite_data_files"), "compact"),
+    **dict.fromkeys(("execute", "query"), "sql"),
+    **dict.fromkeys(("overwrite", "write", "save", "replace", "insert_overwrite"), ""),
+}
+"""What other libraries call it, with our names: no spelling is near. Empty: several do it, and a guess costs rows."""
+
+
+def meant_by(name: str, known: Collection[str]) -> str:
+    """Return a question for the call that a name may mean, as the end of a sentence; empty if none is near."""
+    meant = ELSEWHERE.get(name)
+    return nearest(name, known) if meant is None else meant and f"; did you mean {meant}?"
+
+
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 
 
@@ -111,9 +130,11 @@ class Maintenance:
     if not TYPE_CHECKING:  # without this condition a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            hint = nearest(name, (attribute for attribute in vars(Maintenance) if not attribute.startswith("_")))
-            if name in OF_SPARK:
-                hint = f", which takes Spark: TableWriter(spark).{name}(…)"
+            hint = nearest(name, [attribute for attribute in vars(Maintenance) if not attribute.startswith("_")])
+            meant = ELSEWHERE.get(name, name)
+            if meant in OF_SPARK:
+                question = "" if meant == name else f"; did you mean {meant}"
+                hint = f"{question}, which takes Spark: TableWriter(spark).{meant}(…)"
             # without obj Python adds no suggestion of its own
             raise AttributeError(f"Maintenance has no {name}{hint}", name=name, obj=None)
 
@@ -150,10 +171,12 @@ class Maintenance:
         state = opened.log.lister.read_newest(limit) if limit else opened.log.lister.read(listed_after=0)
         newest_versions = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
         history = opened.log.read_history(replace(state, versions=newest_versions))
+        is_whole = newest_versions == state.versions and not state.listed_after
+        notes = () if is_whole else ("the table's size takes the whole log to tell: leave limit out",)
         return HistoryReport(
             table=str(opened.table.name),
-            versions=summaries(history, is_whole=newest_versions == state.versions and not state.listed_after),
-            notes=small_files_notes(history, opened.table),
+            versions=summaries(history, is_whole=is_whole),
+            notes=(*small_files_notes(history, opened.table), *notes),
         )
 
     def show(self, table: str, version: int) -> VersionReport:

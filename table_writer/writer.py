@@ -24,7 +24,7 @@ from table_writer.config import (
     WriteOptions,
 )
 from table_writer.errors import InvalidInputError, refuse_namesake
-from table_writer.maintenance import Maintenance
+from table_writer.maintenance import Maintenance, meant_by
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write_mode import WriteMode
@@ -93,11 +93,19 @@ class TableWriter:
 
         def __getattr__(self, name: str) -> NoReturn:
             if hasattr(Maintenance, name):
-                text = f"{name} needs no Spark: call it by writer.maintenance.{name}(…)"
+                text = f": {name} needs no Spark: call it by writer.maintenance.{name}(…)"
             else:
-                calls = ", ".join(attribute for attribute in vars(Maintenance) if not attribute.startswith("_"))
-                text = f"it writes by {WriteMode.described()}; writer.maintenance has {calls}"
-            raise AttributeError(f"TableWriter has no {name}: {text}", name=name, obj=None)  # Python suggests nothing
+                modes = [mode.value for mode in WriteMode]
+                own, kept = (
+                    [attribute for attribute in vars(owner) if not attribute.startswith("_") and attribute not in modes]
+                    for owner in (TableWriter, Maintenance)
+                )
+                question = meant_by(name, [*own, WriteMode.APPEND.value]) or "."
+                text = (
+                    f"{question} It writes by {WriteMode.described()}. Its other calls are {', '.join(own)};"
+                    f" writer.maintenance has {', '.join(kept)}"
+                )
+            raise AttributeError(f"TableWriter has no {name}{text}", name=name, obj=None)  # Python suggests nothing
 
     def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.

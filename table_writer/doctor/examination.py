@@ -21,6 +21,7 @@ Check = Callable[[Subject], Iterable[Finding]]
 CHECKS: Final[Mapping[str, Check]] = {
     "metastore version": servers.compare_and_set,
     "hidden from the role": servers.sight,
+    "replication": servers.replication,
     "metastore addresses": servers.addresses,
     "metastore timeouts": servers.switch_time,
     "conditional put": servers.conditional_put,

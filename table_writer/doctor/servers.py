@@ -354,6 +354,22 @@ def sight(subject: Subject) -> Iterable[Finding]:
         yield note(f"{reason}: {keeps}. {advice}")
 
 
+def replication(subject: Subject) -> Iterable[Finding]:
+    """Say whether Hive replicates the database: its events name no file of where this library points readers."""
+    opened = subject.opened
+    policies = opened.metastore.replicated_as(opened.table)
+    if not policies:
+        yield ok(f"Hive replicates no table of {opened.table.name.database}")
+        return
+    yield warning(
+        f"Hive replicates database {opened.table.name.database} (repl.source.for={policies}): that a partition, or the"
+        " table, has moved is told to replicas without its files, so they may miss rows or look where none are; of a"
+        " managed table a metastore may refuse the move",
+        "leave the table out of the policy, and bring its rows to the other cluster by a write there; or let a mirror"
+        " be copied. What is a replica already must not be written",
+    )
+
+
 def addresses(subject: Subject) -> Iterable[Finding]:
     """Remind that several addresses must belong to one database."""
     configured = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")

@@ -31,6 +31,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, are_small_files
 from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.reports.health_reports import Finding
+from table_writer.reports.history_facts import small_files_everywhere
 from table_writer.reports.layout import size
 from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
@@ -338,7 +339,11 @@ def small_files(subject: Subject) -> Iterable[Finding]:
         values: [partition.parameters.get(name, "") for name in ("numFiles", "totalSize")]
         for values, partition in sorted(subject.partitions().items())
     }
-    counts_and_sizes = {values: map(int, texts) for values, texts in figures.items() if all(map(str.isdecimal, texts))}
+    counts_and_sizes = {
+        values: (int(count), int(size_bytes))
+        for values, (count, size_bytes) in figures.items()
+        if count.isdecimal() and size_bytes.isdecimal()
+    }
     small_values = [
         values for values, (count, size_bytes) in counts_and_sizes.items() if are_small_files(count, size_bytes)
     ]
@@ -348,6 +353,8 @@ def small_files(subject: Subject) -> Iterable[Finding]:
             f" {subject.names(small_values)}",
             f'TableWriter(spark).compact("{subject.name}") writes their rows into fewer',
         )
+    elif notes := small_files_everywhere(counts_and_sizes.values(), subject.opened.table):
+        yield from map(note, notes)
     else:
         yield ok("no partition of many small files, as far as the metastore knows their number")
 

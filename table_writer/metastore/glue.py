@@ -184,6 +184,9 @@ class GlueMetastore:
     def why_types_stay(self) -> str:
         return ""
 
+    def replicated_as(self, table: Table) -> str:  # noqa: ARG002  # Hive replicates what its own metastore holds
+        return ""
+
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}

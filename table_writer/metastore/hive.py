@@ -44,6 +44,7 @@ TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
 TRANSFORMER: Final = "metastore.metadata.transformer.class"  # of Hive 4: checks where tables lie
+REPLICATED: Final = "repl.source.for"  # of a database: the policies that replicate it
 TYPES_STAY: Final = "hive.metastore.disallow.incompatible.col.type.changes"
 DEFAULT_HOOKS: Final = ("", "DefaultMetaStoreFilterHookImpl")  # which show everything to everybody
 ALL_COLUMNS: Final = None  # of delete_…_column_statistics
@@ -142,6 +143,10 @@ class HiveMetastore:
             f"would get other types where its columns have theirs, and the metastore at {self.uri} refuses some"
             f" ({TYPES_STAY}=true in its hive-site.xml; Hive's default)"
         )
+
+    def replicated_as(self, table: Table) -> str:
+        database = self._connection.read("get_database", table.name.database, table=str(table.name))
+        return str((database.parameters or {}).get(REPLICATED, "")).strip()
 
     def _may_change_types(self) -> bool:
         """Let this connection change types, where the server lets its clients decide: Hive 2.3 does not."""

@@ -77,6 +77,9 @@ class Metastore(Protocol):
     def why_types_stay(self) -> str:
         """Say why no column may get another type than the one at its position has now; empty if one may."""
 
+    def replicated_as(self, table: Table) -> str:
+        """Return the policies by which Hive replicates the table's database to other clusters; empty if it does not."""
+
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         """Add partitions of these values at a location, to a new external table beside that one, which is then dropped.
 

@@ -24,6 +24,7 @@ from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
+from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write_mode import WriteMode
 
 ENTRY_FORMAT: Final = 1
@@ -41,6 +42,7 @@ ADDED_LATER: Final = frozenset(
         "columns_by",
         "replaced_schema",
         "in_doubt",
+        "words",
     }
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
@@ -250,7 +252,7 @@ class LogEntry:
     stream: str | None = (
         None  # the stream of a batch; empty: no batch; None: written by an older version, and not known
     )
-    tags: Mapping[str, str] = field(default_factory=dict)
+    words: Words = NO_WORDS  # what its caller has said, and what became of rows
     depends_on_rows: bool = False  # its rows are computed from those that its partitions had
     schema: str = ""  # of its rows' data columns, Spark's JSON; of a rollback, those that the table is to have
     columns_by: str = ""  # the write that gave the table the columns of these rows in place of others; empty: none
@@ -267,6 +269,16 @@ class LogEntry:
     def key(self) -> Key:
         """Return the idempotency key of the entry."""
         return Key(self.idempotency_key, self.stream or "")
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Return the tags that the caller has given."""
+        return self.words.tags
+
+    @property
+    def called(self) -> str:
+        """Return by what name people know it: that of the call that changes rows; else its mode."""
+        return self.words.call or self.mode
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
@@ -331,7 +343,7 @@ class LogEntry:
     def validate(self) -> None:
         """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
         figures = [n for p in self.partitions for n in (p.rows or 0, p.bytes, p.raw_bytes or 0, p.files)]
-        figures.append(self.row_bytes)
+        figures += [self.row_bytes, *self.words.counts.values()]
         base, timeout = self.base_version, self.publish_timeout_seconds
         recovers, back_to = self.recovers, self.rollback_to
         is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
@@ -370,7 +382,7 @@ class LogEntry:
         if self.stream is None:
             del fields["stream"]
         fields["in_doubt"] = sorted(self.in_doubt)
-        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema", "in_doubt"):
+        for name in ("depends_on_rows", "erasure", "columns_by", "replaced_schema", "in_doubt", "words"):
             if not fields[name]:
                 del fields[name]
         in_place = [partition for partition in fields["partitions"] if partition["added"]]

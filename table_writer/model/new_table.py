@@ -115,7 +115,10 @@ class SchemaMode(enum.Enum):
     ``ALLOW_MISSING``   null, if it may be null    an error
     ``EVOLVE``          null, if it may be null    added to the table
     ``REPLACE``         goes with all rows         added to the table
+    ``FIXED``           an error                   an error
     ==================  =========================  =======================
+
+    ``FIXED`` is that of a call which changes rows: it has no parameter ``schema`` that its caller could be told of.
 
     Examples
     --------
@@ -127,6 +130,7 @@ class SchemaMode(enum.Enum):
     ALLOW_MISSING = "allow_missing"
     EVOLVE = "evolve"
     REPLACE = "replace"
+    FIXED = "fixed"
 
     @property
     def fills(self) -> bool:

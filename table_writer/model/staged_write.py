@@ -23,6 +23,7 @@ from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location, Place
 from table_writer.model.table import COLUMNS_PARAMETER, ROOT_PARAMETER, Column, PartitionValues, Table
 from table_writer.model.table_read import FileFacts, ReadOf, ReadVersion, TableRead
+from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write import (
     FileKeys,
     Scope,
@@ -116,6 +117,7 @@ class _OtherFields(msgspec.Struct):
     writer: dict[str, str]
     expires_after_seconds: float
     is_read_version: bool = False
+    words: Words = NO_WORDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +136,16 @@ class StagedRecord:
         """Return the plan of the write."""
         return self.files.plan
 
+    @property
+    def called(self) -> str:
+        """Return by what name people know the write: that of the call that changes rows; else its mode."""
+        return self.files.words.call or self.plan.mode.value
+
+    @property
+    def words(self) -> Words:
+        """Return what the write says for people."""
+        return self.files.all_words
+
     def validate(self) -> None:
         """Check the record against itself; ``InvalidInputError`` lists what is wrong."""
         plan, prefix = self.plan, self.plan.data_location.key
@@ -142,6 +154,7 @@ class StagedRecord:
             for partition in self.files.partitions
             for n in (partition.rows, partition.bytes, partition.raw_bytes or 0)
         ]
+        figures += self.files.words.counts.values()
         keys = [key for partition in self.files.partitions for key in partition.keys]
         values = [partition.values for partition in self.files.partitions]
         width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
@@ -194,6 +207,7 @@ class StagedRecord:
             "row_bytes": files.row_bytes,
             "statistics": {name: column.to_json() for name, column in files.statistics.items()},
             "partitions": [_partition_fields(partition, prefix) for partition in files.partitions],
+            "words": files.words,
             "checks": [result.to_json() for result in files.checks],
             "writer": self.writer,
             "expires_after_seconds": self.expires_after_seconds,
@@ -203,6 +217,7 @@ class StagedRecord:
             "based_on": plan.based_on is None,
             "is_read_version": not isinstance(plan.based_on, ReadVersion),
             "replaced_schema": not plan.replaced_schema,
+            "words": files.words == NO_WORDS,
             **dict.fromkeys(OF_ROWS, not is_of_rows),
         }
         for name, is_usual in is_usual_by_name.items():
@@ -286,6 +301,7 @@ def _record(fields: Mapping[str, Any], layout: TableLayout, write_id: str) -> St
         partitions=tuple(_partition(partition, plan.data_location.key) for partition in other.partitions),
         row_bytes=other.row_bytes,
         checks=tuple(map(CheckResult.from_json, other.checks)),
+        words=other.words,
         statistics={name: ColumnStatistics.from_json(texts) for name, texts in other.statistics.items()},
     )
     return StagedRecord(

@@ -175,6 +175,11 @@ class Table:
     native: object = field(default=None, repr=False, compare=False)
 
     @property
+    def overwrite_call(self) -> str:
+        """Return the write mode that replaces rows which cannot be used: an unpartitioned table has one for all."""
+        return "overwrite_partitions" if self.partition_columns else "overwrite_table"
+
+    @property
     def shown_names(self) -> tuple[str, ...]:
         """Return the columns in lower case, with :data:`SPARK_SCHEMA` if Spark keeps a list of its own in parameters.
 
@@ -250,6 +255,21 @@ def are_small_files(count: int, size_bytes: int) -> bool:
     (True, False)
     """
     return count >= MANY_FILES and size_bytes < count * SMALL_FILE_BYTES
+
+
+def small_files_in_all(figures: Iterable[tuple[int, int]]) -> tuple[int, int, int]:
+    """Return how many files, of how many bytes, in how many partitions, are small, by the figures of partitions.
+
+    Zeros if they are few. Many partitions of one small file each cost a reader as much as one partition of many.
+
+    Examples
+    --------
+    >>> small_files_in_all([(1, 1_900)] * 2_000), small_files_in_all([(1, 1_900), (9, 2_000_000_000)])
+    ((2000, 3800000, 2000), (0, 0, 0))
+    """
+    small = [(count, size_bytes) for count, size_bytes in figures if size_bytes < count * SMALL_FILE_BYTES]
+    count = sum(count for count, _ in small)
+    return (count, sum(size_bytes for _, size_bytes in small), len(small)) if count >= MANY_FILES else (0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from table_writer.model.message import CommitMessage, RowMark
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column, PartitionValues, Table, escape
 from table_writer.model.table_read import TableRead
+from table_writer.model.words import NO_WORDS, Words, in_short
 from table_writer.model.write_mode import WriteMode
 
 Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
@@ -322,6 +323,7 @@ class WrittenFiles:
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
     checks: tuple[CheckResult, ...] = ()  # the newest of each, without rows of the data
     marks: Mapping[RowMark, int] = field(default_factory=dict)  # how many rows had which; empty where none had one
+    words: Words = NO_WORDS  # of the call that changes rows, with its counts
 
     @classmethod
     def from_messages(
@@ -365,6 +367,15 @@ class WrittenFiles:
     def row_count(self) -> int:
         """Return the number of rows in all files."""
         return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def all_words(self) -> Words:
+        """Return what the write says for people: its call, predicate and tags; how many rows, where it only adds."""
+        plan, words = self.plan, self.words
+        only_adds = plan.mode.facts.builds_on_what_is_there and not plan.compacted
+        inserted = self.row_count if only_adds else words.inserted
+        where, tags = words.where or in_short(plan.where), dict(plan.tags)
+        return msgspec.structs.replace(words, where=where, inserted=inserted, tags=tags)
 
     def with_checks(self, results: Iterable[CheckResult]) -> WrittenFiles:
         """Return the same files with these results, of which each replaces an earlier one of its check."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from table_writer.errors import counted
 from table_writer.log.changes import change_of
 from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.partition_facts import CHANGES, PartitionFacts
-from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
+from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name, small_files_in_all
 from table_writer.model.write import TableLayout
 from table_writer.reports.history_reports import TAKEN_BACK, VersionSummary
+from table_writer.reports.layout import size
 
 SHOWN_PARTITIONS: Final = 5
 
@@ -40,7 +42,7 @@ def version_summary(
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
-        mode=entry.mode,
+        mode=entry.called,
         state=record.outcome.value if record.outcome else "due" if entry.erasure else "in doubt",
         created_at=entry.created_at,
         write_id=entry.write_id,
@@ -51,7 +53,7 @@ def version_summary(
         files=sum(partition.files for partition in partitions),
         bytes=sum(partition.bytes for partition in partitions),
         table_bytes=table_bytes,
-        tags=dict(entry.tags),
+        words=entry.words,
         idempotency_key=entry.idempotency_key,
         checks=entry.checks,
     )
@@ -130,15 +132,26 @@ def _table_sizes(history: History) -> dict[int, int | None]:
 
 def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
     """Return a note that names the partitions with many small files, by the log; none without such partitions."""
-    partitions = [
-        values
-        for values, held_rows in sorted(history.state.current_contents().items())
-        if are_small_files(held_rows.files, held_rows.bytes)
-    ]
+    contents = sorted(history.state.current_contents().items())
+    figures = {values: (held_rows.files, held_rows.bytes) for values, held_rows in contents}
+    partitions = [values for values, (count, size_bytes) in figures.items() if are_small_files(count, size_bytes)]
+    if not partitions:
+        return small_files_everywhere(figures.values(), table)
     names = ", ".join(shown_name(table, values) for values in partitions[:SHOWN_PARTITIONS])
     others = f" and {len(partitions) - SHOWN_PARTITIONS} more" if len(partitions) > SHOWN_PARTITIONS else ""
-    hint = f'many small files in {names}{others}: TableWriter(spark).compact("{table.name}") writes fewer'
-    return (hint,) if partitions else ()
+    return (f'many small files in {names}{others}: TableWriter(spark).compact("{table.name}") writes fewer',)
+
+
+def small_files_everywhere(figures: Collection[tuple[int, int]], table: Table) -> tuple[str, ...]:
+    """Return a note on partitions whose files are few and small, by their numbers of files and bytes, if it adds up."""
+    count, size_bytes, partition_count = small_files_in_all(figures)
+    if not count:
+        return ()
+    partitions, average = counted(partition_count, "partition"), size(size_bytes / count)
+    joined = f'TableWriter(spark).compact("{table.name}", min_files=2) joins those of one partition'
+    coarser = "partition by a coarser column, such as a month instead of a day"
+    advice = joined if count >= 2 * partition_count else coarser
+    return (f"{count:,} small files in {partitions}, of {average} each, and a query opens every one: {advice}",)
 
 
 def partition_facts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -11,6 +11,7 @@ from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_facts import CHANGES, PartitionFacts, PartitionNow
 from table_writer.model.table import WHOLE_TABLE
+from table_writer.model.words import Words
 from table_writer.reports.checks import CheckResults, check_grids, checks_in_short
 from table_writer.reports.layout import (
     FILES,
@@ -21,7 +22,10 @@ from table_writer.reports.layout import (
     Columns,
     Figure,
     Grid,
+    Place,
     State,
+    details_line,
+    request_line,
     size,
     tags_line,
     writer_name,
@@ -35,6 +39,12 @@ TAKEN_BACK: Final = "rolled back"
 @dataclass(frozen=True, kw_only=True)
 class VersionSummary:
     """One entry of the log in one line.
+
+    ``mode`` is that of a write, or the name of the call that changes rows: ``"merge"``, ``"delete_where"``; of all else
+    what was done, as ``"compact"`` or ``"vacuum"``. ``words`` are ``where``, ``inserted``, ``updated``, ``deleted`` and
+    ``tags``, which are attributes, too. ``where`` is the condition of the call, cut after 500 characters,
+    and empty of a purge, which stores none. ``inserted``, ``updated`` and ``deleted`` count rows, ``None`` where nobody
+    has: of an overwrite, and of a ``rewrite``.
 
     ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
     ``writer`` says ``user``, ``host`` and ``application_id``, and ``changes`` how many partitions were ``added``,
@@ -57,10 +67,15 @@ class VersionSummary:
     files: int
     bytes: int
     table_bytes: int | None = None
-    tags: Mapping[str, str]
+    words: Words
     idempotency_key: str
     checks: tuple[CheckResult, ...] = ()
 
+    where = property(lambda self: self.words.where)
+    inserted = property(lambda self: self.words.inserted)
+    updated = property(lambda self: self.words.updated)
+    deleted = property(lambda self: self.words.deleted)
+    tags = property(lambda self: self.words.tags)
     user = property(lambda self: self.writer.get("user", "?"))
     host = property(lambda self: self.writer.get("host", "?"))
     application_id = property(lambda self: self.writer.get("application_id", ""))
@@ -72,9 +87,9 @@ class VersionSummary:
     rolled_back_count = property(lambda self: self.changes.get(TAKEN_BACK))
 
     JSON_KEYS = (
-        "version operation mode state created_at write_id user host application_id settles added_count replaced_count"
-        " appended_count compacted_count dropped_count rolled_back_count rows files bytes table_bytes tags"
-        " idempotency_key checks"
+        "version operation mode where inserted updated deleted state created_at write_id user host application_id"
+        " settles added_count replaced_count appended_count compacted_count dropped_count rolled_back_count rows files"
+        " bytes table_bytes tags idempotency_key checks"
     )
 
     @property
@@ -91,7 +106,7 @@ def _changes(changes: Mapping[str, int]) -> str:
 
 
 def _operation(version: VersionSummary) -> str:
-    return version.mode if version.settles is None else f"recover {version.settles}"
+    return request_line(version) if version.settles is None else f"recover {version.settles}"
 
 
 HISTORY_COLUMNS: Final[Columns] = (
@@ -106,6 +121,14 @@ HISTORY_COLUMNS: Final[Columns] = (
     Figure("table size", "table_bytes", size),
     Column("checks", "checks", checks_in_short),
 )
+
+
+def known_columns(columns: Columns, versions: Sequence[VersionSummary]) -> Columns:
+    """Return the columns of versions without that of the table's size where nobody knows it of any."""
+    is_known = any(version.table_bytes is not None for version in versions)
+    return columns if is_known else [column for column in columns if column.key != "table_bytes"]
+
+
 CHANGED_PARTITIONS: Final[Columns] = (NAME, State("", "change"), ROWS, FILES, SIZE)
 KEYS_OF_CHANGES: Final = {"partitions": "name change rows files bytes old_location new_location"}
 
@@ -116,6 +139,9 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
 
     versions: tuple[VersionSummary, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def _columns(self) -> Columns:
+        return known_columns(self.COLUMNS, self.versions)
 
     def _headline(self) -> str:
         return f": {counted(len(self.versions), 'version')}"
@@ -128,7 +154,7 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTE
 class VersionReport(
     Report,
     rows="partitions",
-    columns=(*CHANGED_PARTITIONS, Column("location", "location", lambda location: location or "(dropped)")),
+    columns=(*CHANGED_PARTITIONS, Place("location", "location", lambda location: location or "(dropped)")),
     lines={"deletes {}": "deletes"},
     keys=KEYS_OF_CHANGES,
 ):
@@ -151,6 +177,7 @@ class VersionReport(
 
     def _lines(self) -> Iterator[str]:
         version = self.summary
+        yield from details_line(version)
         yield f"write_id {version.write_id}, {version.created_at:%Y-%m-%d %H:%M:%S} UTC"
         yield f"by {writer_name(version)} {version.application_id}"
         yield from (f"{name}={value}" for name, value in version.tags.items())

@@ -49,7 +49,7 @@ def resource(name: str) -> str:
 def _scrolling_table(grid: Grid) -> str:
     caption = f"<caption>{_long(grid.title)}</caption>" if grid.title else ""
     scrolling = f'<div class="tw-scroll" tabindex="0">{table_html(grid, caption)}</div>'  # the keyboard can scroll it
-    return scrolling + "".join(map(_line, grid.hidden_rows_line))
+    return scrolling + "".join(map(_line, grid.lines_below))
 
 
 def table_html(grid: Grid, caption: str = "", *, is_sorted: bool = False) -> str:

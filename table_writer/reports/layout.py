@@ -6,13 +6,16 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from os.path import commonprefix
 from typing import Any, Final
 
 from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
+from table_writer.model.words import Words
 
 SHOWN_ROWS: Final = 12
 SHOWN_LINES: Final = 12  # below the tables
+SHOWN_CONDITION: Final = 60  # letters of a condition in a table, whose lines tell many facts
 MAX_PADDED_WIDTH: Final = 80  # a longer cell moves only its own row to the right
 
 
@@ -62,6 +65,10 @@ class State(Column):
     """A column of words that say how something ended, or stands; HTML gives them a colour."""
 
 
+class Place(Column):
+    """A column of locations: the directory that all of them share is told once, below the table."""
+
+
 Columns = Sequence[Column]
 
 
@@ -87,13 +94,33 @@ class Grid:
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Return the cells of the items that are shown."""
-        return tuple(tuple(column.cell(item) for column in self.columns) for item in self.shown_items)
+        shared: dict[Column, str] = {column: self._shared_directory(column) for column in self._places}
+        return tuple(
+            tuple(column.cell(item).removeprefix(shared.get(column, "")) for column in self.columns)
+            for item in self.shown_items
+        )
 
     @property
-    def hidden_rows_line(self) -> tuple[str, ...]:
-        """Return a line that counts the rows that are not shown; empty if all are."""
+    def _places(self) -> list[Place]:
+        return [column for column in self.columns if isinstance(column, Place)]
+
+    def _shared_directory(self, column: Column) -> str:
+        """Return the directory that all locations of a column lie in, of those with a scheme; empty if none."""
+        cells = [cell.removesuffix("/") for cell in map(column.cell, self.shown_items) if "://" in cell]
+        path, slash, _ = commonprefix(cells).rpartition("/")  # noqa: RUF071 - it is cut at the last slash
+        return f"{path}{slash}" if "://" in path else ""
+
+    @property
+    def directory_lines(self) -> tuple[str, ...]:
+        """Return a line for each column of locations whose cells leave the directory out that they share."""
+        shared = ((column.title, self._shared_directory(column)) for column in self._places)
+        return tuple(f"{title}: below {directory}" for title, directory in shared if directory)
+
+    @property
+    def lines_below(self) -> tuple[str, ...]:
+        """Return what stands below the table: how many rows are not shown, and where locations lie."""
         hidden = len(self.items) - len(self.shown_items)
-        return (f"… and {hidden:,} more",) if hidden else ()
+        return (*((f"… and {hidden:,} more",) if hidden else ()), *self.directory_lines)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +159,7 @@ def _grid_lines(grid: Grid) -> list[str]:
     widths = [min(max(map(_width, cells)), MAX_PADDED_WIDTH) for cells in zip(*table, strict=True)]
     right_sides = [isinstance(column, Figure) for column in grid.columns]
     aligned = ("  ".join(map(_padded, row, widths, right_sides)).rstrip() for row in table)
-    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.hidden_rows_line]
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *map(printable, grid.lines_below)]
 
 
 def _padded(cell: str, width: int, is_right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
@@ -161,6 +188,27 @@ def size_or_dash(count: float) -> str:
 def writer_name(row: Any) -> str:
     """Return the user and the host of a writer."""
     return f"{row.user}@{row.host}"
+
+
+def request_line(row: Any, most: int | None = SHOWN_CONDITION) -> str:
+    """Return what a caller has asked for, with the rows that this has changed, and the first ``most`` letters of where.
+
+    Examples
+    --------
+    >>> request_line(SimpleNamespace(mode="delete_where", words=Words(where="id = 17", inserted=0, deleted=3)))
+    'delete_where: 3 deleted, where id = 17'
+    """
+    words: Words = row.words
+    changed = ", ".join(f"{count:,} {what}" for what, count in words.counts.items() if count)
+    condition = words.where if most is None or len(words.where) <= most else f"{words.where[: most - 1]}…"
+    said = ", ".join(filter(None, (changed, condition and f"where {condition}")))
+    return f"{row.mode}: {said}" if said else str(row.mode)
+
+
+def details_line(row: Any) -> tuple[str, ...]:
+    """Return a line on what a caller has asked for, with all of its condition; none where the mode says it all."""
+    line = request_line(row, most=None)
+    return () if line == row.mode else (line,)
 
 
 def tags_line(tags: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from table_writer.errors import counted
 from table_writer.model.partition_facts import PartitionFacts
-from table_writer.reports.layout import ACTION, NAME, ROWS, Column, Figure, size, size_or_dash
+from table_writer.reports.layout import ACTION, NAME, ROWS, Figure, Place, size, size_or_dash
 from table_writer.reports.report import NOTES, ReportOfPartitions
 
 
@@ -58,7 +58,7 @@ class PlanReport(
         ROWS,
         Figure("copied files", "copied_files", lambda count: count or "-"),
         Figure("copied", "copied_bytes", size_or_dash),
-        Column("new location", "location", lambda location: location or "(dropped)"),
+        Place("new location", "location", lambda location: location or "(dropped)"),
     ),
     lines=NOTES,
     derived=("ok", "rows", "copied_files", "copied_bytes"),

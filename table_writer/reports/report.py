@@ -84,9 +84,13 @@ class Report:
         return Summary(
             subject=self.table,
             headline=f"{self.table}{self._headline()}",
-            grids=(Grid(self.COLUMNS, getattr(self, self.ROWS)), *self._grids()),
+            grids=(Grid(self._columns(), getattr(self, self.ROWS)), *self._grids()),
             lines=(*self._lines(), *self._declared_lines()),
         )
+
+    def _columns(self) -> Columns:
+        """Return the columns of the first table, of which a report may leave some out."""
+        return self.COLUMNS
 
     def _headline(self) -> str:
         """Return what follows the table's name in the first line."""

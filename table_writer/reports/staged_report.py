@@ -13,6 +13,7 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import name_in
+from table_writer.model.words import NO_WORDS, Words
 from table_writer.reports.checks import CheckResults, check_grids, checks_in_short
 from table_writer.reports.layout import (
     FILES,
@@ -24,6 +25,8 @@ from table_writer.reports.layout import (
     Figure,
     Grid,
     State,
+    details_line,
+    request_line,
     size,
     tags_line,
     writer_name,
@@ -44,8 +47,10 @@ class StagedSummary:
 
     Parameters
     ----------
-    write_id, mode
-        Which write, and what publishing it would do.
+    write_id, mode, where
+        Which write, and what publishing it would do: its mode or the call that changes rows, and its condition.
+    inserted, updated, deleted
+        How many rows that changes; ``None`` where nobody has counted.
     created_at, expires_at
         From when on vacuum may take it for forgotten; ``is_expired`` says whether that was so when it was looked at.
     user, host
@@ -70,8 +75,19 @@ class StagedSummary:
     files: int
     bytes: int
     checks: tuple[CheckResult, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    words: Words = NO_WORDS
     idempotency_key: str = ""
+
+    where = property(lambda self: self.words.where)
+    inserted = property(lambda self: self.words.inserted)
+    updated = property(lambda self: self.words.updated)
+    deleted = property(lambda self: self.words.deleted)
+    tags = property(lambda self: self.words.tags)
+
+    JSON_KEYS = (
+        "write_id mode where inserted updated deleted created_at expires_at is_expired user host rows partitions_count"
+        " files bytes checks tags idempotency_key"
+    )
 
     @property
     def state(self) -> str:
@@ -82,7 +98,7 @@ class StagedSummary:
 STAGED_COLUMNS: Final[Columns] = (
     Column("write_id", "write_id"),
     State("state", "state"),
-    Column("what", "mode"),
+    Column("what", spell=request_line),
     Column("staged at", "created_at"),
     Column("expires (UTC)", "expires_at"),
     Column("who", spell=writer_name),
@@ -156,6 +172,7 @@ class StagedDetail(
 
     def _lines(self) -> Iterator[str]:
         write = self.summary
+        yield from details_line(write)
         yield f"write_id {write.write_id}, staged {write.created_at:%Y-%m-%d %H:%M:%S} UTC by {writer_name(write)}"
         yield f"{'expired' if write.is_expired else 'expires'} {write.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         if write.tags:
@@ -169,7 +186,7 @@ def staged_summary(staged: FoundStaged) -> StagedSummary:
     files, plan, writer = staged.record.files, staged.record.plan, staged.record.writer
     return StagedSummary(
         write_id=plan.write_id,
-        mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
+        mode=staged.record.called,
         created_at=plan.created_at,
         expires_at=staged.expires_at,
         is_expired=staged.is_expired,
@@ -180,7 +197,7 @@ def staged_summary(staged: FoundStaged) -> StagedSummary:
         files=sum(len(partition.keys) for partition in files.partitions),
         bytes=sum(partition.bytes for partition in files.partitions),
         checks=files.checks,
-        tags=dict(plan.tags),
+        words=staged.record.words,
         idempotency_key=plan.key.text,
     )
 

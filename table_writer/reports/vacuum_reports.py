@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from table_writer.errors import counted
 from table_writer.model.location import Location
-from table_writer.reports.layout import SIZE, Column, Columns, Figure, State, size
+from table_writer.reports.layout import SIZE, Column, Columns, Figure, Place, State, size
 from table_writer.reports.report import FAILURES, Report
 from table_writer.storage.object_store import ObjectInfo
 
@@ -69,7 +69,7 @@ class UploadDetail:
     age_seconds: float
 
 
-DELETED: Final[Columns] = (Column("location", "location"), Column("why", "reason"), Figure("objects", "objects"), SIZE)
+DELETED: Final[Columns] = (Place("location", "location"), Column("why", "reason"), Figure("objects", "objects"), SIZE)
 WORK_OF_VACUUMS: Final = ("deleted", "aborted", "removed_registrations", "trimmed_versions")
 
 

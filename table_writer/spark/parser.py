@@ -133,7 +133,7 @@ class StatementParser:
         if self._says(plan, "replaceCriteriaOpt"):
             raise refused("INSERT INTO … REPLACE", REPLACING)
         if self._says(plan, "withSchemaEvolution"):
-            raise refused("WITH SCHEMA EVOLUTION", "call the write mode with schema='evolve'")
+            raise refused("WITH SCHEMA EVOLUTION", "call append, or another write mode, with schema='evolve'")
         target, is_overwrite = self._target(plan.table()), bool(plan.overwrite())
         # as an append: Spark refuses an overwrite that reads its own table, which is nothing to be afraid of here
         query = with_fields(plan, overwrite=(OVERWRITE, False))

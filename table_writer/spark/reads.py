@@ -33,6 +33,7 @@ SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit
 RANGE: Final = re.compile(r"path: (.*?), range: (\d+)-(\d+), partition values: ", re.DOTALL)  # Spark's PartitionedFile
 MOST_RDDS: Final = 1_000  # of one lineage that are looked at
 FILE_RDDS: Final = ("FileScanRDD", "DataSourceRDD")
+ICEBERG: Final = "org.apache.iceberg.spark."  # the package of its own connector, on which nothing here depends
 PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class QueryReads:
             elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
                 covers = self._cover_of(None) if scan.relation().whole() else no_cover
                 yield from self._of_rdd(scan.rdd(), ReadOf.VERSION, covers)
-            elif kind == "BatchScanExec" and self._is_file_source(scan.scan(), "FileScan"):
+            elif kind == "BatchScanExec" and self._names_files(scan.scan()):
                 yield from self._of_rdd(scan.inputRDD(), ReadOf.PATHS, no_cover)
             elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
                 covers = self._cover_of(scan.partitionPruningPred())
@@ -123,7 +124,9 @@ class QueryReads:
         if kind == "HiveTableRelation":
             return self._is_table(leaf.tableMeta().identifier())
         if kind == "DataSourceV2Relation":
-            return self._is_file_source(leaf.table(), "FileTable") and self._is_below(leaf.table().fileIndex())
+            return self._is_mirror(leaf.table()) or (
+                self._is_file_source(leaf.table(), "FileTable") and self._is_below(leaf.table().fileIndex())
+            )
         if kind != "LogicalRelation":
             return False
         if leaf.catalogTable().isDefined() and self._is_table(leaf.catalogTable().get().identifier()):
@@ -132,6 +135,11 @@ class QueryReads:
         if str(relation.getClass().getName()) == PAST_ROWS:
             return True
         return str(relation.getClass().getSimpleName()) == "HadoopFsRelation" and self._is_below(relation.location())
+
+    def _is_mirror(self, table: Any) -> bool:
+        """Return whether a table is one of Iceberg below this table's root: its mirror, whose files are the table's."""
+        location = Location.parse_any(str(table.properties().get("location"))) if _is_icebergs(table) else None
+        return location is not None and self._root.contains(location)
 
     def _is_elsewhere(self, leaf: Any) -> bool:
         """Return whether a relation is the unpartitioned table where it was before: each write moves its location."""
@@ -180,6 +188,10 @@ class QueryReads:
     def _is_file_source(self, source: Any, kind: str) -> bool:
         """Return whether a source of Spark's second API is one of files: which are, a session's settings say."""
         return bool(is_instance_of(self._gateway, source, f"org.apache.spark.sql.execution.datasources.v2.{kind}"))
+
+    def _names_files(self, scan: Any) -> bool:
+        """Return whether the parts of a scan of Spark's second API say which files they read."""
+        return self._is_file_source(scan, "FileScan") or _is_icebergs(scan)
 
     def _is_below(self, index: Any) -> bool:
         """Return whether a relation that has no name reads below the table's root, or above it."""
@@ -231,12 +243,22 @@ class QueryReads:
             texts = (str(file.toString()) for partition in _file_partitions(rdd) for file in partition.files())
             found = (RANGE.match(text) for text in texts)  # its path is a URL's
         else:
+            yield from self._icebergs_paths(rdd) if kind == "DataSourceRDD" else ()
             return
         for match in found:
             if match is not None and kind == "HadoopRDD":
                 yield match[1], int(match[3])
             elif match is not None:
                 yield unquote(match[1]), int(match[3]) - int(match[2])
+
+    def _icebergs_paths(self, rdd: Any) -> Iterator[tuple[str, int]]:
+        """Yield what a scan of Iceberg reads, whose first files are the table's: the parts of files, by their paths."""
+        tasks = chain.from_iterable(map(_icebergs_tasks, _input_partitions(rdd)))
+        first_tasks = list(islice(tasks, PROBED))
+        found = (Location.parse_any(str(task.file().location())) for task in first_tasks)
+        if any(location is not None and self._root.contains(location) for location in found):
+            for task in chain(first_tasks, tasks):
+                yield str(task.file().location()), int(task.length())
 
     def _is_of_table(self, partitions: Iterator[Any]) -> bool:
         some = islice(partitions, PROBED)
@@ -329,6 +351,8 @@ def _uses_cached_rows(rows: DataFrame) -> bool:
 def _refresh(leaf: Any) -> None:
     """Let a relation forget the files it has listed; one whose files are gone fails in the job, as it would have."""
     kind = str(leaf.getClass().getSimpleName())
+    if kind == "DataSourceV2Relation" and _is_icebergs(leaf.table()):
+        return  # it is planned anew for each job
     is_listed = kind == "LogicalRelation" and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation"
     if is_listed or kind == "DataSourceV2Relation":
         try:
@@ -390,12 +414,30 @@ def _file_partitions(rdd: Any) -> Iterator[Any]:
     if str(rdd.getClass().getSimpleName()) == "FileScanRDD":
         yield from items(rdd.filePartitions())
         return
+    yield from (part for part in _input_partitions(rdd) if str(part.getClass().getSimpleName()) == "FilePartition")
+
+
+def _input_partitions(rdd: Any) -> Iterator[Any]:
+    """Yield what a source of Spark's second API is to read, part by part."""
     partitions = rdd.partitions()
     methods = partitions[0].getClass().getMethods() if len(partitions) else ()
     name = "inputPartitions" if "inputPartitions" in {str(method.getName()) for method in methods} else "inputPartition"
     for partition in partitions:
-        given = items(getattr(partition, name)().toList())  # a sequence; since Spark 4.3 an option
-        yield from (part for part in given if str(part.getClass().getSimpleName()) == "FilePartition")
+        yield from items(getattr(partition, name)().toList())  # a sequence; since Spark 4.3 an option
+
+
+def _is_icebergs(source: Any) -> bool:
+    """Return whether a table, a scan or a part of one is Iceberg's own."""
+    return str(source.getClass().getName()).startswith(ICEBERG)
+
+
+def _icebergs_tasks(part: Any) -> Iterator[Any]:
+    """Yield the parts of data files that a part of Iceberg's scan reads."""
+    if _is_icebergs(part) and "taskGroup" in {str(method.getName()) for method in part.getClass().getMethods()}:
+        tasks = part.taskGroup().tasks().iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            yield from (task,) if "FileScanTask" in str(task.getClass().getSimpleName()) else ()
 
 
 def _lineage(rdd: Any) -> Iterator[Any]:

@@ -18,7 +18,7 @@ from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.process import this_process
-from table_writer.model.write import WritePlan
+from table_writer.model.staged_write import StagedRecord
 from table_writer.progress import Stopwatch
 from table_writer.reports.report import Report
 from table_writer.table.open_table import OpenTable
@@ -166,9 +166,10 @@ def put_report(services: Services, event: TableEvent) -> None:
         logger.warning("write_id=%s no report in %s: %s", event.write_id, directory, error)
 
 
-def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
-    """Return the facts of a staged write's plan, by the names of the event's fields."""
-    return {"mode": plan.mode.value, "write_id": plan.write_id, "tags": plan.tags, "idempotency_key": plan.key.text}
+def facts_of_staged(record: StagedRecord) -> dict[str, Any]:
+    """Return the facts of a staged write, by the names of the event's fields."""
+    plan = record.plan
+    return {"mode": record.called, "write_id": plan.write_id, "tags": plan.tags, "idempotency_key": plan.key.text}
 
 
 def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:

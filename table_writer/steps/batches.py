@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.rules import QUERY_TAG
 from table_writer.reports.write_result import WriteResult
 from table_writer.spark import open_gateway
@@ -61,10 +62,25 @@ def batch_writer(
         tags = {**all_keywords.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
         of_batch = {**all_keywords, "idempotency_key": f"{query_name}/{batch_id}", "tags": tags}
         call = call_of(mode, of_batch, batch, stream=query_name, query_ids=query_ids)
-        result = write(batch, table, call)
+        try:
+            result = write(batch, table, call)
+        except TableWriterError as error:
+            logger.info("query %s batch %d has failed", query_name, batch_id, exc_info=True)
+            raise error.with_traceback(None) from _words_of(error)
         logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
     return write_batch
+
+
+def _words_of(error: TableWriterError) -> TableWriterError:
+    """Return an error that has nothing but the words of another one, as whose cause it is printed first.
+
+    Spark fails the query with the text of Python's traceback, in which causes come before what they have caused: so
+    the words begin its first line, and do not end its sixtieth. What was behind them stays, and is not printed.
+    """
+    words = copy(error)
+    words.__context__, words.__suppress_context__ = error.__cause__ or error.__context__, True
+    return words
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

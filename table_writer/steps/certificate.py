@@ -234,8 +234,8 @@ def _in_log(erased: Erased) -> Iterator[Finding]:
     names = ["names of partitions"] if erased.opened.table.partition_columns else []
     figures = ["the least and the greatest numbers and times of columns, by partition"]
     kept = names + (figures if any(entry.has_figures for entry in old) else [])
-    if any(" where " in entry.mode or entry.tags for entry in old):
-        kept.append("what callers have said: predicates over partition columns, and tags")
+    if any(entry.words.where or entry.tags for entry in old):
+        kept.append("what callers have said: predicates, and tags")
     if not kept or not old:
         return
     hours = erased.history_retention.total_seconds() / 3600

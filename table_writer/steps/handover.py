@@ -176,7 +176,7 @@ def _settle(opened: OpenTable) -> None:
         raise ConflictError(
             f"{opened.table.name} is not handed over yet: version {few(entry.version for entry in waiting)} is {what}."
             f" `table-writer vacuum {opened.table.name}` before: it carries that out, or says what keeps the files. And"
-            " `handover --undo` before that if the log is closed",
+            f" `table-writer handover {opened.table.name} --undo` before that if the log is closed",
             table=_name(opened),
         )
     if entries:

@@ -52,7 +52,7 @@ class Preview:
         self._df = df
         self._mode = mode
         self._options = options
-        self._planner = Planner(opened)
+        self._planner = Planner(opened, of_rows=rewrite is not None)
         self._rewrite = rewrite
         self._scope = rewrite.scope if rewrite else self._planner.scope(df, mode, options)
 
@@ -237,7 +237,7 @@ class Preview:
             if reason := why_not_copied(self._opened.layout, partition):
                 yield (
                     f"{shown_name(self._opened.table, values)} {reason}: its files cannot be put beside new ones;"
-                    " replace it with overwrite_partitions"
+                    f" replace it with {self._opened.table.overwrite_call}"
                 )
 
     def _conflicts_since(self, based_on: int | None, values: Collection[PartitionValues]) -> Iterator[str]:
@@ -267,7 +267,7 @@ class Preview:
         if limit is not None and copied_bytes > limit:
             yield (
                 f"{size(copied_bytes)} would have to be copied, above max_copied_bytes={limit}: partition more finely,"
-                " or use overwrite_partitions"
+                f" or use {self._opened.table.overwrite_call}"
             )
         selected = self._scope([partition.values for partition in planned])
         outside_names = [

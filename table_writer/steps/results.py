@@ -59,7 +59,7 @@ def repeated_result(
     other_write_note = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
     result = WriteResult(
         table=entry.table,
-        mode=entry.mode,
+        mode=entry.called,
         write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
@@ -79,7 +79,7 @@ def end_publish(
         mirror_notes = follow_publish(opened, files, published.entry)
     result = WriteResult(
         table=str(plan.table.name),
-        mode=plan.mode.value,
+        mode=files.words.call or plan.mode.value,
         write_id=plan.write_id,
         version=published.entry.version,
         partitions=_partitions(files, published),

@@ -33,7 +33,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
-from table_writer.steps.announcing import Announcement, announced, facts_of_plan
+from table_writer.steps.announcing import Announcement, announced, facts_of_staged
 from table_writer.steps.calls import Call
 from table_writer.steps.compaction import Compaction
 from table_writer.steps.complete import Completer
@@ -298,6 +298,7 @@ class Steps:
         if not rewrite.changes_anything(files):
             write.discard()
             return None, CheckResults()
+        files = replace(files, words=rewrite.words)
         results = self.check(files, opened, rewrite.call.checks, watch)
         require_passed(results, str(opened.table.name), write_id)
         return files.with_checks(results), results
@@ -310,7 +311,7 @@ class Steps:
         opened = self._services.open_to_write(table)
         since, deletes = opened.log.lister.read().newest, list[RowsResult]()
         while True:
-            deletes.append(self.change_rows(table, RowCall(change=change, options=options)))
+            deletes.append(self.change_rows(table, RowCall(change=change, options=options, is_purge=True)))
             with self.show_progress(table, "erase"):
                 opened = self._services.open_to_write(table)
                 try:
@@ -324,7 +325,7 @@ class Steps:
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, with its record as it is stored now."""
         plan = record.plan
-        name, mode = str(plan.table.name), plan.mode.value
+        name, mode = str(plan.table.name), record.called
         announcing = announced(self._services, "publish", name, mode)
         with announcing as announcement, self.show_progress(name, mode, plan.write_id):
             announcement.follow(opened, write_id=plan.write_id)
@@ -338,8 +339,8 @@ class Steps:
     def discard(self, record: StagedRecord, opened: OpenTable) -> None:
         """Delete a staged write; it is an error if it was published, but not if another process has deleted it."""
         write_id, staged_writes = record.plan.write_id, StagedWrites(opened)
-        with announced(self._services, "discard", str(opened.table.name), record.plan.mode.value) as announcement:
-            announcement.follow(opened, **facts_of_plan(record.plan))
+        with announced(self._services, "discard", str(opened.table.name), record.called) as announcement:
+            announcement.follow(opened, **facts_of_staged(record))
             try:
                 done = staged_writes.discard(write_id)
             except InvalidInputError:

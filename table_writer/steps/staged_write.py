@@ -100,8 +100,8 @@ class StagedWrite:
 
     @property
     def mode(self) -> str:
-        """Return the mode of the write."""
-        return self._record.plan.mode.value
+        """Return the mode of the write, or the name of the call that changes rows."""
+        return self._record.called
 
     @property
     def created_at(self) -> datetime:

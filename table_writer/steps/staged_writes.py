@@ -26,7 +26,7 @@ from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.write import WrittenFiles, written_ids
 from table_writer.reports.checks import CheckResults
 from table_writer.reports.write_result import WriteResult
-from table_writer.steps.announcing import Announcement, facts_of_plan
+from table_writer.steps.announcing import Announcement, facts_of_staged
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish.append import CopyFiles, require_as_staged
 from table_writer.steps.publish.publisher import Publisher, PublishResult
@@ -153,7 +153,7 @@ class StagedWrites:
         try:
             with watch.step("publish"):
                 record = self.find_unpublished(write_id).record
-                announcement.concerns(self._opened, **facts_of_plan(record.plan))
+                announcement.concerns(self._opened, **facts_of_staged(record))
                 files, published = self._publish(record, by_spark)
         except RepeatedError as error:
             return announcement.finished(repeated_result(error.entry, watch, self._opened, write_id=write_id))
@@ -191,7 +191,7 @@ class StagedWrites:
         registration = self._staged_registration(write_id)
         if announcement is not None:
             with suppress(InvalidInputError):  # a record that cannot be read can be discarded
-                announcement.concerns(self._opened, **facts_of_plan(registration.record(self._opened.layout).plan))
+                announcement.concerns(self._opened, **facts_of_staged(registration.record(self._opened.layout)))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
         vacuumed = Vacuum(self._opened).give_up(write_id, base_version=registration.base_version, dry_run=dry_run)
         if vacuumed.kept and not dry_run:

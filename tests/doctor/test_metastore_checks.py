@@ -38,6 +38,15 @@ def test_compare_and_set_matters_to_unpartitioned_tables(
     assert status_of(flat, "metastore version") == unpartitioned
 
 
+def test_a_database_that_hive_replicates_is_worth_a_warning(world: World) -> None:
+    assert status_of(world.services(), "replication") == "ok"
+    world.metastore.replicated = "nightly,dr"
+    (found,) = of_check(world.services(), "replication")
+    assert found.status == "warning"
+    assert "repl.source.for=nightly,dr" in found.message
+    assert found.advice
+
+
 def test_several_addresses_are_worth_a_note(world: World) -> None:
     assert status_of(world.services(), "metastore addresses") == "ok"
     two = with_hadoop(world.services(), {"hive.metastore.uris": "thrift://a:9083, thrift://b:9083"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,20 @@ def test_a_publish_between_two_looks_is_no_finding(world: World) -> None:
     world.metastore.on_call = publish_meanwhile
     assert status_of(services, "partition locations") == "ok"
     assert len(written) == 2
+
+
+def test_small_files_count_in_all_where_no_partition_has_many(world: World) -> None:
+    assert status_of(world.services(), "small files") == "ok"
+    world.write({f"d{number:03}": frozenset({number}) for number in range(60)})
+    (found,) = of_check(world.services(), "small files")
+    assert found.status == "note"
+    assert re.match(r"6\d small files in 6\d partitions, of \d B each, and a query opens every one: ", found.message)
+    assert "coarser column" in found.message, "compact has nothing to join where each partition has one file"
+    (said,) = world.keeper.history(str(TABLE)).notes
+    assert said == found.message
+    page = world.keeper.report(str(TABLE)).to_html()
+    assert re.search(r"<small>6\d small files in all, \d B each</small>", page)
+    assert "many small files</small>" not in page
 
 
 def test_moved_and_missing_partitions_are_notes(world: World) -> None:

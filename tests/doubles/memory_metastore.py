@@ -70,6 +70,8 @@ class MemoryMetastore:
         """What :meth:`why_immovable` answers of a table; can be set."""
         self.types_stay = ""
         """What :meth:`why_types_stay` answers; can be set."""
+        self.replicated = ""
+        """What :meth:`replicated_as` answers; can be set."""
         self.partial = ""
         """What :meth:`why_partial` answers; can be set."""
         self.answers_for_missing_tables = "error"
@@ -139,6 +141,10 @@ class MemoryMetastore:
     def why_types_stay(self) -> str:
         with self._call("why_types_stay", "get_config_value"):
             return self.types_stay
+
+    def replicated_as(self, table: Table) -> str:  # one answer for all
+        with self._call("replicated_as", "get_database"):
+            return self.replicated
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         columns = (Column("value", "string"),)

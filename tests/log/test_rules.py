@@ -36,6 +36,7 @@ from table_writer.log.rules import (
 from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
+from table_writer.model.words import Words
 from table_writer.model.write import TableLayout, every_partition
 
 LAYOUT = TableLayout(Location.parse("s3a://lake/t"))
@@ -398,7 +399,7 @@ def test_a_key_counts_by_the_rollbacks_of_its_partition_alone() -> None:
     assert is_kept(keyed, [*twice, published(rollback(6, 4, D1))])
 
 
-BATCH = entry(7, D1, idempotency_key="q/5", stream="q", tags={QUERY_TAG: "id-1"})
+BATCH = entry(7, D1, idempotency_key="q/5", stream="q", words=Words(tags={QUERY_TAG: "id-1"}))
 
 
 @pytest.mark.parametrize("query_ids", [["id-1"], ["id-2", "id-1"]])
@@ -422,7 +423,7 @@ def test_where_nobody_knows_the_query_only_an_earlier_batch_than_the_newest_is_r
         require_same_query(BATCH, batch(f"q/{number}"), [])
     with pytest.raises(InvalidInputError, match="another checkpoint than the one that has written"):
         require_same_query(BATCH, batch("q/4"), [])
-    untold = replace(BATCH, tags={})
+    untold = replace(BATCH, words=Words())
     require_same_query(untold, batch("q/4"), ["id-2"])
     require_same_query(None, batch("q/0"), ["id-2"])
 

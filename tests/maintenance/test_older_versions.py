@@ -109,6 +109,7 @@ def test_the_history_marks_what_a_rollback_has_taken_back(world: World) -> None:
     world.keeper.recover(T)
     assert marked() == {2: 1, 4: 1, 5: 2, 6: 1}, "a recovery has carried the rollback out"
     assert [one.rolled_back_count for one in world.keeper.history(T, limit=3).versions] == [0, 0, 1], "8, 7, 6"
+    assert "table size" in world.keeper.history(T).to_text().splitlines()[1]
 
 
 def test_an_unknown_size_of_other_tools_is_not_guessed() -> None:
@@ -272,7 +273,10 @@ def test_changes_of_entries_that_were_trimmed_are_not_left_out() -> None:
 def test_a_version_is_shown_and_the_newest_are_listed_where_an_older_entry_is_damaged(world: World) -> None:
     world.store.put(world.layout.entry_key(1), b"{}")
     assert world.keeper.show(T, 3).summary.rolled_back_count is None, "newer versions were not read"
-    assert [one.table_bytes for one in world.keeper.history(T, limit=2).versions] == [None, None]
+    some = world.keeper.history(T, limit=2)
+    assert [one.table_bytes for one in some.versions] == [None, None]
+    assert "table size" not in some.to_text(), "a column of question marks tells nothing"
+    assert some.notes == ("the table's size takes the whole log to tell: leave limit out",)
 
 
 def test_what_vacuums_have_deleted_is_told_in_one_pass() -> None:

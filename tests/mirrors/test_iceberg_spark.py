@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.contenders import CONTENDERS
 from table_writer import Maintenance, TableWriter, TableWriterConfig
-from table_writer.errors import InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.testing import lakehouse as start_lakehouse
 from tests.readers.tables import Tables, spelled
 
@@ -69,6 +69,35 @@ def test_iceberg_reads_every_table_as_spark_does(iceberg_spark: SparkSession) ->
         assert mirrored.count() == sparks.count()
     assert len(read) > 15
     assert found == {}
+
+
+def test_rows_that_were_read_from_the_mirror_replace_none_that_were_published_since(
+    iceberg_spark: SparkSession,
+) -> None:
+    writer = TableWriter(iceberg_spark, config=TableWriterConfig(mirrors=["iceberg"]))
+    iceberg_spark.sql("CREATE TABLE mirrored.s (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+    def rows(*values: tuple[int, str]) -> Any:
+        return iceberg_spark.createDataFrame(list(values), "id BIGINT, dt STRING")
+
+    writer.overwrite_partitions(rows((1, "x"), (2, "y")), "mirrored.s")
+    mirror = "iceberg.mirrored.s_iceberg"
+    read = iceberg_spark.table(mirror).where("dt = 'x'").cache()
+    assert read.count() == 1
+    (snapshot,) = iceberg_spark.sql(f"SELECT snapshot_id FROM {mirror}.snapshots").first() or ()
+    writer.overwrite_partitions(rows((7, "x")), "mirrored.s")
+    older = iceberg_spark.sql(f"SELECT id, dt FROM {mirror} VERSION AS OF {snapshot} WHERE dt = 'x'")
+    for stale in (read, older):
+        with pytest.raises(ConflictError, match="changed since they were read"):
+            writer.overwrite_partitions(stale.selectExpr("id + 1 AS id", "dt"), "mirrored.s")
+    iceberg_spark.catalog.clearCache()
+    writer.overwrite_partitions(iceberg_spark.table(mirror).selectExpr("id + 1 AS id", "dt"), "mirrored.s")
+    assert {tuple(row) for row in iceberg_spark.table("mirrored.s").collect()} == {(8, "x"), (3, "y")}
+    other = "iceberg.mirrored.other"  # a table of Iceberg that is nobody's mirror is read as ever
+    iceberg_spark.sql(f"CREATE TABLE {other} (id BIGINT, dt STRING) USING iceberg")
+    iceberg_spark.sql(f"INSERT INTO {other} VALUES (9, 'x')")
+    writer.overwrite_partitions(iceberg_spark.table(other), "mirrored.s")
+    assert {tuple(row) for row in iceberg_spark.table("mirrored.s").collect()} == {(9, "x"), (3, "y")}
 
 
 def test_iceberg_has_each_version_and_what_it_writes_is_overruled(iceberg_spark: SparkSession) -> None:

@@ -34,6 +34,14 @@ def test_an_entry_goes_back_to_the_bytes_it_came_from(path: Path) -> None:
     assert loaded(path).to_json(Location.parse(ROOT)) == path.read_bytes()
 
 
+def test_an_entry_tells_what_its_caller_has_said() -> None:
+    entry = loaded(STORED / "entry-10.json")
+    assert (entry.called, entry.mode) == ("delete_where", "overwrite_partitions")
+    assert (entry.words.where, entry.words.deleted) == ("customer = 17 AND name = 'é'", 3)
+    assert entry.tags == {"run": "nächtlich"}
+    assert loaded(STORED / "entry-9.json").called == "compact"
+
+
 def test_every_operation_is_among_the_entries() -> None:
     assert {loaded(path).operation for path in ENTRIES} == set(Operation)
 
@@ -69,6 +77,9 @@ def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
     assert [json.loads(json.dumps(record.to_fields())) for record in records] == [*STAGED.values()]
     assert overwrite.plan.spellings.names == {("1",): (("01",),)}
     assert overwrite.plan.scope([("d2",), ("d3",)]) == {("d2",)}
+    assert (rows.called, rows.words.counts) == ("merge", {"inserted": 1, "updated": 2, "deleted": 0})
+    assert (append.called, append.words.inserted, append.words.tags) == ("append", 8, {"run": "nächtlich"})
+    assert (overwrite.called, overwrite.words.where, overwrite.words.counts) == ("overwrite_partitions", "dt > 'a'", {})
     assert (rows.plan.depends_on_rows, rows.plan.watched([("d1",)])) == (True, {("d1",)})
     with pytest.raises(ConflictError, match="takes Spark to say"):
         rows.plan.watched([("d9",)])
@@ -76,10 +87,14 @@ def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
     assert (append.plan.key.text, append.plan.in_doubt, append.plan.based_on) == ("batch-7", {2, 4}, 1)
 
 
+def damage(name: str) -> Any:
+    return {"deleted": "all"} if name == "words" else {"": {"": [1.5]}}  # an unknown word is passed over
+
+
 @pytest.mark.parametrize("fields", STAGED.values(), ids=STAGED)
 def test_a_staged_write_without_a_field_or_with_another_type_is_refused(fields: dict[str, Any]) -> None:
-    needed = fields.keys() - {"in_place", "based_on", "tags", "max_copied_bytes", "notes"}
+    needed = fields.keys() - {"in_place", "based_on", "tags", "max_copied_bytes", "notes", "words"}
     lacking = [{name: value for name, value in fields.items() if name != left_out} for left_out in needed]
-    for damaged in (*lacking, *({**fields, name: {"": {"": [1.5]}}} for name in fields)):
+    for damaged in (*lacking, *({**fields, name: damage(name)} for name in fields)):
         with pytest.raises(InvalidInputError):
             staged_record(damaged)

@@ -60,6 +60,10 @@ def test_what_is_missing_is_an_error_that_says_how_to_ask_for_nulls(spark: Spark
         fitted(spark.sql("SELECT 'd' AS dt"), "a int, dt string")
     with pytest.raises(SchemaMismatchError, match=r"does not have: 'x' \(schema='evolve'"):
         fitted(spark.sql("SELECT 'd' AS dt, 1 AS x"), "dt string", SchemaMode.ALLOW_MISSING)
+    with pytest.raises(SchemaMismatchError) as refused:
+        fitted(spark.sql("SELECT 'd' AS dt, 1 AS x"), "a int, dt string", SchemaMode.FIXED)
+    assert "'a' (give them, too: df.withColumn(name, F.lit(None)) has null)" in str(refused.value)
+    assert "schema=" not in str(refused.value)
 
 
 def test_what_is_missing_becomes_null_when_asked_for(spark: SparkSession) -> None:

@@ -71,8 +71,15 @@ def test_a_write_says_what_it_was_asked_for_and_what_it_replaces(world: World) -
     says(first, operation="write", mode="overwrite_partitions", base_version=0, publish_timeout_seconds=300.0)
     says(first, partitions=[moved("d1", None, 1, TWO_ROWS), moved("d2", None, 1, (1, 3, 0, 1))], replaced={})
     second = stored(world, 2)
-    says(second, operation="write", mode="overwrite_partitions where dt = 'd1'", base_version=1, schema="{}")
-    says(second, idempotency_key="k", tags={"job": "7"}, partitions=[moved("d1", 1, 2, ONE_ROW)])
+    says(
+        second,
+        operation="write",
+        mode="overwrite_partitions",
+        words={"where": "dt = 'd1'", "tags": {"job": "7"}},
+        base_version=1,
+        schema="{}",
+    )
+    says(second, idempotency_key="k", partitions=[moved("d1", 1, 2, ONE_ROW)])
     says(second, replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
 
 

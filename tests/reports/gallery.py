@@ -10,6 +10,7 @@ from typing import Any, Final
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.partition_facts import PartitionFacts
+from table_writer.model.words import Words
 from table_writer.reports.health_reports import DoctorReport, Finding
 from table_writer.reports.history_reports import (
     HistoryReport,
@@ -79,7 +80,7 @@ def pictured() -> Gallery:
         replace(
             one,
             writer={**one.writer, "user": "airflow"},
-            tags={},
+            words=Words(),
             table_bytes=2**28 * (30 + 3 * one.version),
             checks=_stored(checks[:1] if one.version < 7 else checks[::2]),
         )
@@ -99,7 +100,7 @@ def _gallery(table: str, names: tuple[str, ...], word: str) -> Gallery:
         "history": _history(table, word, checks),
         "version": VersionReport(
             table=table,
-            summary=replace(_version(8, word), checks=_stored(checks), tags={word: word}),
+            summary=replace(_version(8, word), checks=_stored(checks), words=Words(tags={word: word})),
             partitions=_details(names),
             deletes=(f"{ROOT}dt={word}/",),
         ),
@@ -215,13 +216,13 @@ def _version(version: int, word: str) -> VersionSummary:
         rows=1_000_000 + 313_131 * version if version > 1 else None,
         files=12,
         bytes=2**28 * version,
-        tags={},
+        words=Words(where=word, inserted=version, deleted=1_234),
         idempotency_key=word,
     )
 
 
 def _history(table: str, word: str, checks: tuple[CheckResult, ...]) -> HistoryReport:
-    newest = replace(_version(8, word), checks=_stored(checks[:1]), tags={"run": word})
+    newest = replace(_version(8, word), checks=_stored(checks[:1]), words=Words(tags={"run": word}, where=word))
     second = replace(_version(7, word), checks=_stored(checks))
     return HistoryReport(
         table=table, versions=(newest, second, *(_version(number, word) for number in range(6, 0, -1)))
@@ -272,7 +273,7 @@ def _staged(word: str, checks: tuple[CheckResult, ...]) -> StagedSummary:
         files=48,
         bytes=2**30,
         checks=_stored(checks),
-        tags={word: word},
+        words=Words(tags={word: word}),
         idempotency_key=word,
     )
 

@@ -57,10 +57,11 @@ def test_the_text_says_what_would_be_done_where_and_to_the_columns() -> None:
     assert lines == [
         f"mart.orders: overwrite_table on version 7 would {changes}",
         "partition rows copied files copied new location",
-        "dt=d1 add 1,000 - - s3a://lake/orders/n/dt=d1/",
-        "dt=d2 replace 2 - - s3a://lake/orders/n/dt=d2/",
-        "dt=d3 append 30 4 5.0 MiB s3a://lake/orders/n/dt=d3/",
+        "dt=d1 add 1,000 - - dt=d1/",
+        "dt=d2 replace 2 - - dt=d2/",
+        "dt=d3 append 30 4 5.0 MiB dt=d3/",
         "dt=d4 empty 0 - - (dropped)",
+        "new location: below s3a://lake/orders/n/",
         "would add column discount: int",
         "would fill column note with nulls",
         "would convert column amount: int -> bigint",
@@ -148,3 +149,21 @@ def test_all_rows_are_shown_on_request_and_the_first_ones_otherwise() -> None:
     assert "… and 88 more" in repr(many)
     assert "dt=99" in many.to_text(all_rows=True)
     assert "dt=99" not in many._repr_html_()
+
+
+def test_a_line_is_as_long_as_what_it_alone_says() -> None:
+    """Locations of a write share a directory of some hundred letters, which is told once."""
+    root = f"s3a://lake/{'warehouse/' * 9}orders/_table_writer/data/20260504T103005-9c1e5f7a2b3d4e6f/"
+    partitions = tuple(replace(ADDED, name=f"dt={day}", location=f"{root}dt={day}/") for day in range(3))
+    lines = repr(replace(REPORT, partitions=partitions)).splitlines()
+    assert [line.split()[-1] for line in lines[2:5]] == ["dt=0/", "dt=1/", "dt=2/"]
+    assert f"  new location: below {root}" in lines
+    assert sum(len(line) > 100 for line in lines) == 1
+    one = repr(replace(REPORT, partitions=partitions[:1])).splitlines()
+    assert (one[2].split()[-1], f"  new location: below {root}" in one) == ("dt=0/", True)
+    apart = (partitions[0], replace(partitions[1], location="gs://other/dt=1/"))
+    assert [line.split()[-1] for line in repr(replace(REPORT, partitions=apart)).splitlines()[2:4]] == [
+        f"{root}dt=0/",
+        "gs://other/dt=1/",
+    ]
+    assert replace(REPORT, partitions=partitions).to_dict()["partitions"][0]["location"] == f"{root}dt=0/"

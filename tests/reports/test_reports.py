@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from table_writer.model.check_result import CheckResult
+from table_writer.model.words import Words
 from table_writer.reports.checks import CheckResults, checks_in_short, verdict
 from table_writer.reports.history_reports import HistoryReport, VersionSummary
 from table_writer.reports.html import summary_html, tone
@@ -45,7 +46,7 @@ def lines(shown: Any) -> list[str]:
 )
 def test_checks_are_told_in_short(results: tuple[CheckResult, ...], short: str) -> None:
     assert checks_in_short(results) == short
-    version = replace(SHOWN["history"].versions[0], checks=results, tags={})
+    version = replace(SHOWN["history"].versions[0], checks=results, words=Words())
     assert lines(HistoryReport(table="t", versions=(version,)))[-1].endswith(short)
 
 

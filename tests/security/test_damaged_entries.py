@@ -64,7 +64,13 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
     yield from ((("partitions",), value) for value in (None, 1, [1], [None], [[]], [{}], {"a": 1}, "ab"))
     yield from ((("replaced",), value) for value in (None, 1, [1], [{}], "ab"))
     yield from ((("deletes",), value) for value in (None, [1], [{}], [{"location": "dt=1/", "replaced_by": 1}]))
-    yield from ((("tags",), value) for value in (None, [], "a", {"a": 1}, {"a": None}, {"\udfff": "a"}))
+    tags = (None, [], "a", {"a": 1}, {"a": None}, {"\udfff": "a"})
+    yield from ((("words",), {"tags": value}) for value in tags)
+    yield from ((("words",), value) for value in (None, [], "merge", 1))
+    for name in ("call", "where"):
+        yield from ((("words",), {name: value}) for value in NO_TEXTS)
+    for name in ("inserted", "updated", "deleted"):
+        yield from ((("words",), {name: value}) for value in NO_NUMBERS if value is not None)
     yield from ((("writer",), value) for value in (None, [], {"pid": 1}))
     yield from ((("partitions", 0, "values"), value) for value in (None, [1], [None], ["\ud800"]))
     for name in ("old_location", "new_location"):

@@ -177,8 +177,9 @@ def test_hostile_users_hosts_tags_and_keys_are_escaped(shell: Shell, monkeypatch
     world, attacked = shell.world, Attacked()
     world.write({"d1": frozenset({1})})
     tags = {MARKUP: "\x1b[2J", "\u202e": "../../x"}
+    said = {"tags": tags, "call": f"{MARKUP}\x1b[2J", "where": f"name = '{MARKUP}\x00'", "deleted": 1}
     texts = {"idempotency_key": f"../../{MARKUP}\x00/0", "mode": f"\r\x1b[1A{MARKUP}", "schema": "\x00"}
-    attacked.add_entry({"writer": HOSTILE, "tags": tags, **texts, "replaced": []})
+    attacked.add_entry({"writer": HOSTILE, "words": said, **texts, "replaced": []})
     shell.world = attacked
     for words in (("history", T), ("show", T, "3"), ("recover", T), ("rollback", T, "--version", "2", "--verbose")):
         for more in ((), ("--json",)):
@@ -192,6 +193,7 @@ def test_hostile_users_hosts_tags_and_keys_are_escaped(shell: Shell, monkeypatch
             assert not any(RAW.search(text) for text in (report._repr_html_(), repr(report)))
     newest = attacked.keeper.history(T).versions
     assert MARKUP in {tag for one in newest for tag in one.tags}, "facts stay as they are; what renders them escapes"
+    assert f"name = '{MARKUP}\x00'" in {one.where for one in newest}
     line = next(one for one in repr(world.keeper.history(T)).splitlines() if "root" in one)
     assert "\\u202eroot\\x1b]0;x\\x07@<script>" in line, "in plain text markup is text"
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from table_writer.errors import counted
 from table_writer.model.partition_facts import PartitionNow
+from table_writer.model.table import small_files_in_all
 from table_writer.reports.checks import verdict
 from table_writer.reports.health_reports import OK, Finding, worst_health
 from table_writer.reports.history_reports import HISTORY_COLUMNS, VersionSummary
@@ -180,6 +181,17 @@ class TableFacts(
     def bytes(self) -> int:
         """Return the bytes of all partitions whose bytes the log knows."""
         return sum(partition.bytes or 0 for partition in self.partitions)
+
+    @property
+    def small_files(self) -> str:
+        """Say how many small files there are: by partitions that have many of them, else in all."""
+        partitions = [partition for partition in self.partitions if partition.location is not None]
+        many = sum(partition.has_small_files for partition in partitions)
+        known = [(found.files, found.bytes) for found in partitions if found.files is not None]
+        count, size_bytes, _ = small_files_in_all((files, bytes_ or 0) for files, bytes_ in known)
+        if many or not count:
+            return f"{many:,} with many small files"
+        return f"{count:,} small files in all, {size(size_bytes / count)} each"
 
     def _headline(self) -> str:
         if not self.version:

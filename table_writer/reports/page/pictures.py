@@ -143,8 +143,7 @@ def _file_sizes(page: TableFacts) -> str:
         )
         figure = f"{file_count:,} in {counted(len(partitions), 'partition')}" if partitions else "-"
         lines.append(charts.Share(_between(lowest, highest), (("warn", small), ("c1", file_count - small)), figure))
-    small = sum(partition.has_small_files for _, partition in averages)
-    subtitle = f"By the average file of a partition; {counted(small, 'partition')} with many small files"
+    subtitle = f"By the average file of a partition; {page.small_files}"
     return _card(
         "Files", subtitle, charts.shares(lines) + charts.legend({"many small files": "warn", "other files": "c1"})
     )

@@ -17,7 +17,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.reports.health_reports import IN_DOUBT, OK, Finding
-from table_writer.reports.history_reports import HISTORY_COLUMNS
+from table_writer.reports.history_reports import HISTORY_COLUMNS, known_columns
 from table_writer.reports.html import IGNORED_BY_MATH, Picture, html_text, resource, table_html
 from table_writer.reports.layout import (
     FILES,
@@ -131,11 +131,7 @@ def _top(page: TableFacts) -> str:
         ),
         ("Rows", short_count(page.rows) if is_known else "?", "; ".join(rows)),
         ("Size", size(page.bytes) if is_known else "?", f"in {counted(page.files, 'file')}" if is_known else ""),
-        (
-            "Partitions",
-            f"{page.partition_count:,}",
-            f"{sum(partition.has_small_files for partition in partitions):,} with many small files",
-        ),
+        ("Partitions", f"{page.partition_count:,}", page.small_files),
         (
             "A vacuum frees",
             "?" if free is None else size(free),
@@ -187,7 +183,9 @@ def _tables(page: TableFacts) -> str:
     partitions = sorted(
         page.partitions, key=lambda partition: (partition.state not in AMISS, -(partition.version or 0))
     )
-    columns = VERSIONS if any(version.tags for version in page.versions[:MOST_VERSIONS]) else HISTORY_COLUMNS
+    shown_versions = page.versions[:MOST_VERSIONS]
+    columns = VERSIONS if any(version.tags for version in shown_versions) else HISTORY_COLUMNS
+    columns = known_columns(columns, shown_versions)
     deleted_paths = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda path: -path.bytes)
     kept_count = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
     is_amiss = any(partition.state in AMISS for partition in partitions)
@@ -216,7 +214,7 @@ def _section(name: str, grid: Grid, order: str) -> str:
     count = f"All {total:,}" if shown_count == total else f"{shown_count:,} of {total:,}"
     return (
         f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{grid.title}</h2>'
-        f"<p>{html_text(f'{count}, {order}')}</p>"
+        f"<p>{html_text('; '.join((f'{count}, {order}', *grid.directory_lines)))}</p>"
         f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
         f"{table_html(grid, is_sorted=True)}</div></section>"
     )

@@ -71,7 +71,7 @@ def fit(
     schema: T.StructType,
     table: str,
     partition_columns: Sequence[str],
-    mode: SchemaMode = SchemaMode.STRICT,
+    mode: SchemaMode = SchemaMode.FIXED,
     beside: Sequence[str] = (),
 ) -> FittedRows:
     """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
@@ -182,7 +182,10 @@ def _name_problems(df: DataFrame, schema: T.StructType, partitions: set[str], mo
     missing = [field for field in schema if field.name.lower() not in counts]
     required = [field for field in missing if field.name.lower() in partitions or not field.nullable]
     extra = [name for name in df.columns if name.lower() not in wanted]
-    hint = "" if mode.fills or required else " (schema='allow_missing' gives them their defaults, or null)"
+    fills, evolves = "schema='allow_missing' gives them their defaults, or null", "schema='evolve' adds them"
+    if mode is SchemaMode.FIXED:
+        fills = "give them, too: df.withColumn(name, F.lit(None)) has null"
+        evolves = "drop them; or first add them to the table: ALTER TABLE … ADD COLUMNS"
     lacking = "partition or NOT NULL columns" if mode.fills else "columns"
     return [
         f"{what}: {', '.join(map(repr, names))}{advice}"
@@ -195,13 +198,9 @@ def _name_problems(df: DataFrame, schema: T.StructType, partitions: set[str], mo
             (
                 f"{lacking} of the table missing in the DataFrame",
                 [field.name for field in (required if mode.fills else missing)],
-                hint,
+                "" if mode.fills or required else f" ({fills})",
             ),
-            (
-                "columns the table does not have",
-                [] if mode is SchemaMode.EVOLVE else extra,
-                " (schema='evolve' adds them)",
-            ),
+            ("columns the table does not have", [] if mode is SchemaMode.EVOLVE else extra, f" ({evolves})"),
         )
         if names
     ]

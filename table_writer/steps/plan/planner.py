@@ -79,10 +79,11 @@ class PlannedWrite:
 
 
 class Planner:
-    """Plans writes to one table that was found writable."""
+    """Plans writes to one table that was found writable; ``of_rows``: for a call that changes rows."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, *, of_rows: bool = False) -> None:
         self._opened = opened
+        self._of_rows = of_rows
         self._mark = ""
         self._table = opened.table
         self._layout = opened.layout
@@ -220,7 +221,7 @@ class Planner:
     def fit(self, df: DataFrame, options: WriteOptions) -> FittedRows:
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
-        mode = SchemaMode(options.schema)
+        mode = SchemaMode.FIXED if self._of_rows else SchemaMode(options.schema)
         replaces = mode is SchemaMode.REPLACE
         schema = replacing_schema(df, self._table, self._metastore) if replaces else table_schema(self._table)
         beside = [self._mark] if self._mark else []

@@ -230,8 +230,8 @@ class CarryOver:
             raise InvalidInputError(
                 f"the append would copy {size:,} bytes that {self.plan.table.name} holds already in"
                 f" {counted(len(listed), 'partition')}, above max_copied_bytes={limit:,}. Nothing was published."
-                " Partition the table more finely, so that an append touches less; or replace the partitions with"
-                " overwrite_partitions; or raise max_copied_bytes.",
+                " Partition the table more finely, so that an append touches less; or replace the rows with"
+                f" {self.plan.table.overwrite_call}; or raise max_copied_bytes.",
                 **self.plan.named,
             )
         layout = self.plan.layout
@@ -269,8 +269,8 @@ class CarryOver:
         if reason:
             raise InvalidInputError(
                 f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} {reason}: its files cannot"
-                " be put beside new ones. Nothing was published. Replace it with overwrite_partitions, with its rows"
-                " and the new ones.",
+                " be put beside new ones. Nothing was published. Replace it with"
+                f" {self.plan.table.overwrite_call}, with its rows and the new ones.",
                 **self.plan.named,
             )
         found = files_read_at(self.store, self.plan.layout, location)
@@ -293,7 +293,7 @@ class CarryOver:
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
             f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
             f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
-            " objects, or a backup; or replace the partition with overwrite_partitions.",
+            f" objects, or a backup; or replace the partition with {self.plan.table.overwrite_call}.",
             **self.plan.named,
         )
 

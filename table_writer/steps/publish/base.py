@@ -70,8 +70,8 @@ def confirmed_partitions(opened: OpenTable, table: Table, now: PartitionsNow, ne
         f" {now[values].location}: its answer is old, or another tool has put them back. On that nothing is built:"
         " rows that were published since"
         f" would be lost. Nothing was published. Run it again later; if it stays, `table-writer recover {table.name}`"
-        " points readers at the newest rows, `table-writer rollback` at older ones, and overwrite_partitions replaces"
-        " them.",
+        f" points readers at the newest rows, `table-writer rollback` at older ones, and {table.overwrite_call}"
+        " replaces them.",
         table=str(table.name),
     )
 

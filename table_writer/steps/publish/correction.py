@@ -88,8 +88,8 @@ class Correction:
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
                 f" {here[min(taken)]}, to which a call that came late had taken them: readers see its rows, and not"
                 " those that were published. Nothing was published. Keep its files elsewhere, point the partitions"
-                f" back with ALTER TABLE {table.name.sql} PARTITION ... SET LOCATION, and write its rows as well; or"
-                " replace them with overwrite_partitions.",
+                f" back with ALTER TABLE {table.name.sql}{' PARTITION (…)' if table.partition_columns else ''} SET"
+                f" LOCATION …, and write its rows as well; or replace them with {table.overwrite_call}.",
                 table=str(table.name),
             )
         if Placement.BEHIND not in placements.values():
@@ -184,7 +184,7 @@ class Correction:
             raise StorageError(
                 f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
                 f" be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older versions of"
-                " the bucket's objects; or replace the partitions with overwrite_partitions.",
+                f" the bucket's objects; or replace the partitions with {table.overwrite_call}.",
                 table=str(table.name),
             )
         record = self._log.slots.read(oldest)

@@ -60,7 +60,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     return opened.next_entry(
         LogEnd(plan.base_version),
         Operation.COMPACT if plan.compacted else Operation.WRITE,
-        f"{mode} where {plan.where}" if plan.where else mode,
+        mode,
         write_id=plan.write_id,
         partitions=partitions,
         depends_on_rows=plan.depends_on_rows,
@@ -71,7 +71,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         checks=staged.checks,
         idempotency_key=plan.key.text,
         stream=plan.key.stream,
-        tags=dict(plan.tags),
+        words=staged.all_words,
     )
 
 

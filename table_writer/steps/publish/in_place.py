@@ -66,10 +66,11 @@ class InPlace:
             if others:
                 reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
             if reason:
+                copied = ", or append with carry='copy'" if not in_reach else ""
                 raise InvalidInputError(
                     f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
-                    " Nothing was published. Replace it with overwrite_partitions, with its rows and the new ones"
-                    f"{'' if in_reach else ', or append with carry=copy'}.",
+                    f" Nothing was published. Replace it with {plan.table.overwrite_call}, with its rows and the new"
+                    f" ones{copied}.",
                     **plan.named,
                 )
         if to_grow:

@@ -421,7 +421,7 @@ class Publisher:
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
-                raise _given_up_error(record.entry, draft, plan.data_location)
+                raise _given_up_error(record.entry, draft, plan)
         return None
 
     def _repetition(self, records: Sequence[SlotRecord], key: Key) -> SlotRecord | None:
@@ -483,12 +483,12 @@ def _description(table: Table) -> tuple[object, ...]:
     return (table.root, *columns, table.input_format, table.serde)
 
 
-def _given_up_error(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
-    if not any(Location.parse(deletion.location).contains(data) for deletion in vacuum.deletes):
+def _given_up_error(vacuum: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
+    if not any(Location.parse(deletion.location).contains(plan.data_location) for deletion in vacuum.deletes):
         return ConflictError(
             f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
             " the log deletes: another tool has pointed readers there. Nothing was published. Run `table-writer doctor"
-            f" {draft.table}`, or replace the partitions with overwrite_partitions.",
+            f" {draft.table}`, or replace the partitions with {plan.table.overwrite_call}.",
             **draft.named,
         )
     why = "was discarded" if vacuum.mode == DISCARD else "gave no sign of life for too long, or had expired"

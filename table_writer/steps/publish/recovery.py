@@ -500,7 +500,7 @@ class Recovery:
         return TableEvent(
             operation="recover",
             outcome="published" if outcome is Outcome.PUBLISHED else "abandoned",
-            mode=original.mode.partition(" ")[0],  # a rollback's says to which version
+            mode=original.called.partition(" ")[0],  # a rollback's says to which version
             started_at=original.created_at,
             ended_at=datetime.now(UTC),
             version=by.version,

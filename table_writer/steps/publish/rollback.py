@@ -271,7 +271,8 @@ def _targets(
     if lost is not None:
         raise InvalidInputError(
             f"version {lost} of {table.name} is lost: which partitions it changed after version {version} is not known."
-            " Nothing changed. Name the partitions that are to be put back, or replace them with overwrite_partitions",
+            " Nothing changed. Name the partitions that are to be put back, or replace them with"
+            f" {table.overwrite_call}",
             table=str(table.name),
         )
     return dict(sorted(states.items()))

@@ -151,7 +151,7 @@ def success_json(
             "date": entry.created_at.isoformat(),
             "hostname": entry.writer.get("host", ""),
             "committer": "table_writer",
-            "description": f"{entry.mode} of {entry.table}, version {entry.version}",
+            "description": f"{entry.called} of {entry.table}, version {entry.version}",
             "jobId": entry.write_id,
             "jobIdSource": "table_writer.write_id",
             "metrics": {**totals, **counters},

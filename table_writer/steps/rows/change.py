@@ -13,9 +13,11 @@ from table_writer.check.run import as_checks
 from table_writer.config import RowOptions
 from table_writer.model.entry import Key
 from table_writer.model.table_read import TableRead
+from table_writer.model.words import in_short
 from table_writer.model.write import Scope, no_partition
 from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.write_result import WriteResult
+from table_writer.steps.rows.expressions import Expression, sql_of
 from table_writer.steps.rows.hits import FileNames
 from table_writer.steps.rows.snapshot import Snapshot
 
@@ -52,6 +54,10 @@ class RowChange(Protocol):
     def selects_by(self) -> str:
         """Return what of the call leaves partitions out: ``where``, or the predicate."""
 
+    @property
+    def condition(self) -> Expression:
+        """Return the predicate over rows; empty where the call takes none."""
+
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Say what the change makes of a snapshot; runs the jobs that find the files."""
 
@@ -65,6 +71,7 @@ class RowCall:
     stream: str = ""  # the name of the stream that the updates are a batch of
     # the streaming queries that the batch may belong to; empty if they are not known
     query_ids: frozenset[str] = frozenset()
+    is_purge: bool = False  # its predicate may name a person, and is stored nowhere
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +81,11 @@ class RowCall:
     def key(self) -> Key:
         """Return the key under which the call is done once."""
         return Key(self.options.idempotency_key, self.stream)
+
+    @property
+    def condition(self) -> str:
+        """Return which rows the call is about, in the words of its caller, as the log says it."""
+        return "" if self.is_purge else in_short(sql_of(self.change.condition) or self.options.where)
 
     def result_of(self, written: WriteResult) -> RowsResult:
         """Return the result of a write under the name of this call; of rows nothing is known."""
@@ -88,6 +100,7 @@ class RewrittenRows:
     change: Callable[[DataFrame], DataFrame]
     name: ClassVar[str] = "rewrite"
     selects_by: ClassVar[str] = "where"
+    condition: ClassVar[str] = ""
 
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Take all files of the selected partitions."""

@@ -32,6 +32,7 @@ class Deduplicated:
     keep: Sequence[Expression]
     name: ClassVar[str] = "deduplicate"
     selects_by: ClassVar[str] = "where"
+    condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if not self.keep:

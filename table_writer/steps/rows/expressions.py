@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,7 @@ from table_writer.steps.plan.types import table_schema
 
 VALUE: Final = "__table_writer_value"
 Expression = str | Column
+SHOWN_COLUMN: Final = re.compile(r"\AColumn<'(.*)'>\Z", re.DOTALL)
 
 
 def blank(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -96,6 +98,11 @@ def predicate_of(frame: DataFrame, predicate: Expression, parameter: str) -> Pre
             f"{parameter}={shown(predicate)} is about other rows each time it is asked: write the value out"
         )
     return Predicate(_column(predicate), is_pure=not (found.has_subquery or found.has_foreign_code))
+
+
+def sql_of(expression: Expression) -> str:
+    """Return the text of an expression: of a Column, what Spark shows as ``Column<'(id = 1)'>``."""
+    return expression if isinstance(expression, str) else SHOWN_COLUMN.sub(r"\1", str(expression))
 
 
 def shown(expression: Expression) -> str:

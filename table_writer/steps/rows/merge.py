@@ -53,6 +53,7 @@ class Merge:
     updates_names: Sequence[str] = UPDATES
     name: ClassVar[str] = "merge"
     selects_by: ClassVar[str] = "where"
+    condition: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.set is not None and (self.matched != "update" or not self.set):

@@ -14,6 +14,7 @@ from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.model.message import RowMark
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
+from table_writer.model.words import Words
 from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.model.write_mode import WriteMode
 from table_writer.progress import Stopwatch
@@ -56,7 +57,7 @@ class Rewrite:
 
     @cached_property
     def _planner(self) -> Planner:
-        return Planner(self.opened)
+        return Planner(self.opened, of_rows=True)
 
     @property
     def _counts_marks(self) -> bool:
@@ -97,6 +98,11 @@ class Rewrite:
             return {mark.name.lower(): marks.get(mark, 0) for mark in CHANGES}
         counts = {"inserted": inserted or 0, "updated": changed.updated, "deleted": changed.deleted}
         return {} if inserted is None else counts
+
+    @property
+    def words(self) -> Words:
+        """What the log says of the call."""
+        return Words(call=self.change.name, where=self.call.condition, **self.counts)
 
     @property
     def facts(self) -> Mapping[str, Any]:

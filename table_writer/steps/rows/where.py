@@ -32,6 +32,11 @@ class DeletedWhere:
     name: ClassVar[str] = "delete_where"
     selects_by: ClassVar[str] = "the predicate, in a classic session"
 
+    @property
+    def condition(self) -> Expression:
+        """The predicate."""
+        return self.predicate
+
     def of(self, snapshot: Snapshot) -> ChangedRows:
         """Find the files that hold such rows; they are written anew without them."""
         table = NamedTable(snapshot.spark, snapshot.table, self.names)
@@ -50,6 +55,11 @@ class UpdatedWhere:
     names: Sequence[str] = ()  # as in DeletedWhere
     name: ClassVar[str] = "update_where"
     selects_by: ClassVar[str] = "where, in a classic session"
+
+    @property
+    def condition(self) -> Expression:
+        """The predicate."""
+        return self.where
 
     def __post_init__(self) -> None:
         if not self.set:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from table_writer.doctor.page import DAYS
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_facts import PartitionNow
+from table_writer.model.words import Words
 from table_writer.reports.health_reports import Finding
 from table_writer.reports.history_reports import VersionSummary
 from table_writer.reports.page.facts import AtWork, Generations, LeftByAge
@@ -135,7 +136,7 @@ def _versions(days: int, word: str) -> tuple[VersionSummary, ...]:
                 files=written // (24 * MIB),
                 bytes=written,
                 table_bytes=_table_bytes(number + 1, days),
-                tags={"run": word} if word else {},
+                words=Words(tags={"run": word} if word else {}, where=word, deleted=number),
                 idempotency_key=word,
                 checks=_results(number, word),
             )

@@ -77,7 +77,7 @@ def test_its_policy_lets_its_own_style_and_script_run_and_no_other() -> None:
 def test_words_of_others_make_no_element_and_no_attribute(word: str) -> None:
     tame, hostile = Seen(hostile_page("x").to_html()), Seen(hostile_page(word).to_html())
     assert hostile.elements == tame.elements
-    assert hostile.attributes == tame.attributes
+    assert hostile.attributes - {("class", "tw-long")} == tame.attributes  # a long word may be folded
     assert hostile.text["script"] == tame.text["script"]
     assert not re.search(
         r"[\x00-\x09\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", "".join(hostile.text.values())
