@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from .actors import OTHERS, OURS
+from .actors import MIRRORED, OTHERS, OURS
 
 REPLACE: Final = "replace columns"
 LATE_COLUMNS: Final = ("old replacement comes", "old alter comes to other columns")
@@ -66,6 +66,21 @@ CORE: Final = frozenset(
 """Who meets in the budgeted run there."""
 
 
+WITH_MIRRORS: Final = (
+    "append",
+    "append in place",
+    "overwrite",
+    "compact",
+    "publish",
+    "rollback",
+    "restore",
+    "vacuum",
+    "recover",
+    "purge",
+)
+"""Who is followed by a mirror, or brings it up."""
+
+
 def pairs(ours: Collection[str], others: Collection[str]) -> Scenarios:
     """Return all pairs; other tools among themselves are nothing of ours."""
     return tuple(pair for pair in combinations_with_replacement((*ours, *others), 2) if pair[0] in ours)
@@ -109,6 +124,7 @@ PAIRS: Final[Mapping[str, Scenarios]] = {
     "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes"))
     + tuple(product(LATE_COLUMNS, ("append", "overwrite", "recover", REPLACE))),
     "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")),
+    "mirrored": pairs(MIRRORED, (*WITH_MIRRORS, "insert", "move", "drop", "set back")),
 }
 BUDGETED_PAIRS: Final[Mapping[str, Scenarios]] = {
     "": tuple(pair for pair in PAIRS[""] if not VARIANTS & {*pair}),

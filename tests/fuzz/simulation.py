@@ -26,7 +26,11 @@ from table_writer.model.entry import Operation
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition, Table, TableName
-from table_writer.model.write import WritePlan
+from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.progress import Stopwatch
+from table_writer.steps.publish.publisher import PublishResult
+from table_writer.steps.results import end_publish
+from table_writer.table.open_table import OpenTable
 from table_writer.table.past import Past, files_of
 from table_writer.table.services import Services
 from tests.doubles.faults import Late
@@ -55,6 +59,10 @@ class SimulatedWorld(World):
 
     def all_services(self, config: TableWriterConfig | None = None) -> Services:
         return super().all_services(config) if config else self._services
+
+    def after_publish(self, services: OpenTable, files: WrittenFiles, published: PublishResult) -> None:
+        if services.mirrors:
+            end_publish(services, files, published, Stopwatch(self.metastore))
 
     def _files(self, plan: WritePlan, ids: frozenset[int]) -> Iterable[tuple[int, frozenset[int]]]:
         return enumerate(frozenset({one}) for one in sorted(ids)) if plan.in_place else super()._files(plan, ids)
