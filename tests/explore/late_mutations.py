@@ -334,4 +334,19 @@ MUTATIONS: Final = (
         "ordered",
         test=f"{ERASURES}::test_a_mark_is_taken_away_once_no_call_of_before_it_can_come_though_newer_ones_stay",
     ),
+    Mutation(
+        "a discard ends no vacuum of which it has not read all",
+        "steps.vacuum.sweep:Vacuum._carry_out",
+        "if entry.mode != DISCARD:",
+        "if True:",
+        ("discard", "refused vacuum"),
+        schedule="discard, refused vacuum: 0@9>1 1@41>>0",
+    ),
+    Mutation(
+        "a discard ends no erasure of which it has not read all",
+        "steps.vacuum.sweep:Vacuum._carry_out",
+        "if entry.mode != DISCARD:",
+        "if True:",
+        test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",
+    ),
 )

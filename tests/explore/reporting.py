@@ -8,9 +8,10 @@ from random import Random
 from typing import Any
 
 from table_writer.errors import TableWriterError
+from table_writer.log.known_log import require_known_log, shown_partitions
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
-from table_writer.model.write import TableLayout
+from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.rows_result import RowsResult
 from tests.fuzz.operations import Operations
@@ -30,6 +31,12 @@ class OtherConfiguration(ActorWorld):
     @property
     def layout(self) -> TableLayout:
         return TableLayout(Location.parse(self.root), ELSEWHERE)
+
+    def plan(self, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS, **options: Any) -> WritePlan:
+        """Look first whether the metastore knows of another log, as the first write of a writer does."""
+        table = self.table
+        require_known_log(self.store, self.layout, table, "", shown_partitions(self.metastore, table))
+        return super().plan(mode, **options)
 
 
 class ReportingOperations(ChosenOperations):
@@ -144,6 +151,8 @@ class ReportingOperations(ChosenOperations):
     def append_by_another_configuration(self, _: Random) -> str:
         """Append by a configuration that names another directory: it would keep a second log."""
         on, world = self._on, self._on.world
+        if on.oracle.newest() == 0:
+            return "there is no log beside which this would be a second one"
         config = replace(world.config, directory_name=ELSEWHERE)
         rows = self._rows(self._values(_))
         other = OtherConfiguration(store=world.store, metastore=world.metastore, sleep=world.sleep, config=config)

@@ -19,6 +19,8 @@ import greenlet
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log import deadline
+from table_writer.log.known_log import name_log
+from table_writer.log.owner import found_log_id
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import written_ids
@@ -262,6 +264,12 @@ class Run(Simulation):
         self.do(Step(self._hub_actor.operation, 0))
         self._look(at_rest=True)
 
+    def name_log(self) -> None:
+        """Let the table say which log it has, as its first write does."""
+        with self.unhooked():
+            layout = self._base.layout
+            name_log(self._base.metastore, self._base.table, layout, found_log_id(self._base.store, layout))
+
     def go(self) -> None:
         """Carry the schedule out, until all its actors have ended."""
         self.begun_at = len(self.trace)
@@ -503,8 +511,10 @@ class Begin:
     def __init__(self, kind: str, *before: str) -> None:
         run = Run(Schedule((), kind=kind))
         with run.strings(), run._hooked():
-            for name in (*run.kind.first, *before):
+            for number, name in enumerate((*run.kind.first, *before)):
                 run.act(name)
+                if number == 0:
+                    run.name_log()
         if run.oracle.wrong:
             raise AssertionError(run.trace)
         self._run = run
