@@ -29,7 +29,7 @@ from tests.fuzz.oracle import Ids
 from tests.maintenance.operations import erase
 from tests.publish.world import DeathError, schema_of, value_of, values_of
 
-from .worlds import BOTH
+from .worlds import BOTH, OLD_ANSWERS
 
 if TYPE_CHECKING:
     from .run import Run
@@ -53,6 +53,7 @@ class Actor:
     before: tuple[str, ...] = ()
     back: int = 1  # how many versions a rollback or a reader goes back
     counts_figures: bool = False  # of its files, so that a publish sets statistics after its switch
+    answers: str = ""  # what Glue shows its role: all of it, as it is now, or see `worlds`
     refused: str = ""  # the call that its store refuses, as a role without a right
 
 
@@ -203,7 +204,13 @@ APART: Final = {
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
-ACTORS: Final = OURS | OTHERS | EARLIER | LATER | APART | MIRRORED
+OF_A_ROLE: Final = {
+    f"{name} with {answers}": replace(OURS[name], answers=answers)
+    for name in ("append", "append in place", "overwrite", "overwrite table", "compact", "rollback", "restore", "vacuum",
+                 "recover")
+    for answers in ("d2 hidden", OLD_ANSWERS)
+}
+ACTORS: Final = OF_A_ROLE | OURS | OTHERS | EARLIER | LATER | APART | MIRRORED
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 

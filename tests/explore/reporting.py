@@ -104,6 +104,8 @@ class ReportingOperations(ChosenOperations):
             lambda: keeper.report(table),
             lambda: keeper.partitions(table),
             lambda: keeper.staged(table),
+            lambda: keeper.staged_write(table, "nobody"),
+            lambda: keeper.erasure(table),
             lambda: keeper.uploads(table),
             lambda: keeper.recover(table, dry_run=True),
             lambda: keeper.vacuum(table, dry_run=True),

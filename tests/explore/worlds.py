@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.publish.parameters import with_columns_of
 from tests.doubles.faults import Late
-from tests.doubles.glue import GlueDouble, GlueServer, RefusedError
+from tests.doubles.glue import Answers, GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld
 from tests.glue.world import GlueWorld
 from tests.mirrors.world import PARQUET
@@ -35,6 +36,8 @@ from tests.publish.world import values_of
 BOTH: Final = ("d1", "d2")
 ALL_PARTITIONS: Final = (*BOTH, "d3")  # the last is there only where somebody adds it
 WHOLE: Final = ("",)
+OLD_ANSWERS: Final = "old answers"
+READS_OLD: Final = 2  # of a kind, until answers are those of now
 MIRRORS: Final = TableWriterConfig(mirrors=["delta"])
 FIRST: Final = ("overwrite", "append", "days pass", "overwrite")
 """What all find: something for a vacuum to delete, and something to roll back to."""
@@ -152,11 +155,36 @@ def refusal(code: str, operation: str = "") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "injected"}}, operation)
 
 
+class AnsweringServer(GlueServer):
+    """Answers each role as it is shown things: whoever asks is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.role: Callable[[], str] = str
+        self._reads: Counter[str] = Counter()
+        past: list[Any] = []
+        first = replace(Answers(keeps_past=True, past=past), age=self._age)
+        self._answers = {
+            "": Answers(keeps_past=True, past=past),
+            "d2 hidden": Answers(keeps_past=True, past=past, hidden_partitions=frozenset({values_of("d2")})),
+            OLD_ANSWERS: first,
+        }
+
+    def _age(self, operation: str) -> int:
+        """Let the first answers on partitions be older than the newest change."""
+        self._reads[operation] += 1
+        return 1 if "Partition" in operation and self._reads[operation] <= READS_OLD else 0
+
+    def _answered(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.answers = self._answers[self.role()]
+        return super()._answered(operation, arguments)
+
+
 class GlueAtOnce(GlueDouble):
     """The product's gateway to Glue, one partition a call."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
-        self.server = GlueServer()
+        self.server = AnsweringServer()
         settings = GlueSettings(region="us-east-1", change_batch=1)
         GlueMetastore.__init__(self, settings, connect=lambda _: Clients(Wire(self), Wire(self)), sleep=sleep)
 
