@@ -206,8 +206,17 @@ APART: Final = {
 """Who needs what others do not find, so that not all meet them."""
 OF_A_ROLE: Final = {
     f"{name} with {answers}": replace(OURS[name], answers=answers)
-    for name in ("append", "append in place", "overwrite", "overwrite table", "compact", "rollback", "restore", "vacuum",
-                 "recover")
+    for name in (
+        "append",
+        "append in place",
+        "overwrite",
+        "overwrite table",
+        "compact",
+        "rollback",
+        "restore",
+        "vacuum",
+        "recover",
+    )
     for answers in ("d2 hidden", OLD_ANSWERS)
 }
 ACTORS: Final = OF_A_ROLE | OURS | OTHERS | EARLIER | LATER | APART | MIRRORED

@@ -1,4 +1,4 @@
-"""What reports have said of a table, held against the table: then, and afterwards for as long as it was said to last."""
+"""What reports have said of a table, held against the table: then, and for as long as it was said to last."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class Promises:
             self.handed_over = run.oracle.newest()
         if report.state == "taken back":
             self.handed_over = 0
-        if report.state == "dropped" and is_alone:
-            if left := [key for key in run.base.store._objects if key.startswith(prefix)]:
-                run.oracle.blame(f"the mirror is said to be dropped, and {left} are there")
+        left = [key for key in run.base.store._objects if key.startswith(prefix)] if report.state == "dropped" else ()
+        if left and is_alone:
+            run.oracle.blame(f"the mirror is said to be dropped, and {left} are there")
         if report.state in HAS_ALL and is_alone and (compares or not run.have_other_tools_changed):
             self.require_in_step(f"the mirror is said to be {report.state}")
 

@@ -54,9 +54,11 @@ class ReportingOperations(ChosenOperations):
         wanted = frozenset(oldest.values()) | {min(held[value]) for value in values if held.get(value)}
         since = world.services().log.lister.read().newest
         rest = {value: frozenset(held[value]) - wanted for value in values if wanted & {*held.get(value, ())}}
-        plan = self._plan(rest, WriteMode.OVERWRITE_PARTITIONS, scope=lambda here: frozenset(
-            one for one in here if value_of(one) in rest
-        ))
+        plan = self._plan(
+            rest,
+            WriteMode.OVERWRITE_PARTITIONS,
+            scope=lambda here: frozenset(one for one in here if value_of(one) in rest),
+        )
         plan = replace(plan, based_on=plan.base_version)
         entry = world.write({value: ids for value, ids in rest.items() if ids}, plan=plan).entry
         self._acknowledge(plan.write_id)
@@ -125,9 +127,10 @@ class ReportingOperations(ChosenOperations):
         """Make a call on the mirror; what it says is so if nobody else has been at work meanwhile."""
         keeper, others = self._on.world.keeper, self._on.calls_of_others
         handover = "to" in options or "undo" in options
-        report = keeper.handover(self._on.table, **options) if handover else keeper.mirror(self._on.table, as_="delta", **options)
+        table, compares = self._on.table, bool(options) and "undo" not in options
+        report = keeper.handover(table, **options) if handover else keeper.mirror(table, as_="delta", **options)
         with self._on.unhooked():
-            self._on.promises.mirrors(report, is_alone=others == self._on.calls_of_others, compares=bool(options) and "undo" not in options)
+            self._on.promises.mirrors(report, is_alone=others == self._on.calls_of_others, compares=compares)
         return f"{report.state} {report.damage}".strip()
 
     def mirror(self, _: Random) -> str:
@@ -203,10 +206,10 @@ class ReportingOperations(ChosenOperations):
             on.base.give(now)  # files of then are gone: whoever sets it back loses rows
             return
         for value in moved:
-            where = oracle._where(after.get(value))
-            if raced or where is None or before.get(value) is None:
-                oracle.other_tool(value, oracle.content.get((value, where), frozenset()), where, raced=True,
-                                  looks_late=True)
+            where, data = oracle._where(after.get(value)), world.layout.all_data.key
+            if raced or where is None or not before.get(value, "").startswith(data):  # the log has not all of it
+                ids = oracle.content.get((value, where), frozenset())
+                oracle.other_tool(value, ids, where, raced=True, looks_late=True)
             else:
                 oracle.stale.add(value)
         oracle._seen = oracle.locations()

@@ -42,6 +42,8 @@ PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS 
 PROBES: Final = "/_table_writer/probe-"  # what the doctor tries the store with, and takes away
 POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wants to: fewer calls say the same
 LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
+OF_CHANGES: Final = frozenset({"answer lost", "misreported", "late", "late and death", "twice"})
+"""What happens to no call that only reads: a schedule that is shortened may come to one."""
 TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
 parsed: Final = cache(Location.parse)
 _read: Final = cache(LogEntry.from_json)
@@ -392,7 +394,12 @@ class Run(Simulation):
     def _reached(self, worker: Worker, point: Point) -> None:
         others = tuple(sorted({*self._preempted, *self._waiting}))
         self.steps.append(Reached(point, others, bool(self.pending)))
-        found = [one for one in self.schedule.deviations if (one.actor, one.point) == (point.actor, point.number)]
+        found = [
+            one
+            for one in self.schedule.deviations
+            if (one.actor, one.point) == (point.actor, point.number)
+            and (point.call in CHANGING or one.what not in OF_CHANGES)
+        ]
         worker.todo = deque(sorted(found, key=lambda one: one.stops))
 
     def _reply(self, worker: Worker) -> Event | None:

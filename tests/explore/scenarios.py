@@ -134,8 +134,7 @@ PAIRS: Final[Mapping[str, Scenarios]] = {
     "root": pairs(ROOT, ("insert", "insert overwrite", "move", "point back")),
     "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes"))
     + tuple(product(LATE_COLUMNS, ("append", "overwrite", "recover", REPLACE))),
-    "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes"))
-    + tuple(product(OF_A_ROLE, ROLES)),
+    "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")) + tuple(product(OF_A_ROLE, ROLES)),
     "mirrored": pairs(MIRRORED, (*WITH_MIRRORS, "insert", "move", "drop", "set back")),
 }
 BUDGETED_PAIRS: Final[Mapping[str, Scenarios]] = {
@@ -191,7 +190,11 @@ BUILT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
 ERASING: Final = (
-    *(("purge", one, last) for one in ("rollback", "append", "recover", "publish", "move") for last in ("vacuum", "certificate")),
+    *(
+        ("purge", one, last)
+        for one in ("rollback", "append", "recover", "publish", "move")
+        for last in ("vacuum", "certificate")
+    ),
     *(("vacuum after a purge", one, "certificate") for one in ("rollback", "append", "compact", "publish rows")),
     *(("append", one, "certificate") for one in ("purge", "refused vacuum")),
 )
@@ -206,7 +209,11 @@ OTHERWISE: Final = (
 )
 """What befalls a table from outside, and who puts it right."""
 HANDED: Final = (
-    *((one, "handover", last) for one in ("append", "append in place", "rollback", "compact") for last in ("recover", "take back")),
+    *(
+        (one, "handover", last)
+        for one in ("append", "append in place", "rollback", "compact")
+        for last in ("recover", "take back")
+    ),
     *(("handover", "take back", one) for one in ("append", "vacuum", "recover")),
     *((one, "drop mirror", last) for one in ("mirror", "repair mirror") for last in ("append", "vacuum")),
     *(("append", "recover", one) for one in ("mirror", "repair mirror", "handover")),

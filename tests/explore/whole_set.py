@@ -1,4 +1,4 @@
-"""Whether whoever can work on a table has an actor: each public call, each command, each kind of entry, or says why not."""
+"""Who can work on a table, as the product has it, and as actors do: public calls, and kinds of entries."""
 
 from __future__ import annotations
 

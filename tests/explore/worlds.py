@@ -219,7 +219,7 @@ class BatchedWorld(WatchedWorld, GlueWorld):
 
 
 def mirrored_rows(world: WatchedWorld) -> dict[str, list[int]] | None:
-    """Return what readers of a table's Delta mirror see, by partitions; ``None`` where there is none, or a broken one."""
+    """Return what readers of a table's Delta mirror see, by partitions; ``None`` if there is none, or it is damaged."""
     held = DeltaMirror(world.services()).read()
     if held is None or held.damage:
         return None

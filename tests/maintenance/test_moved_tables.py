@@ -177,6 +177,18 @@ def test_rows_that_others_wrote_after_the_rename_are_neither_hidden_nor_built_on
     assert world.rows() == {"": frozenset({77})}
 
 
+@pytest.mark.parametrize("call", ["adopt", "restore"])
+def test_another_file_under_the_name_of_one_that_was_replaced_is_not_hidden(call: str) -> None:
+    world = published()
+    altered(world, ROOT)
+    world.lose_metastore()
+    world.written_by_another_tool("", frozenset({7}))  # the same name and size, as Hive's 000000_0
+    assert world.rows() == {"": frozenset({7})}
+    with suppress(InvalidInputError):
+        getattr(world.keeper, call)(str(TABLE))
+    assert world.rows() == {"": frozenset({7})}
+
+
 def test_without_its_root_a_moved_table_begins_a_new_log_and_leaves_the_old_files() -> None:
     world = published()
     set_location(world)

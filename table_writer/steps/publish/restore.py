@@ -155,10 +155,14 @@ def _check(
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
-    """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
+    """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once.
+
+    Not another file of the same name: Hive names its first file ``000000_0`` each time.
+    """
     replaced = (old for record in history.records for old in record.entry.replaced)
-    listed = {found.key for old in replaced for found in old.objects}
-    if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
+    listed = {(found.key, found.size_bytes, found.etag) for old in replaced for found in old.objects}
+    there = files_read_at(store, history.layout, place)
+    if any((found.key, found.size_bytes, found.etag) not in listed for found in there):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
 
