@@ -15,7 +15,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.entry import _same
+from table_writer.steps.publish.entry import is_same_file
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
@@ -544,7 +544,7 @@ def test_only_a_copy_that_made_one_part_of_many_has_another_etag(listed: str, fo
     at = World().store._now()
     for size, expected in ((7, same), (8, False)):
         info = ObjectInfo(key="k", size_bytes=size, etag=found, modified_at=at)
-        assert _same(info, ReplacedObject(key="k", size_bytes=7, etag=listed)) is expected
+        assert is_same_file(info, ReplacedObject(key="k", size_bytes=7, etag=listed)) is expected
 
 
 def test_the_doctor_says_that_a_table_was_moved() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from table_writer.errors import TableWriterError, counted, few
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
-from table_writer.model.entry import Operation
+from table_writer.model.entry import Operation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, locations
 from table_writer.steps.publish.copies import SeparateCopies
@@ -21,6 +21,7 @@ from table_writer.steps.publish.entry import (
     check_each,
     columns_of,
     files_there,
+    is_same_file,
     left_locations,
     require_known,
     there_under_other_names,
@@ -160,9 +161,11 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
     Not another file of the same name: Hive names its first file ``000000_0`` each time.
     """
     replaced = (old for record in history.records for old in record.entry.replaced)
-    listed = {(found.key, found.size_bytes, found.etag) for old in replaced for found in old.objects}
+    listed: dict[str, list[ReplacedObject]] = {}
+    for replaced_object in (found for old in replaced for found in old.objects):
+        listed.setdefault(replaced_object.key, []).append(replaced_object)
     there = files_read_at(store, history.layout, place)
-    if any((found.key, found.size_bytes, found.etag) not in listed for found in there):
+    if not all(any(is_same_file(found, old) for old in listed.get(found.key, ())) for found in there):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
 
