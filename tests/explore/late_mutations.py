@@ -178,8 +178,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "nothing is added to what a late alter has brought back",
-        "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, listing):",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append in place"),
         also=(CONFIRMED,),
@@ -348,5 +348,12 @@ MUTATIONS: Final = (
         "if entry.mode != DISCARD:",
         "if True:",
         test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",
+    ),
+    Mutation(
+        "a recovery adds nothing over a partition that its writer was not shown",
+        "steps.publish.evidence:Evidence.why_not_carried_out",
+        "if hidden := self._hidden(entry, found, here):",
+        "if hidden := ():",
+        schedule="batches: append with d2 hidden: 0@40!error",
     ),
 )

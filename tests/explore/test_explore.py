@@ -72,6 +72,12 @@ def test_promises_hold_whoever_meets_whom(
             pytest.fail(told(shortest(exploration.failures[0].schedule)))
 
 
+def test_every_broken_rule_has_its_place_in_the_code() -> None:
+    for mutation in EVERY_MUTATION:
+        with mutation.applied():
+            pass
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", [pytest.param(one, id=one.rule) for one in EVERY_MUTATION])
 def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:

@@ -64,8 +64,8 @@ MUTATIONS: Final = (
     Mutation(
         "a table is told which log it has only where that loses nobody's change",
         "log.known_log:name_log",
-        "if compares_and_sets(metastore.server_version()):",
-        "if True:",
+        "table.partition_columns and compares_and_sets(metastore.server_version())",
+        "table.partition_columns",
         test=f"{KNOWN_LOG}::test_a_table_is_told_nothing_where_a_server_does_not_compare",
     ),
     Mutation(
@@ -330,7 +330,7 @@ MUTATIONS: Final = (
     Mutation(
         "no rollback to what a vacuum may be deleting",
         "log.past_states:PastStates.is_restorable",
-        "return is_there and location.place not in state.doomed_places",
+        "return is_there and not state.is_doomed(location)",
         "return is_there",
         ("rollback further", "vacuum"),
         Bound(2, 0),
@@ -354,8 +354,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no append to what a late alter has brought back",
-        "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction.correct(table, values, now, listing):",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._correction.correct(table, values, now, listing):",
         "if False:",
         ("overwrite", "append", "append"),
         also=(CONFIRMED,),
@@ -363,9 +363,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no creation where a late drop has taken rows away",
-        "steps.publish.publisher:Publisher._look",
-        "if is_building and self._correction",
-        "if plan.mode.facts.keeps_rows and self._correction",
+        "steps.publish.publisher:Publisher._is_outdated",
+        "if self._correction.correct(table, values, now, listing):",
+        "if plan.mode.facts.keeps_rows and self._correction.correct(table, values, now, listing):",
         ("old drop comes", "create d2"),
         Bound(1, 1),
         schedules=300,
