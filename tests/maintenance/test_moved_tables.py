@@ -189,6 +189,17 @@ def test_another_file_under_the_name_of_one_that_was_replaced_is_not_hidden(call
     assert world.rows() == {"": frozenset({7})}
 
 
+def test_what_a_refused_write_was_about_to_replace_is_not_hidden() -> None:
+    world = published()
+    altered(world, ROOT)
+    world.written_by_another_tool("", frozenset({7}))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        append(world, 8)
+    with suppress(InvalidInputError):
+        world.keeper.adopt(str(TABLE), accept_loss=True)
+    assert world.rows() == {"": frozenset({7})}
+
+
 def test_without_its_root_a_moved_table_begins_a_new_log_and_leaves_the_old_files() -> None:
     world = published()
     set_location(world)

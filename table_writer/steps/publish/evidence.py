@@ -103,10 +103,7 @@ class Evidence:
         return require_addable(self._store, partition)
 
     def why_not_carried_out(
-        self,
-        entry: LogEntry,
-        found: Mapping[PartitionValues, PartitionState],
-        here: Mapping[PartitionValues, str],
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], here: Mapping[PartitionValues, str]
     ) -> dict[PartitionValues, str]:
         """Return why partitions are not switched to rows that were made of those which they had before the claim.
 
@@ -135,10 +132,7 @@ class Evidence:
         return changed
 
     def _hidden(
-        self,
-        entry: LogEntry,
-        found: Mapping[PartitionValues, PartitionState],
-        here: Mapping[PartitionValues, str],
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], here: Mapping[PartitionValues, str]
     ) -> frozenset[PartitionValues]:
         """Return the partitions that an entry adds, and that are where the newest version before it has put them.
 

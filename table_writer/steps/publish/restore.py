@@ -158,9 +158,10 @@ def _check(
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
     """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once.
 
-    Not another file of the same name: Hive names its first file ``000000_0`` each time.
+    Not another file of the same name: Hive names its first file ``000000_0`` each time. Nor what an entry was about to
+    replace that was abandoned.
     """
-    replaced = (old for record in history.records for old in record.entry.replaced)
+    replaced = (old for record in history.records.published for old in record.entry.replaced)
     listed: dict[str, list[ReplacedObject]] = {}
     for replaced_object in (found for old in replaced for found in old.objects):
         listed.setdefault(replaced_object.key, []).append(replaced_object)
