@@ -29,7 +29,7 @@ from tests.fuzz.oracle import Ids
 from tests.maintenance.operations import erase
 from tests.publish.world import DeathError, schema_of, value_of, values_of
 
-from .worlds import BOTH
+from .worlds import BOTH, OLD_ANSWERS
 
 if TYPE_CHECKING:
     from .run import Run
@@ -53,6 +53,8 @@ class Actor:
     before: tuple[str, ...] = ()
     back: int = 1  # how many versions a rollback or a reader goes back
     counts_figures: bool = False  # of its files, so that a publish sets statistics after its switch
+    answers: str = ""  # what Glue shows its role: all of it, as it is now, or see `worlds`
+    refused: str = ""  # the call that its store refuses, as a role without a right
 
 
 STAGES: Final = {
@@ -61,6 +63,16 @@ STAGES: Final = {
     "stage overwrite": Actor("stage", mode=WriteMode.OVERWRITE_PARTITIONS),
     "stage create": Actor("stage", ("d3",), mode=WriteMode.CREATE_PARTITIONS),
     "stage rows": Actor("stage_rows"),
+}
+MIRRORED: Final = {
+    "mirror": Actor("mirror"),
+    "repair mirror": Actor("repair_mirror"),
+    "check mirror": Actor("check_mirror"),
+    "drop mirror": Actor("drop_mirror"),
+    "handover": Actor("handover"),
+    "take back": Actor("take_back"),
+    "take back what was handed over": Actor("take_back", before=("handover",)),
+    "recover what was handed over": Actor("recover", before=("handover",)),
 }
 OURS: Final = {
     "append": Actor("append"),
@@ -103,6 +115,13 @@ OURS: Final = {
     "vacuum": Actor("vacuum"),
     "erase": Actor("erase"),
     "vacuum what is to be erased": Actor("vacuum", before=("overwrite", "erase")),
+    "purge": Actor("purge", ("d1",)),
+    "purge all": Actor("purge"),
+    "certificate": Actor("certificate", before=("purge",)),
+    "vacuum after a purge": Actor("vacuum", before=("purge",)),
+    "refused vacuum": Actor("vacuum", before=("overwrite",), refused="delete"),
+    "append by another configuration": Actor("append_by_another_configuration"),
+    "look": Actor("look"),
     "abort uploads": Actor("abort_uploads"),
     "read older": Actor("read_older"),
 }
@@ -121,6 +140,9 @@ OTHERS: Final = {
     "lose outcome": Actor("lose_outcome"),
     "reset log": Actor("reset_log"),
     "begin again": Actor("begin_again"),
+    "static overwrite": Actor("static_overwrite", ("d1",)),
+    "set back": Actor("set_back"),
+    "set back far": Actor("set_back", back=2),
 }
 EARLIER: Final = {
     "dying append": Actor("dying_append"),
@@ -182,7 +204,22 @@ APART: Final = {
     "append once after a rollback": Actor("append_once", key="orders/2", before=("append once", "rollback")),
 }
 """Who needs what others do not find, so that not all meet them."""
-ACTORS: Final = OURS | OTHERS | EARLIER | LATER | APART
+OF_A_ROLE: Final = {
+    f"{name} with {answers}": replace(OURS[name], answers=answers)
+    for name in (
+        "append",
+        "append in place",
+        "overwrite",
+        "overwrite table",
+        "compact",
+        "rollback",
+        "restore",
+        "vacuum",
+        "recover",
+    )
+    for answers in ("d2 hidden", OLD_ANSWERS)
+}
+ACTORS: Final = OF_A_ROLE | OURS | OTHERS | EARLIER | LATER | APART | MIRRORED
 ATOMIC: Final = frozenset(actor.operation for actor in (OTHERS | EARLIER).values()) | {"old_call_comes"}
 """What other tools do is one step here: how they order their calls is not this library's to decide."""
 
@@ -314,10 +351,6 @@ class ChosenOperations(Operations):
     def adopt(self, _: Random) -> str:
         self._on.world.keeper.adopt(self._on.table)
         return "adopted"
-
-    def vacuum(self, _: Random) -> str:
-        report = self._on.world.keeper.vacuum(self._on.table)
-        return f"deleted {len(report.deleted)} {report.failures}"
 
     def erase(self, _: Random) -> str:
         """Let the next vacuum delete all that readers have left, as after a delete of rows in all partitions."""

@@ -143,6 +143,21 @@ MUTATIONS: Final = (
         test=f"{RESTORE_IN_DOUBT}::test_a_restore_puts_back_what_a_backup_has_at_older_rows",
     ),
     Mutation(
+        "another file under the name of a replaced one is not hidden",
+        "steps.publish.restore:refuse_new_files",
+        "any(is_same_file(found, old) for old in listed.get(found.key, ()))",
+        "found.key in listed",
+        test="tests/maintenance/test_moved_tables.py"
+        "::test_another_file_under_the_name_of_one_that_was_replaced_is_not_hidden",
+    ),
+    Mutation(
+        "what an abandoned entry was about to replace is not hidden",
+        "steps.publish.restore:refuse_new_files",
+        "history.records.published",
+        "history.records",
+        test="tests/maintenance/test_moved_tables.py::test_what_a_refused_write_was_about_to_replace_is_not_hidden",
+    ),
+    Mutation(
         "a restore shows no files of an abandoned entry",
         "steps.publish.copies:SeparateCopies.partitions_of",
         "if checked.others:",

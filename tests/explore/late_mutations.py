@@ -334,4 +334,26 @@ MUTATIONS: Final = (
         "ordered",
         test=f"{ERASURES}::test_a_mark_is_taken_away_once_no_call_of_before_it_can_come_though_newer_ones_stay",
     ),
+    Mutation(
+        "a discard ends no vacuum of which it has not read all",
+        "steps.vacuum.sweep:Vacuum._carry_out",
+        "if entry.mode != DISCARD:",
+        "if True:",
+        ("discard", "refused vacuum"),
+        schedule="discard, refused vacuum: 0@9>1 1@41>>0",
+    ),
+    Mutation(
+        "a discard ends no erasure of which it has not read all",
+        "steps.vacuum.sweep:Vacuum._carry_out",
+        "if entry.mode != DISCARD:",
+        "if True:",
+        test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",
+    ),
+    Mutation(
+        "a recovery adds nothing over a partition that its writer was not shown",
+        "steps.publish.evidence:Evidence.why_not_carried_out",
+        "if hidden := self._hidden(entry, found, here):",
+        "if hidden := ():",
+        schedule="batches: append with d2 hidden: 0@40!error",
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -17,8 +17,10 @@ from uuid import UUID
 
 import greenlet
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log import deadline
+from table_writer.log.known_log import name_log
+from table_writer.log.owner import found_log_id
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import written_ids
@@ -29,14 +31,19 @@ from tests.fuzz.puppet import strings_pulled
 from tests.fuzz.simulation import DAY_SECONDS, Process, SimulatedWorld, Simulation
 from tests.publish.world import plain
 
-from .actors import ACTORS, ATOMIC, DAYS, OTHERS, Actor, ChosenOperations
+from .actors import ACTORS, ATOMIC, DAYS, OTHERS, Actor
+from .promises import Promises
+from .reporting import ReportingOperations
 from .schedule import Deviation, Schedule
-from .worlds import KINDS, ActorWorld, WatchedWorld
+from .worlds import KINDS, ActorWorld, GlueAtOnce, WatchedWorld
 
 PAUSES: Final = {"hour": 3_600.0, "later": DAYS * 86_400.0, "stand still": DAYS * 86_400.0}
 """How long an actor is paused before another goes on: longer than a claim lasts, and than anything does."""
+PROBES: Final = "/_table_writer/probe-"  # what the doctor tries the store with, and takes away
 POLL_SECONDS: Final = 100.0  # who waits for a claim looks less often than it wants to: fewer calls say the same
 LATE_SECONDS: Final = 80_000.0  # a request that nobody sends on arrives within a day
+OF_CHANGES: Final = frozenset({"answer lost", "misreported", "late", "late and death", "twice"})
+"""What happens to no call that only reads: a schedule that is shortened may come to one."""
 TIMES: Final = re.compile(rb"\d{4}-\d\d-\d\d[T ][\d:.]+(\+00:00|Z)?|\d{10}(\.\d+)?")
 parsed: Final = cache(Location.parse)
 _read: Final = cache(LogEntry.from_json)
@@ -110,7 +117,10 @@ class Run(Simulation):
         self.schedule, self.kind = schedule, KINDS[schedule.kind]
         super().__init__()
         self.partitions = list(self.kind.partitions)
-        self._operations = ChosenOperations(self)
+        self._operations = ReportingOperations(self)
+        self.promises = Promises(self)
+        self.metastores: dict[int, Any] = {}
+        """What the metastore held when a version was the newest, and all was at rest."""
         self.steps: list[Reached] = []
         self.begun_at = 0
         self.went = ""
@@ -119,6 +129,8 @@ class Run(Simulation):
         self._running: Worker | None = None
         self._preempted: list[int] = []
         self._waiting = list(range(len(schedule.actors)))
+        if isinstance(self._base.metastore, GlueAtOnce):
+            self._base.metastore.server.role = self._role
         if begin is not None:
             begin.set_up(self)
         for number, name in enumerate(schedule.actors):
@@ -126,6 +138,7 @@ class Run(Simulation):
                 store=self._base.store,
                 metastore=self._base.metastore,
                 sleep=self._sleep,
+                config=self.kind.config,
                 counts_figures=ACTORS[name].counts_figures,
             )
             self._workers.append(Worker(number, ACTORS[name], world, row_id=1_000 * (number + 1)))
@@ -175,10 +188,35 @@ class Run(Simulation):
         else:
             self._hub_id = row_id
 
+    def _role(self) -> str:
+        """Return what Glue shows to whoever asks; the oracle sees all, past the hooks."""
+        return self.worker.actor.answers if self.worker and self._base.metastore.on_call else ""
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        """Return all actors of the schedule."""
+        return self._workers
+
+    @property
+    def at_work(self) -> Sequence[Worker]:
+        """Return those who have begun and not ended, dead ones left out."""
+        return [worker for worker in self._workers if worker.processes]
+
+    @property
+    def calls_of_others(self) -> int:
+        """Return how many calls all others have made."""
+        return sum(worker.points for worker in self._workers if worker is not self.worker)
+
+    @property
+    def have_other_tools_changed(self) -> bool:
+        """Whether other tools are among those who work on the table, or have before: no mirror follows them."""
+        names = {name for actor in self.schedule.actors for name in (actor, *ACTORS[actor].before)}
+        return not names.isdisjoint(OTHERS)
+
     @property
     def are_others_at_work(self) -> bool:
         """Whether anybody of ours has begun and not ended, dead ones left out."""
-        return any(one.processes for one in self._workers)
+        return bool(self.at_work)
 
     @property
     def is_busy(self) -> bool:
@@ -234,6 +272,12 @@ class Run(Simulation):
         self.do(Step(self._hub_actor.operation, 0))
         self._look(at_rest=True)
 
+    def name_log(self) -> None:
+        """Let the table say which log it has, as its first write does."""
+        with self.unhooked():
+            layout = self._base.layout
+            name_log(self._base.metastore, self._base.table, layout, found_log_id(self._base.store, layout))
+
     def go(self) -> None:
         """Carry the schedule out, until all its actors have ended."""
         self.begun_at = len(self.trace)
@@ -262,11 +306,17 @@ class Run(Simulation):
             last, later = ("append_all", "recover"), ""
             if self.root in self.oracle.locations().values():  # a vacuum comes before readers leave it
                 last, later = ("", "recover"), "append_all"
-            if self._builds_first:
+            if self._builds_first or self._was_set_back:
                 last = last[::-1]
-            self._do_all(*last, *("days_pass",) * 5, "vacuum")
+            with self.unhooked():
+                is_closed = bool(self._base.services().log.lister.read(allow_lost=True).closings)
+            self._do_all("take_back" if is_closed else "", *last, *("days_pass",) * 5, "vacuum")
             if self.oracle.wrong:
                 return
+            with self.unhooked():
+                self.promises.require_gone()
+                if self._base.config.mirrors and not self.have_other_tools_changed:
+                    self.promises.require_in_step("the mirror was followed by all who have changed the table")
             if self.oracle.stale:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
             with self.unhooked():
@@ -287,6 +337,11 @@ class Run(Simulation):
     def _left_behind(self) -> list[str]:
         live = {*self.oracle.locations().values()} - {self.root}
         return [one.removeprefix(self.root) for one in self.world.leftovers() if not one.startswith(tuple(live))]
+
+    @property
+    def _was_set_back(self) -> bool:
+        """Whether nothing is built on what is there before a recovery, as errors say."""
+        return any(worker.actor.operation == "set_back" for worker in self._workers)
 
     @property
     def _builds_first(self) -> bool:
@@ -339,7 +394,12 @@ class Run(Simulation):
     def _reached(self, worker: Worker, point: Point) -> None:
         others = tuple(sorted({*self._preempted, *self._waiting}))
         self.steps.append(Reached(point, others, bool(self.pending)))
-        found = [one for one in self.schedule.deviations if (one.actor, one.point) == (point.actor, point.number)]
+        found = [
+            one
+            for one in self.schedule.deviations
+            if (one.actor, one.point) == (point.actor, point.number)
+            and (point.call in CHANGING or one.what not in OF_CHANGES)
+        ]
         worker.todo = deque(sorted(found, key=lambda one: one.stops))
 
     def _reply(self, worker: Worker) -> Event | None:
@@ -355,6 +415,10 @@ class Run(Simulation):
         if worker is None or (phase == "after" and call not in CHANGING):
             return
         worker.points += 1
+        if call in CHANGING and worker.actor.operation == "look" and PROBES not in key:
+            self.oracle.blame(f"a call that only looks makes the call {call} {key}")
+        if (call, phase) == (worker.actor.refused, "before"):
+            raise StorageError(f"{call} is refused")
         is_fixed = call in {"get", "head"} and "/log/0" in key and key in self._base.store._objects
         point = Point(worker.number, worker.points, service, call, phase, key, is_fixed)
         event = self._hub.switch(point)
@@ -389,6 +453,15 @@ class Run(Simulation):
     def read_anew(self) -> None:
         """Take the log as it is now, whatever its size says."""
         self._base._read = None
+
+    def _remember(self) -> None:
+        super()._remember()
+        self.metastores[self.oracle.newest()] = self._base.taken()
+
+    def _took_effect(self, process: Process, service: str, call: str, key: str) -> None:
+        super()._took_effect(process, service, call, key)
+        if service == "metastore" and call in CHANGING:
+            self.promises.require_closed(process.claim)
 
     # What readers see
 
@@ -451,8 +524,10 @@ class Begin:
     def __init__(self, kind: str, *before: str) -> None:
         run = Run(Schedule((), kind=kind))
         with run.strings(), run._hooked():
-            for name in (*run.kind.first, *before):
+            for number, name in enumerate((*run.kind.first, *before)):
                 run.act(name)
+                if number == 0:
+                    run.name_log()
         if run.oracle.wrong:
             raise AssertionError(run.trace)
         self._run = run
@@ -463,6 +538,8 @@ class Begin:
         run.now, run.next_id, run.names = old.now, old.next_id, old.names
         run.staged, run.waiting = list(old.staged), dict(old.waiting)
         run._sights, run._open = deepcopy(old._sights), set(old._open)
+        run.metastores = dict(old.metastores)
+        run.promises.wanted = dict(old.promises.wanted)
         store = run._base.store
         store._objects, store._uploads = dict(old._base.store._objects), deepcopy(old._base.store._uploads)
         run._base.give(old._base.taken())

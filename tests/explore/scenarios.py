@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from itertools import combinations_with_replacement, product
 from typing import Final
 
-from .actors import OTHERS, OURS
+from .actors import MIRRORED, OF_A_ROLE, OTHERS, OURS
 
 REPLACE: Final = "replace columns"
 LATE_COLUMNS: Final = ("old replacement comes", "old alter comes to other columns")
@@ -66,9 +66,31 @@ CORE: Final = frozenset(
 """Who meets in the budgeted run there."""
 
 
+WITH_MIRRORS: Final = (
+    "append",
+    "append in place",
+    "overwrite",
+    "compact",
+    "publish",
+    "rollback",
+    "restore",
+    "vacuum",
+    "recover",
+    "purge",
+)
+"""Who is followed by a mirror, or brings it up."""
+
+
+ROLES: Final = ("append", "overwrite", "append d2 d3", "recover", "vacuum", "move")
+"""Whom those meet to whom Glue does not show all, or not as it is now."""
+UNGUARDED: Final = frozenset({("drop mirror", "handover"), ("handover", "take back")})
+"""Pairs of which one looks, and then deletes without a condition what the other has made by then."""
+
+
 def pairs(ours: Collection[str], others: Collection[str]) -> Scenarios:
     """Return all pairs; other tools among themselves are nothing of ours."""
-    return tuple(pair for pair in combinations_with_replacement((*ours, *others), 2) if pair[0] in ours)
+    all_pairs = combinations_with_replacement((*ours, *others), 2)
+    return tuple(pair for pair in all_pairs if pair[0] in ours and pair not in UNGUARDED)
 
 
 VARIANTS: Final = frozenset(
@@ -100,6 +122,10 @@ VARIANTS: Final = frozenset(
         "rollback far",
         "restore in doubt",
         "vacuum what is to be erased",
+        "purge all",
+        "vacuum after a purge",
+        "look",
+        "set back far",
     }
 )
 """Operations with other arguments: the budgeted run leaves them to the slow one."""
@@ -108,11 +134,15 @@ PAIRS: Final[Mapping[str, Scenarios]] = {
     "root": pairs(ROOT, ("insert", "insert overwrite", "move", "point back")),
     "uncompared root": pairs([one for one in ROOT if one in CORE], ("insert", "move", "old alter comes"))
     + tuple(product(LATE_COLUMNS, ("append", "overwrite", "recover", REPLACE))),
-    "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")),
+    "batches": pairs(BATCHES, ("insert", "move", "drop", "old alter comes")) + tuple(product(OF_A_ROLE, ROLES)),
+    "mirrored": pairs(MIRRORED, (*WITH_MIRRORS, "insert", "move", "drop", "set back")),
 }
 BUDGETED_PAIRS: Final[Mapping[str, Scenarios]] = {
     "": tuple(pair for pair in PAIRS[""] if not VARIANTS & {*pair}),
-    **{kind: tuple(pair for pair in PAIRS[kind] if CORE.issuperset(pair)) for kind in ("root", "batches")},
+    "root": tuple(pair for pair in PAIRS["root"] if CORE.issuperset(pair)),
+    "batches": tuple(pair for pair in PAIRS["batches"] if CORE.issuperset(pair))
+    + tuple(product(OF_A_ROLE, ("append", "overwrite"))),
+    "mirrored": tuple(pair for pair in PAIRS["mirrored"] if not {"check mirror", "set back"} & {*pair}),
 }
 
 DYING: Final = (
@@ -159,6 +189,36 @@ BUILT: Final[Mapping[str, tuple[str, ...]]] = {
     "batches": ("append", "append d2 d3", "rollback", "move", "vacuum"),
 }
 AGAIN: Final = ("append once", "append in place once", "overwrite once", "batch", "publish")
+ERASING: Final = (
+    *(
+        ("purge", one, last)
+        for one in ("rollback", "append", "recover", "publish", "move")
+        for last in ("vacuum", "certificate")
+    ),
+    *(("vacuum after a purge", one, "certificate") for one in ("rollback", "append", "compact", "publish rows")),
+    *(("append", one, "certificate") for one in ("purge", "refused vacuum")),
+)
+"""An erasure, who brings back what it names, or deletes it, and who asks for its certificate."""
+OTHERWISE: Final = (
+    *((one, "set back", "recover") for one in ("append", "append in place", "rollback", "vacuum")),
+    *(("set back", "recover", one) for one in ("append", "move", "set back")),
+    *((one, "static overwrite", "adopt") for one in ("append once", "publish", "vacuum", "stage")),
+    *(("drop", "append by another configuration", one) for one in ("append", "restore")),
+    *((one, "recover", "refused vacuum") for one in ("append", "rollback")),
+    *(("discard", "refused vacuum", one) for one in ("vacuum", "recover")),
+)
+"""What befalls a table from outside, and who puts it right."""
+HANDED: Final = (
+    *(
+        (one, "handover", last)
+        for one in ("append", "append in place", "rollback", "compact")
+        for last in ("recover", "take back")
+    ),
+    *(("handover", "take back", one) for one in ("append", "vacuum", "recover")),
+    *((one, "drop mirror", last) for one in ("mirror", "repair mirror") for last in ("append", "vacuum")),
+    *(("append", "recover", one) for one in ("mirror", "repair mirror", "handover")),
+)
+"""Who writes while a table is handed over, or its mirror goes."""
 TRIPLES: Final[Mapping[str, Scenarios]] = {
     "": tuple(
         dict.fromkeys(
@@ -176,9 +236,12 @@ TRIPLES: Final[Mapping[str, Scenarios]] = {
                 ("batch", "append once", "batch"),
                 ("batch", "later batch", "batch"),
                 ("append once", "batch", "append once"),
+                *ERASING,
+                *OTHERWISE,
             )
         )
     ),
     **{kind: tuple((one, "recover", other) for one, other in product(PAUSED[kind], BUILT[kind])) for kind in PAUSED},
+    "mirrored": HANDED,
 }
 """A write that dies, who resolves it, and who builds on that; few pairs that are worth as much."""

@@ -15,6 +15,7 @@ from random import Random
 from time import process_time
 from typing import Final
 
+from table_writer.table.root_markers import DELTA_LOG
 from tests.fuzz.history import CHANGING
 
 from .actors import ACTORS, ATOMIC
@@ -23,6 +24,8 @@ from .schedule import SWITCHES, Deviation, Schedule, What
 from .worlds import KINDS
 
 ROOT: Final = "mart/orders/_table_writer/"
+MIRROR: Final = f"/{DELTA_LOG}/"
+BUSY_PLACES: Final = frozenset({"log", "metastore", "mirror"})
 WEIGHTS: Final[dict[What, float]] = {
     "switch": 6,
     "hour": 6,
@@ -41,7 +44,7 @@ WEIGHTS: Final[dict[What, float]] = {
 BUSY: Final = 10
 """How much more often something happens at the log or in the metastore than elsewhere."""
 Place = tuple[str, bool]
-ANYWHERE: Final = frozenset({("metastore", True), ("table", True), ("data", True), ("log", False)})
+ANYWHERE: Final = frozenset({("metastore", True), ("table", True), ("data", True), ("log", False), ("mirror", False)})
 """What another tool may touch."""
 
 
@@ -64,8 +67,8 @@ def place_of(point: Point) -> Place:
     if point.service == "metastore":
         return "metastore", point.changes
     below = point.key.removeprefix(ROOT)
-    if below == point.key:
-        return "data", point.changes  # of other tools, or everything
+    if below == point.key:  # of other tools, or everything
+        return "mirror" if MIRROR in point.key else "data", point.changes
     first, _, rest = below.partition("/")
     write_id = rest.partition("/")[0] if first == "data" else ""
     return f"{first}/{write_id}".rstrip("/"), point.changes
@@ -211,7 +214,7 @@ class Exploration:
             return str(schedule)
         last = schedule.deviations[-1]
         at = next((one.point for one in steps if (one.point.actor, one.point.number) == (last.actor, last.point)), None)
-        if at is None or place_of(at)[0] not in {"log", "metastore"}:
+        if at is None or place_of(at)[0] not in BUSY_PLACES:
             return ""
         return f"{last.what} {last.to} {at.actor, at.call, at.phase, place_of(at)[0]}"
 
@@ -232,7 +235,7 @@ class Exploration:
                 claimants.add(point.actor)
             if point.is_fixed and not trims:
                 continue
-            is_busy = place[0] in {"log", "metastore"}
+            is_busy = place[0] in BUSY_PLACES
             for what in self._possible(step, may_preempt=may_preempt, may_fail=may_fail, is_busy=is_busy or trims):
                 if what not in SWITCHES:
                     yield Deviation(point.actor, point.number, what), BUSY if is_busy else 1

@@ -47,6 +47,8 @@ def parts(by_kind: BY_KIND, kind: str, schedules: int, bound: Bound, *marks: pyt
         *parts(TRIPLES, "", 6, BUDGETED, pytest.mark.not_quick),
         *parts(BUDGETED_PAIRS, "root", 2, BUDGETED),
         *parts(BUDGETED_PAIRS, "batches", 2, BUDGETED, pytest.mark.not_quick),
+        *parts(BUDGETED_PAIRS, "mirrored", 2, BUDGETED, pytest.mark.not_quick),
+        *parts(TRIPLES, "mirrored", 4, BUDGETED, pytest.mark.not_quick),
         *parts(PAIRS, "", 4, SLOW, pytest.mark.slow),
         *parts(TRIPLES, "", 30, SLOW, pytest.mark.slow),
         *parts(PAIRS, "root", 2, SLOW, pytest.mark.slow),
@@ -55,6 +57,8 @@ def parts(by_kind: BY_KIND, kind: str, schedules: int, bound: Bound, *marks: pyt
         *parts(TRIPLES, "uncompared root", 4, SLOW, pytest.mark.slow),
         *parts(PAIRS, "batches", 2, SLOW, pytest.mark.slow),
         *parts(TRIPLES, "batches", 7, SLOW, pytest.mark.slow),
+        *parts(PAIRS, "mirrored", 6, SLOW, pytest.mark.slow),
+        *parts(TRIPLES, "mirrored", 30, SLOW, pytest.mark.slow),
     ],
 )
 def test_promises_hold_whoever_meets_whom(
@@ -66,6 +70,12 @@ def test_promises_hold_whoever_meets_whom(
         figures.add(exploration.figures)
         if exploration.failures:
             pytest.fail(told(shortest(exploration.failures[0].schedule)))
+
+
+def test_every_broken_rule_has_its_place_in_the_code() -> None:
+    for mutation in EVERY_MUTATION:
+        with mutation.applied():
+            pass
 
 
 @pytest.mark.slow

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
+from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.history import History
 from table_writer.metastore.glue import Clients, GlueMetastore
@@ -21,30 +24,35 @@ from table_writer.model.entry import LogEntry
 from table_writer.model.table import Partition, PartitionChange
 from table_writer.model.write import Scope
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.publish.parameters import with_columns_of
 from tests.doubles.faults import Late
-from tests.doubles.glue import GlueDouble, GlueServer, RefusedError
+from tests.doubles.glue import Answers, GlueDouble, GlueServer, RefusedError
 from tests.fuzz.simulation import SimulatedWorld
 from tests.glue.world import GlueWorld
+from tests.mirrors.world import PARQUET
 from tests.publish.world import values_of
 
 BOTH: Final = ("d1", "d2")
 ALL_PARTITIONS: Final = (*BOTH, "d3")  # the last is there only where somebody adds it
 WHOLE: Final = ("",)
+OLD_ANSWERS: Final = "old answers"
+READS_OLD: Final = 2  # of a kind, until answers are those of now
+MIRRORS: Final = TableWriterConfig(mirrors=["delta"])
 FIRST: Final = ("overwrite", "append", "days pass", "overwrite")
 """What all find: something for a vacuum to delete, and something to roll back to."""
 
 
 class WatchedWorld(SimulatedWorld):
-    """The world as the oracle looks at it, which reads a log again only if it has grown."""
+    """The world as the oracle looks at it, which reads a log again only if it has other objects."""
 
-    _read: tuple[int, History] | None = None
+    _read: tuple[frozenset[str], History] | None = None
 
     def history(self) -> History:
         log = self.layout.log_prefix
-        size = sum(key.startswith(log) for key in self.store._objects)
-        if self._read is None or self._read[0] != size:
-            self._read = size, super().history()
+        keys = frozenset(key for key in self.store._objects if key.startswith(log))
+        if self._read is None or self._read[0] != keys:
+            self._read = keys, super().history()
         return self._read[1]
 
     def taken(self) -> Any:
@@ -147,11 +155,36 @@ def refusal(code: str, operation: str = "") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "injected"}}, operation)
 
 
+class AnsweringServer(GlueServer):
+    """Answers each role as it is shown things: whoever asks is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.role: Callable[[], str] = str
+        self._reads: Counter[str] = Counter()
+        past: list[Any] = []
+        first = replace(Answers(keeps_past=True, past=past), age=self._age)
+        self._answers = {
+            "": Answers(keeps_past=True, past=past),
+            "d2 hidden": Answers(keeps_past=True, past=past, hidden_partitions=frozenset({values_of("d2")})),
+            OLD_ANSWERS: first,
+        }
+
+    def _age(self, operation: str) -> int:
+        """Let the first answers on partitions be older than the newest change."""
+        self._reads[operation] += 1
+        return 1 if "Partition" in operation and self._reads[operation] <= READS_OLD else 0
+
+    def _answered(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.answers = self._answers[self.role()]
+        return super()._answered(operation, arguments)
+
+
 class GlueAtOnce(GlueDouble):
     """The product's gateway to Glue, one partition a call."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
-        self.server = GlueServer()
+        self.server = AnsweringServer()
         settings = GlueSettings(region="us-east-1", change_batch=1)
         GlueMetastore.__init__(self, settings, connect=lambda _: Clients(Wire(self), Wire(self)), sleep=sleep)
 
@@ -185,6 +218,22 @@ class BatchedWorld(WatchedWorld, GlueWorld):
         return refusal("ThrottlingException")
 
 
+def mirrored_rows(world: WatchedWorld) -> dict[str, list[int]] | None:
+    """Return what readers of a table's Delta mirror see, by partitions; ``None`` if there is none, or it is damaged."""
+    held = DeltaMirror(world.services()).read()
+    if held is None or held.damage:
+        return None
+    found: dict[str, list[int]] = {}
+    for values, files in held.files.items():
+        keys = [held._key_of(path) for path, _ in files]
+        if any(key not in world.store._objects for key in keys):
+            return None
+        found["".join(value or "" for value in values)] = sorted(
+            row for key in keys for row in json.loads(world.store._objects[key][0])
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of table: over which doubles it lies, which partitions it has, and what all find done."""
@@ -192,6 +241,8 @@ class Kind:
     make_world: Callable[[Callable[[float], None]], WatchedWorld]
     partitions: tuple[str, ...] = ALL_PARTITIONS
     first: tuple[str, ...] = FIRST
+    config: TableWriterConfig = field(default_factory=TableWriterConfig)
+    """Of all who work on it."""
     misreports: float = 1
     """How often a call is applied and said to be refused, beside other faults."""
 
@@ -226,6 +277,12 @@ def _uncompared(sleep: Callable[[float], None]) -> WatchedWorld:
     return world
 
 
+def _mirrored(sleep: Callable[[float], None]) -> WatchedWorld:
+    world = WatchedWorld(sleep=sleep, config=MIRRORS)
+    world.metastore.create_table(replace(world.table, serde=PARQUET))
+    return world
+
+
 def _batched(sleep: Callable[[float], None]) -> WatchedWorld:
     return BatchedWorld(sleep=sleep, metastore=GlueAtOnce(sleep))
 
@@ -235,5 +292,6 @@ KINDS: Final[Mapping[str, Kind]] = {
     "root": Kind(_unpartitioned, WHOLE, ("insert", *FIRST)),
     "uncompared root": Kind(_uncompared, WHOLE, ("insert", *FIRST)),
     "batches": Kind(_batched, misreports=5),
+    "mirrored": Kind(_mirrored, config=MIRRORS),
 }
 """By the name that a schedule begins with; without one the table is partitioned, and switches in one call."""

@@ -64,8 +64,8 @@ MUTATIONS: Final = (
     Mutation(
         "a table is told which log it has only where that loses nobody's change",
         "log.known_log:name_log",
-        "may_be_set = table.partition_columns and compares_and_sets(metastore.server_version())",
-        "may_be_set = table.partition_columns",
+        "table.partition_columns and compares_and_sets(metastore.server_version())",
+        "table.partition_columns",
         test=f"{KNOWN_LOG}::test_a_table_is_told_nothing_where_a_server_does_not_compare",
     ),
     Mutation(
@@ -364,8 +364,8 @@ MUTATIONS: Final = (
     Mutation(
         "no creation where a late drop has taken rows away",
         "steps.publish.publisher:Publisher._is_outdated",
-        "if plan.builds_on_rows:",
-        "if plan.mode.facts.keeps_rows:",
+        "if self._correction.correct(table, values, now, listing):",
+        "if plan.mode.facts.keeps_rows and self._correction.correct(table, values, now, listing):",
         ("old drop comes", "create d2"),
         Bound(1, 1),
         schedules=300,

@@ -90,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """What is done, one after the other, to a table of so many partitions."""
+    """What is done, one after the other, to a table of so many partitions; of none: it is its own only one."""
 
     steps: tuple[Step, ...]
     partitions: int = 3

@@ -54,12 +54,18 @@ class Operations:
         in_place: bool = False,
         seen: Listing | None = None,
     ) -> WritePlan:
+        mode, scope = self._as_replaced(mode, scope)
         plan = self._on.world.plan(mode, scope=scope, key=key, stream=stream, in_place=in_place, seen=seen)
         how = f"{mode.value}{' in place' * in_place}"
         self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
         of_all = f"{stream}:{key}" if key else ""
         self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), of_all)
         return plan
+
+    def _as_replaced(self, mode: WriteMode, scope: Scope | None) -> tuple[WriteMode, Scope | None]:
+        """Return how rows are replaced here: those of an unpartitioned table all at once."""
+        is_whole = not self._on.world.table.partition_columns
+        return (WriteMode.OVERWRITE_TABLE, None) if is_whole and not mode.facts.keeps_rows else (mode, scope)
 
     def _write(
         self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, in_place: bool = False
@@ -296,6 +302,8 @@ class Operations:
 
     def drop(self, random: Random) -> None:
         value = random.choice(self._on.partitions)
+        if not value:  # an unpartitioned table goes as a whole, or not at all
+            return
         dropped = {
             value_of(one.values)
             for record in self._on.world.history().records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 from .history import OPERATIONS, WITHOUT_CALLS, Calls, History, Step, drawn, shortened
@@ -27,9 +28,10 @@ def _calls_of(operation: str) -> dict[tuple[str, str], int]:
     return dict(sorted(most.items()))
 
 
-def history(seed: int) -> History:
-    """Return the history of a seed."""
-    return drawn(seed, calls_made())
+def history(seed: int, *, unpartitioned: bool = False) -> History:
+    """Return the history of a seed, of a table with partitions, or of one without."""
+    found = drawn(seed, calls_made())
+    return replace(found, partitions=0) if unpartitioned else found
 
 
 def told(history: History) -> tuple[list[str], list[str]]:

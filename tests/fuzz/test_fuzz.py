@@ -1,6 +1,7 @@
 """Histories drawn from seeds: whatever happens inside of whatever, and however late, no acknowledged row is lost.
 
-A failing seed is printed with the shortest history that still fails; ``python -m tests.fuzz --seed N`` shows it again.
+A failing seed is printed with the shortest history that still fails; ``python -m tests.fuzz --seed N`` shows it again, with
+``--unpartitioned`` that of a table without partitions.
 """
 
 from __future__ import annotations
@@ -20,11 +21,21 @@ def batches(first: int, last: int, *marks: pytest.MarkDecorator) -> list[object]
     return [pytest.param(one, marks=marks, id=f"seeds-from-{one}") for one in range(first, last, SEEDS)]
 
 
+def require_promises(first: int, *, unpartitioned: bool = False) -> None:
+    for seed in range(first, first + SEEDS):
+        drawn = history(seed, unpartitioned=unpartitioned)
+        if failure_of(drawn) is not None:
+            pytest.fail(f"seed {seed}, shortened:\n{shortest(drawn)}")
+
+
 @pytest.mark.parametrize("first", [*batches(0, 80), *batches(80, 2_150, pytest.mark.slow)])
 def test_readers_see_every_row_that_was_acknowledged_and_no_other(first: int) -> None:
-    for seed in range(first, first + SEEDS):
-        if failure_of(history(seed)) is not None:
-            pytest.fail(f"seed {seed}, shortened:\n{shortest(history(seed))}")
+    require_promises(first)
+
+
+@pytest.mark.parametrize("first", [*batches(0, 20), *batches(20, 400, pytest.mark.slow)])
+def test_readers_of_a_table_without_partitions_see_every_row_that_was_acknowledged(first: int) -> None:
+    require_promises(first, unpartitioned=True)
 
 
 @pytest.mark.parametrize("first", [*batches(0, 20), *batches(20, 200, pytest.mark.slow)])

@@ -161,6 +161,20 @@ def test_a_hidden_partition_is_not_written_as_a_new_one(mode: WriteMode) -> None
     assert world.rows()["d2"] == frozenset({2})
 
 
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.CREATE_PARTITIONS])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_recovery_does_not_write_a_hidden_partition_as_a_new_one(mode: WriteMode, *, in_place: bool) -> None:
+    world = written()
+    world.metastore.server.answers.hidden_partitions = frozenset({("d2",)})
+    plan = world.plan(mode, in_place=in_place and mode is WriteMode.APPEND)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d2": frozenset({9})}, plan=plan)
+    world.metastore.server.answers.hidden_partitions = frozenset()
+    world.wait_out_claims()
+    assert list(world.keeper.recover(T).settled.values())[-1] == "abandoned"
+    assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
 def test_a_recovery_does_not_take_a_hidden_partition_for_dropped() -> None:
     world = written()
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):

@@ -1068,3 +1068,36 @@ def test_an_abandoned_write_stays_as_a_whole_while_its_call_may_bring_readers_in
     world.keeper.vacuum(T)
     assert (holders(world, ANN), world.rows()["d2"]) == ([], ids(7, 22))
     assert world.keeper.erasure(T).is_complete
+
+
+def planned_after_all_was_left(world: World) -> None:
+    """Stage a write that was planned when readers had left the row: a discard reads no older entries."""
+    world.write({"d2": ids(23)})
+    world.write({"d4": ids(4)})
+    world.write({"d5": ids(55)})
+    world.stage({"d1": ids(5)})
+
+
+def test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum() -> None:
+    world = with_ann()
+    planned_after_all_was_left(world)
+    purge(world, ANN)
+    due = world.history().records[-1].entry
+    world.discard_staged()
+    assert world.services().log.slots.outcome(due.version) is None
+    world.keeper.vacuum(T)
+    assert holders(world, ANN) == []
+    assert world.keeper.erasure(T).is_complete
+
+
+def test_a_discard_does_not_end_a_vacuum_that_was_refused() -> None:
+    world = with_ann()
+    planned_after_all_was_left(world)
+    with mock.patch.object(world.store, "delete", side_effect=StorageError("AccessDenied")):
+        refused = world.vacuum()
+    world.wait_out_claims()
+    world.discard_staged()
+    assert refused.version is not None
+    assert world.services().log.slots.outcome(refused.version) is None
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []

@@ -15,7 +15,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Column, Partition, TableName
 from table_writer.model.write import TableLayout
 from table_writer.model.write_mode import WriteMode
-from table_writer.steps.publish.entry import _same
+from table_writer.steps.publish.entry import is_same_file
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
@@ -175,6 +175,29 @@ def test_rows_that_others_wrote_after_the_rename_are_neither_hidden_nor_built_on
     with pytest.raises(InvalidInputError, match="adopt"):
         world.vacuum()
     assert world.rows() == {"": frozenset({77})}
+
+
+@pytest.mark.parametrize("call", ["adopt", "restore"])
+def test_another_file_under_the_name_of_one_that_was_replaced_is_not_hidden(call: str) -> None:
+    world = published()
+    altered(world, ROOT)
+    world.lose_metastore()
+    world.written_by_another_tool("", frozenset({7}))  # the same name and size, as Hive's 000000_0
+    assert world.rows() == {"": frozenset({7})}
+    with suppress(InvalidInputError):
+        getattr(world.keeper, call)(str(TABLE))
+    assert world.rows() == {"": frozenset({7})}
+
+
+def test_what_a_refused_write_was_about_to_replace_is_not_hidden() -> None:
+    world = published()
+    altered(world, ROOT)
+    world.written_by_another_tool("", frozenset({7}))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        append(world, 8)
+    with suppress(InvalidInputError):
+        world.keeper.adopt(str(TABLE), accept_loss=True)
+    assert world.rows() == {"": frozenset({7})}
 
 
 def test_without_its_root_a_moved_table_begins_a_new_log_and_leaves_the_old_files() -> None:
@@ -532,7 +555,7 @@ def test_only_a_copy_that_made_one_part_of_many_has_another_etag(listed: str, fo
     at = World().store._now()
     for size, expected in ((7, same), (8, False)):
         info = ObjectInfo(key="k", size_bytes=size, etag=found, modified_at=at)
-        assert _same(info, ReplacedObject(key="k", size_bytes=7, etag=listed)) is expected
+        assert is_same_file(info, ReplacedObject(key="k", size_bytes=7, etag=listed)) is expected
 
 
 def test_the_doctor_says_that_a_table_was_moved() -> None:

@@ -283,7 +283,9 @@ def files_there(
         )
     if left is not None:  # None: readers look there still, and the changes of other tools stay
         listed = {file.key: file for file in without_marker(left.objects, location) if file.key not in later}
-        if {file.key for file in found} != listed.keys() or any(not _same(file, listed[file.key]) for file in found):
+        if {file.key for file in found} != listed.keys() or any(
+            not is_same_file(file, listed[file.key]) for file in found
+        ):
             raise NotThereError(
                 _difference(
                     location,
@@ -349,7 +351,7 @@ def require_not_fewer(store: ObjectStore, layout: TableLayout, partition: EntryP
     return partition
 
 
-def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
+def is_same_file(found: ObjectInfo, listed: ReplacedObject) -> bool:
     """Return whether a file is the listed one; a store that renames by copying may change its parts, and its ETag."""
     copied = PARTS_ETAG.fullmatch(listed.etag) and WHOLE_ETAG.fullmatch(found.etag)
     return found.size_bytes == listed.size_bytes and (found.etag == listed.etag or bool(copied))

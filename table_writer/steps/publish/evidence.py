@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from table_writer.log import rules
 from table_writer.log.history import History
+from table_writer.log.placements import Placement
 from table_writer.log.rules import PartitionState
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, same_place
@@ -102,13 +103,13 @@ class Evidence:
         return require_addable(self._store, partition)
 
     def why_not_carried_out(
-        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState]
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], here: Mapping[PartitionValues, str]
     ) -> dict[PartitionValues, str]:
         """Return why partitions are not switched to rows that were made of those which they had before the claim.
 
         Another tool may have inserted into them since, for days: its rows would be gone. That is so of copies, and of
         rows that were computed. A compaction changes no rows, and is never carried out by others. A partition that did
-        not exist had no rows.
+        not exist had no rows; one that was not shown to the writer, as AWS Glue hides some from a role, has them still.
         """
         before = {
             partition.values: partition
@@ -117,6 +118,8 @@ class Evidence:
             and not partition.added
             and partition.old_location is not None
         }
+        if hidden := self._hidden(entry, found, here):
+            return dict.fromkeys(hidden, "it is there, and was not shown to the write, which has none of its rows")
         if entry.is_compaction:
             return dict.fromkeys(before, "a compaction is begun anew")
         if entry.keeps_rows:
@@ -127,6 +130,37 @@ class Evidence:
         else:
             changed = {}
         return changed
+
+    def _hidden(
+        self, entry: LogEntry, found: Mapping[PartitionValues, PartitionState], here: Mapping[PartitionValues, str]
+    ) -> frozenset[PartitionValues]:
+        """Return the partitions that an entry adds, and that are where the newest version before it has put them.
+
+        Not if that version had been in doubt, too: its call may have come late, and brought back what another tool had
+        dropped.
+        """
+        mode = entry.write_mode
+        added = {
+            partition.values: here[partition.values]
+            for partition in entry.partitions
+            if partition.old_location is None
+            and found[partition.values] is PartitionState.BEFORE
+            and partition.values in here
+        }
+        if mode is None or not mode.facts.builds_on_what_is_there or not added:
+            return frozenset()
+        history = self._log.read_history()
+        by_version, current = history.records.by_version, history.state.current_partitions
+        recovered = {record.entry.recovers for record in history.records} | {
+            version for version, record in by_version.items() if record.entry.recovers is not None
+        }
+        return frozenset(
+            values
+            for values, place in added.items()
+            if history.placements.of(values, place) is Placement.IN_PLACE
+            and values in current
+            and current[values].version not in recovered
+        )
 
     def _require_unchanged(self, partition: EntryPartition, entry: LogEntry, history: History) -> EntryPartition:
         """Return a partition whose files are those that the log knows, or that other tools had when it was claimed."""

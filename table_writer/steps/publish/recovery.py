@@ -290,7 +290,7 @@ class Recovery:
         chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
         # done partitions go last: where partitions switch one after another, a claim may be too short for all
         todo = tuple(sorted(chosen_ones, key=lambda partition: found[partition.values] is PartitionState.DONE))
-        in_the_way = {} if is_correction else self._evidence.why_not_carried_out(claimed, found)
+        in_the_way = {} if is_correction else self._evidence.why_not_carried_out(claimed, found, here)
         in_the_way = in_the_way or self._evidence.lost_files(todo, found)
         if in_the_way:
             half = half_added_error(self._opened.store, record.entry, claimed, found, in_the_way)

@@ -9,7 +9,7 @@ from functools import partial
 from table_writer.errors import TableWriterError, counted, few
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
-from table_writer.model.entry import Operation
+from table_writer.model.entry import Operation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, locations
 from table_writer.steps.publish.copies import SeparateCopies
@@ -21,6 +21,7 @@ from table_writer.steps.publish.entry import (
     check_each,
     columns_of,
     files_there,
+    is_same_file,
     left_locations,
     require_known,
     there_under_other_names,
@@ -155,10 +156,17 @@ def _check(
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
-    """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
-    replaced = (old for record in history.records for old in record.entry.replaced)
-    listed = {found.key for old in replaced for found in old.objects}
-    if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
+    """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once.
+
+    Not another file of the same name: Hive names its first file ``000000_0`` each time. Nor what an entry was about to
+    replace that was abandoned.
+    """
+    replaced = (old for record in history.records.published for old in record.entry.replaced)
+    listed: dict[str, list[ReplacedObject]] = {}
+    for replaced_object in (found for old in replaced for found in old.objects):
+        listed.setdefault(replaced_object.key, []).append(replaced_object)
+    there = files_read_at(store, history.layout, place)
+    if not all(any(is_same_file(found, old) for old in listed.get(found.key, ())) for found in there):
         raise NotThereError(f"others have written into {place} since; readers see that now")
 
 

@@ -433,7 +433,8 @@ class Vacuum:
         failures += _behind_after(self._opened, plan)
         if not failures and not _outstanding(history, entry) - gone:
             _record(self._log, entry, entry)
-        _record_ended(self._log, history, gone, entry)
+        if entry.mode != DISCARD:  # it has read no older entries than may name its write, and knows not what they left
+            _record_ended(self._log, history, gone, entry)
         return replace(
             plan,
             version=entry.version,
