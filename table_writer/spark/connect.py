@@ -201,6 +201,10 @@ class ConnectSpark:
         """Return none: a batch is written in a session of its own, which knows of no query."""
         return frozenset()
 
+    def session_of_batch(self) -> None:
+        """Return none: a thread knows of no query, and a name is looked up where the DataFrame came from."""
+        return None
+
     def reads(
         self,
         rows: DataFrame,

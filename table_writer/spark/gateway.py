@@ -181,6 +181,12 @@ class SparkGateway(Protocol):
         An id belongs to a checkpoint: a query that is started anew from it has the same.
         """
 
+    def session_of_batch(self) -> SparkSession | None:
+        """Return the session of the batch that a streaming query writes on this thread; ``None`` if that is not known.
+
+        A query has a session of its own, a copy from when it began: temporary views of the batch are there alone.
+        """
+
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let a query that reads this table look at its files anew, as far as it can; return it, and what it reads.
 

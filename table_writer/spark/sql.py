@@ -87,6 +87,12 @@ CLOCK: Final = re.compile(
 )
 """Functions of the clock, and the words that Spark takes for a time: ``DATE 'today'``, ``cast('now' AS TIMESTAMP)``."""
 
+UNKNOWN_NAME: Final = "[TABLE_OR_VIEW_NOT_FOUND]"
+LOOKED_UP: Final = (
+    "A temporary view is known to the session that made it. Names are looked up in the session of the DataFrame that"
+    " the call is given; without one in that of the streaming batch on this thread, else in the TableWriter's"
+)
+
 STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
@@ -109,7 +115,8 @@ def misreading(statement: str, setting: Callable[[str], str | None]) -> str:
 def spark_reason(said: object) -> str:
     """Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
     lines = (line.strip(": ") for line in str(said).splitlines())
-    return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
+    found = next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
+    return f"{found.rstrip('.')}. {LOOKED_UP}" if found.startswith(UNKNOWN_NAME) else found
 
 
 def spark_sentence(said: object) -> str:
