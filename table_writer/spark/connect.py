@@ -203,7 +203,6 @@ class ConnectSpark:
 
     def session_of_batch(self) -> None:
         """Return none: a thread knows of no query, and a name is looked up where the DataFrame came from."""
-        return None
 
     def reads(
         self,

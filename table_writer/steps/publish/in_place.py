@@ -61,7 +61,7 @@ class InPlace:
             location = Location.parse(partition.location)
             in_reach = plan.layout.root.contains(location)
             outside = "" if in_reach else "lies outside the table's directory"
-            reason = why_not_copied(plan.layout, partition) or outside
+            reason = why_not_copied(plan.layout, partition) or partition.narrower or outside
             others = [name for name in _readers_of(location, readers) if name != values]
             if others:
                 reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
@@ -69,7 +69,7 @@ class InPlace:
                 raise InvalidInputError(
                     f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
                     " Nothing was published. Replace it with overwrite_partitions, with its rows and the new ones"
-                    f"{'' if in_reach else ', or append with carry=copy'}.",
+                    f"{'' if in_reach and not partition.narrower else ', or append with carry=copy'}.",
                     **plan.named,
                 )
         if to_grow:
