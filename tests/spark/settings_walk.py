@@ -88,7 +88,7 @@ class World:
 
     def note(self, rows: DataFrame, *facts: object) -> None:
         """Note rows, in one order and one spelling."""
-        others = [name for name in rows.columns if name not in SCHEMA.names]
+        others = [f"to_json(struct({name}))" for name in rows.columns if name not in SCHEMA.names]
         found = rows.selectExpr(*SHOWN, *others).collect()
         self.seen.append(f"{facts} {json.dumps(sorted(map(list, found), key=repr))}")
 
