@@ -50,6 +50,7 @@ from table_writer.spark.sql import (
     asks_clock,
     balanced_tree,
     fetched,
+    grouped,
     quoted,
     spark_errors_translated,
     spark_reason,
@@ -377,7 +378,7 @@ class ConnectFiles:
         return frame.select(*(F.col(quoted(name)) for name in self._stored_schema.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
-        counts = self.read(partitions).groupBy(*(F.col(quoted(name)) for name in self._names)).agg(F.count(F.lit(1)))
+        counts = grouped(self.read(partitions), {name: F.col(quoted(name)) for name in self._names}, F.count(F.lit(1)))
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }

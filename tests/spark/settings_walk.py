@@ -49,7 +49,15 @@ SCHEMA: Final = pa.schema(
 )
 SHOWN: Final = (
     *("id", "CAST(price AS STRING)", "unix_micros(at)", "unix_date(day)", "concat('<', code, '>')", "Note"),
-    *("CAST(ratio AS STRING)", "to_json(tags)", "to_json(info)", "to_json(m)", "hex(raw)", "dt", "CAST(hour AS STRING)"),
+    *(
+        "CAST(ratio AS STRING)",
+        "to_json(tags)",
+        "to_json(info)",
+        "to_json(m)",
+        "hex(raw)",
+        "dt",
+        "CAST(hour AS STRING)",
+    ),
 )
 MICROS: Final = 1_700_000_000_123_456  # since 1970
 NUMBERS: Final = count(1)  # of tables
@@ -150,7 +158,9 @@ def merges(world: World) -> None:
         world.look(table, counts(writer.merge(world.rows(2, 6), table, **options, set=news)))
         world.look(table, counts(writer.merge(updates, table, **options, matched="delete", missing="ignore")))
     table = world.table()
-    world.look(table, counts(writer.merge(world.rows(3, 4, note="merged"), table, on=["code", "id"], where="dt < 'd3'")))
+    world.look(
+        table, counts(writer.merge(world.rows(3, 4, note="merged"), table, on=["code", "id"], where="dt < 'd3'"))
+    )
     world.look(table, counts(writer.merge(world.rows(1), table, on=["at"], matched="ignore")))
 
 
@@ -213,7 +223,11 @@ def checked(world: World) -> None:
         world.look(table, staged.publish().rows)
     with writer.stage(None, table, "delete_where", predicate="id = 4") as staged:
         world.look(table, staged.publish().rows)
-    failing = [unique("hour", severity="warn"), in_range("id", max=6, severity="warn"), references("id", "known_ids", severity="warn")]
+    failing = [
+        unique("hour", severity="warn"),
+        in_range("id", max=6, severity="warn"),
+        references("id", "known_ids", severity="warn"),
+    ]
     found = writer.append(world.rows(7, 8), table, checks=failing).checks
     world.look(table, [(one.name, one.failed_rows, len(one.examples)) for one in found])
 
