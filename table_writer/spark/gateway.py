@@ -50,6 +50,9 @@ FILE_PREFIXES: Final = (
 )
 """Settings of a session that say how Parquet files are written, or read."""
 
+ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Options of each read of files by this library: they win over a session that passes over what it cannot read."""
+
 NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
 
 

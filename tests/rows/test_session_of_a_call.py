@@ -1,7 +1,7 @@
 """One session for each call: that of its DataFrame, or of the streaming batch on its thread, or of the writer.
 
-``batch.createOrReplaceTempView("updates")`` in ``foreachBatch`` makes a view of the query's own session. A writer of the
-notebook's session merged an older view of that name instead, without a word.
+``batch.createOrReplaceTempView("updates")`` in ``foreachBatch`` makes a view of the query's own session. A writer of
+the notebook's session merged an older view of that name instead, without a word.
 """
 
 from __future__ import annotations

@@ -68,10 +68,10 @@ def test_it_is_refused_as_a_partition(
 ) -> None:
     writer.append(bad_rows(1), orders)
     rows = bad_rows(2, dt=BAD)
-    with pytest.raises(Exception, match="dt is a partition.s text.*no UTF-8.*0xC3"):
+    with pytest.raises(Exception, match=r"dt is a partition.s text.*no UTF-8.*0xC3"):
         writer.append(rows, orders, engine=engine)
-    with pytest.raises(Exception, match="dt is a partition.s text.*no UTF-8.*0xC3"):
+    with pytest.raises(Exception, match=r"dt is a partition.s text.*no UTF-8.*0xC3"):
         writer.merge(rows, orders, on=["dt", "id"], engine=engine)
-    with pytest.raises(Exception, match="dt is a partition.s text.*no UTF-8.*0xC3"):
+    with pytest.raises(Exception, match=r"dt is a partition.s text.*no UTF-8.*0xC3"):
         writer.update_where(orders, {"dt": BAD}, "id = 1", engine=engine)
     assert notes(spark, orders) == [(1, "C3")]

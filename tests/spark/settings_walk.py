@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from table_writer import Maintenance, NewTable, TableWriter
+from table_writer import NewTable, TableWriter
 from table_writer.check import allowed_values, expression, fresh, in_range, matches, not_null, references, unique
 
 Settings = Mapping[str, str]
@@ -59,6 +59,7 @@ SHOWN: Final = (
         "CAST(hour AS STRING)",
     ),
 )
+FAILED: Final = "failed:"
 MICROS: Final = 1_700_000_000_123_456  # since 1970
 NUMBERS: Final = count(1)  # of tables
 
@@ -152,16 +153,11 @@ def merges(world: World) -> None:
     for search_above_bytes in (0, 1 << 30):
         table = world.table()
         options: dict[str, Any] = {"on": ["dt", "hour", "id"], "search_above_bytes": search_above_bytes}
-        world.look(table, counts(writer.merge(updates, table, **options)))
         world.look(table, counts(writer.merge(updates, table, **options, newest_by="at")))
         news = {"Note": "concat(target.Note, updates.Note)", "price": "target.price + CAST(1 AS DECIMAL(1,0))"}
         world.look(table, counts(writer.merge(world.rows(2, 6), table, **options, set=news)))
         world.look(table, counts(writer.merge(updates, table, **options, matched="delete", missing="ignore")))
-    table = world.table()
-    world.look(
-        table, counts(writer.merge(world.rows(3, 4, note="merged"), table, on=["code", "id"], where="dt < 'd3'"))
-    )
-    world.look(table, counts(writer.merge(world.rows(1), table, on=["at"], matched="ignore")))
+    world.look(table, counts(writer.merge(world.rows(3, 4), table, on=["code", "id"], where="dt < 'd3'")))
 
 
 def changes_of_rows(world: World) -> None:
@@ -238,14 +234,33 @@ def spark_written(world: World) -> None:
         table = world.table(HIVE, format_)
         world.look(table, writer.append(world.rows(4), table).rows)
         world.look(table, counts(writer.merge(world.rows(2, 5, note="merged"), table, on=["dt", "hour", "id"])))
-        world.look(table, counts(writer.delete_where(table, "id = 1")))
         world.look(table, len(writer.compact(table, min_files=2).partitions))
         world.note(writer.read(table, version=1))
     table = world.table()
     world.look(table, writer.append(world.rows(4), table, engine="spark").rows)
-    table = world.table(HIVE, "PARQUET")
-    world.look(table, writer.append(world.rows(4), table, engine="spark").rows)
     world.look(table, counts(writer.update_where(table, {"Note": "upper(Note)"}, "id = 4", engine="spark")))
+
+
+def plain_files(world: World) -> None:
+    """Files of plain types are read by tasks of this library's own."""
+    table = f"{world.database}.plain{next(NUMBERS)}"
+    world.plain.sql(
+        f"CREATE TABLE {table} (id BIGINT, at TIMESTAMP, Note STRING, dt STRING) USING parquet PARTITIONED BY (dt)"
+    )
+    writer = world.writer
+
+    def rows(*numbers: int, note: str = "new") -> DataFrame:
+        return world.rows(*numbers, note=note).select("id", "at", "Note", "dt")
+
+    def look(*facts: object) -> None:
+        world.plain.catalog.refreshTable(table)
+        found = world.plain.table(table).selectExpr("id", "unix_micros(at)", "Note", "dt").collect()
+        world.seen.append(f"{facts} {sorted(map(tuple, found))}")
+
+    look(writer.append(rows(1, 2), table).rows)
+    look(counts(writer.merge(rows(2, 3, note="merged"), table, on=["dt", "id"])))
+    look(counts(writer.delete_where(table, "id = 1")))
+    look(counts(writer.update_where(table, {"Note": "lower(Note)"}, "id = 2")))
 
 
 def new_columns(world: World) -> None:
@@ -297,7 +312,7 @@ CALLS: Final[Mapping[str, Callable[[World], None]]] = {
     call.__name__: call
     for call in (
         *(write_modes, unpartitioned, merges, changes_of_rows, statements, older_rows, checked, spark_written),
-        *(new_columns, batches, odd_partitions),
+        *(new_columns, batches, odd_partitions, plain_files),
     )
 }
 
@@ -316,26 +331,35 @@ def outcome_of(call: str, plain: SparkSession, database: str, settings: Settings
             spark.conf.set(name, value)
         CALLS[call](world)
     except Exception as error:  # noqa: BLE001 - it is the outcome
-        return (*world.seen, f"{type(error).__name__}: {str(error)[:600]}")
+        return (*world.seen, f"{FAILED} {type(error).__name__}: {str(error)[:600]}")
     return tuple(world.seen)
 
 
-def guilty(settings: Settings, is_innocent: Callable[[Settings], bool], most: int = 64) -> Iterator[dict[str, str]]:
-    """Yield the smallest sets of settings that change an outcome, by halves; two may do it only together."""
-    waiting = [dict(list(settings.items())[at : at + most]) for at in range(0, len(settings), most)]
-    while waiting:
-        part = waiting.pop()
-        if is_innocent(part):
-            continue
-        if len(part) == 1:
-            yield part
-            continue
-        half = len(part) // 2
-        halves = dict(list(part.items())[:half]), dict(list(part.items())[half:])
-        found = [one for one in halves if not is_innocent(one)]
-        if not found:
-            yield part
-        waiting += found
+def guilty(settings: Settings, is_innocent: Callable[[Settings], bool]) -> Iterator[dict[str, str]]:
+    """Yield the settings that change an outcome, one after another, by halves; those that do it only together as one.
+
+    Examples
+    --------
+    >>> list(guilty(dict.fromkeys("abcdefg", "on"), lambda part: not {"b", "f"} & part.keys()))
+    [{'b': 'on'}, {'f': 'on'}]
+    >>> list(guilty(dict.fromkeys("abcdefg", "on"), lambda part: not {"b", "f"} <= part.keys()))
+    [{'a': 'on', 'b': 'on', 'c': 'on', 'd': 'on', 'e': 'on', 'f': 'on', 'g': 'on'}]
+    """
+    rest = dict(settings)
+    while not is_innocent(rest):
+        part = rest
+        while len(part) > 1:
+            names = list(part)
+            halves = names[: len(names) // 2], names[len(names) // 2 :]
+            found = ({name: part[name] for name in half} for half in halves)
+            smaller = next((half for half in found if not is_innocent(half)), None)
+            if smaller is None:
+                break
+            part = smaller
+        yield part
+        rest = {name: value for name, value in rest.items() if name not in part}
+        if not rest:
+            return
 
 
 def booleans(spark: SparkSession) -> dict[str, str]:
