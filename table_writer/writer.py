@@ -64,6 +64,8 @@ class TableWriter:
     spark
         A Spark session with Hive support, classic or of Spark Connect (Spark 4.1 or newer). Metastore, S3 endpoint and
         credentials come from its settings; what a Connect session hides comes from this process's environment.
+        Names in a call, such as temporary views, are looked up in the session of the call's DataFrame; without one in
+        that of the streaming batch on this thread, else in this one.
     config
         Settings that differ from the session's settings and this library's defaults.
     services
