@@ -452,11 +452,14 @@ def _copy_files(spark: SparkSession, opened: OpenTable, write_id: str, watch: St
 
 def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
     """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
-    plan = files.plan
+    plan, kinds = files.plan, files.plan.spellings.types
+    zone = plan.spellings.time_zone if "timestamp" in kinds else ""  # in which names of partitions are moments
 
     def asked_again(scope: Scope) -> Scope:
         if not isinstance(scope, RecordedScope) or not scope.where:
             return scope
+        if zone and zone != spark.conf.get("spark.sql.session.timeZone"):
+            return replace(scope, time_zone=zone)
         return Where(spark, scope.where, partition_schema(opened.table), str(plan.table.name))
 
     return replace(files, plan=replace(plan, scope=asked_again(plan.scope), watched=asked_again(plan.watched)))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from table_writer import InvalidInputError, TableWriter
+from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.check import expression, references
 
 Listed = Callable[..., list[tuple[Any, ...]]]
@@ -138,6 +138,15 @@ def test_moments_of_a_frame_of_another_zone_are_one_value_from_the_first_step_to
         assert staged.dataframe().where(chosen).count() == 1
         assert [one.passed for one in staged.check(same)] == [True]
         assert [one.name for one in staged.publish().partitions] == [clock]
+    staged = writer.stage(rows, table, where=chosen)  # is found and published in a session of another zone
+    there = writer.staged_write(table, staged.write_id)
+    assert [one.name for one in there.publish().partitions] == [clock]
     merged = writer.merge(rows, table, on=["hour", "id"], matched="update")
     assert (merged.updated, merged.inserted) == (1, 0)
     assert another_session.table(table).where(chosen).count() == 1
+    staged = writer.stage(rows, table, where=chosen)
+    writer.append(another_session.sql("SELECT 2L AS id, timestamp_seconds(0) AS hour"), table)
+    with pytest.raises(ConflictError, match="with spark.sql.session.timeZone=Asia/Tokyo"):
+        writer.staged_write(table, staged.write_id).publish()
+    (published,) = TableWriter(another_session).staged_write(table, staged.write_id).publish().partitions
+    assert published.name == clock
