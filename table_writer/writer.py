@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,7 +39,7 @@ from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.spark.statement import Insertion
-from table_writer.steps.batches import TravellingBatchWriter, batch_writer
+from table_writer.steps.batches import TravellingBatchWriter, batch_writer, write_one
 from table_writer.steps.calls import Call, CallKeywords, call_of, require_rows
 from table_writer.steps.preview import Preview, plan_of_rows
 from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
@@ -797,7 +798,7 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        write_here = batch_writer(self._steps.write_batch, table, mode, query_name, options)
+        write_here = batch_writer(partial(write_one, self._steps), table, mode, query_name, options)
         if not is_connect(self._spark):
             return write_here
         return TravellingBatchWriter(

@@ -312,7 +312,8 @@ def is_widened(theirs: str, tables: str) -> bool:
 def _shown_columns(theirs: Sequence[Any], tables: Sequence[Column]) -> tuple[list[str], list[str]]:
     """Name the columns whose types the table has widened, and those that it has not or has otherwise."""
     types = {column.name.lower(): column.type for column in tables}
-    widened, found = [], []
+    widened: list[str] = []
+    found: list[str] = []
     for column in theirs:
         type_in_table = types.get(column.name.lower())
         if type_in_table is None:

@@ -115,11 +115,6 @@ class Steps:
             result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
             return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
 
-    def write_batch(self, batch: DataFrame, table: str, call: Call | RowCall) -> WriteResult:
-        """Write the batch of a stream, or apply it to the table's rows."""
-        steps = self.of_call(batch)
-        return steps.change_rows(table, call) if isinstance(call, RowCall) else steps.write(batch, table, call)
-
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
 

@@ -146,7 +146,7 @@ def test_moments_of_a_frame_of_another_zone_are_one_value_from_the_first_step_to
     assert another_session.table(table).where(chosen).count() == 1
     staged = writer.stage(rows, table, where=chosen)
     writer.append(another_session.sql("SELECT 2L AS id, timestamp_seconds(0) AS hour"), table)
-    with pytest.raises(ConflictError, match="with spark.sql.session.timeZone=Asia/Tokyo"):
+    with pytest.raises(ConflictError, match=r"with spark\.sql.session\.timeZone=Asia/Tokyo"):
         writer.staged_write(table, staged.write_id).publish()
     (published,) = TableWriter(another_session).staged_write(table, staged.write_id).publish().partitions
     assert published.name == clock
