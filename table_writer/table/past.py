@@ -18,7 +18,7 @@ from table_writer.log.versions import newest_known_version, oldest_whole_version
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import Outcome, ReplacedObject
 from table_writer.model.location import Location, Place, same_place
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, shown_name
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, quoted, shown_name
 from table_writer.storage.object_store import is_hidden
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
@@ -271,7 +271,7 @@ class Past:
     def _advice_of_descriptions(self) -> str:
         """Say what to do about partitions that the metastore describes otherwise than their table."""
         table = self._opened.table
-        names = ", ".join(f"`{column.name}`" for column in table.partition_columns)
+        names = ", ".join(quoted(column.name) for column in table.partition_columns)
         return (
             "overwrite_partitions gives such a partition the table's description: replace its rows with what"
             f" spark.table({str(table.name)!r}) reads of them, or leave it out. Where only a type is another, and the"

@@ -343,23 +343,26 @@ def guilty(settings: Settings, is_innocent: Callable[[Settings], bool]) -> Itera
     >>> list(guilty(dict.fromkeys("abcdefg", "on"), lambda part: not {"b", "f"} & part.keys()))
     [{'b': 'on'}, {'f': 'on'}]
     >>> list(guilty(dict.fromkeys("abcdefg", "on"), lambda part: not {"b", "f"} <= part.keys()))
-    [{'a': 'on', 'b': 'on', 'c': 'on', 'd': 'on', 'e': 'on', 'f': 'on', 'g': 'on'}]
+    [{'b': 'on', 'f': 'on'}]
     """
     rest = dict(settings)
-    while not is_innocent(rest):
-        part = rest
-        while len(part) > 1:
-            names = list(part)
-            halves = names[: len(names) // 2], names[len(names) // 2 :]
-            found = ({name: part[name] for name in half} for half in halves)
-            smaller = next((half for half in found if not is_innocent(half)), None)
-            if smaller is None:
-                break
-            part = smaller
-        yield part
-        rest = {name: value for name, value in rest.items() if name not in part}
-        if not rest:
-            return
+    while rest and not is_innocent(rest):
+        found = _smallest(rest, is_innocent, {})
+        yield found
+        rest = {name: value for name, value in rest.items() if name not in found}
+
+
+def _smallest(part: dict[str, str], is_innocent: Callable[[Settings], bool], beside: Settings) -> dict[str, str]:
+    """Return as few settings of a guilty part as are guilty beside others."""
+    if len(part) == 1:
+        return part
+    names = list(part)
+    first, second = ({name: part[name] for name in half} for half in (names[: len(part) // 2], names[len(part) // 2 :]))
+    for half in (first, second):
+        if not is_innocent({**beside, **half}):
+            return _smallest(half, is_innocent, beside)
+    of_second = _smallest(second, is_innocent, {**beside, **first})
+    return _smallest(first, is_innocent, {**beside, **of_second}) | of_second
 
 
 def booleans(spark: SparkSession) -> dict[str, str]:
