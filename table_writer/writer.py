@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,7 +39,7 @@ from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.sql import version_name
 from table_writer.spark.statement import Insertion
-from table_writer.steps.batches import TravellingBatchWriter, batch_writer
+from table_writer.steps.batches import TravellingBatchWriter, batch_writer, write_one
 from table_writer.steps.calls import Call, CallKeywords, call_of, require_rows
 from table_writer.steps.preview import Preview, plan_of_rows
 from table_writer.steps.rows.change import RewrittenRows, RowCall, RowChange
@@ -64,6 +65,8 @@ class TableWriter:
     spark
         A Spark session with Hive support, classic or of Spark Connect (Spark 4.1 or newer). Metastore, S3 endpoint and
         credentials come from its settings; what a Connect session hides comes from this process's environment.
+        Names in a call, such as temporary views, are looked up in the session of the call's DataFrame; without one in
+        that of the streaming batch on this thread, else in this one.
     config
         Settings that differ from the session's settings and this library's defaults.
     services
@@ -434,7 +437,7 @@ class TableWriter:
             newest_by=options.pop("newest_by", ""),
             search_above_bytes=options.pop("search_above_bytes", SEARCH_ABOVE_BYTES),
         )
-        return self._change(change, table, options)
+        return self._change(change, table, options, updates)
 
     def delete_where(
         self, table: str, predicate: str | Column, *, purge: bool = False, **options: Unpack[RowKeywords]
@@ -481,7 +484,7 @@ class TableWriter:
         True
         """
         if purge:
-            return self._steps.erase(table, DeletedWhere(predicate), RowOptions(**options))
+            return self._steps.of_call().erase(table, DeletedWhere(predicate), RowOptions(**options))
         return self._change(DeletedWhere(predicate), table, options)
 
     def update_where(
@@ -591,15 +594,16 @@ class TableWriter:
         >>> writer.sql("DELETE FROM mart.orders AS o WHERE o.id = 1", retries=3).deleted
         1
         """
-        parsed = open_gateway(self._spark).statements().parsed(statement)
+        steps = self._steps.of_call()
+        parsed = open_gateway(steps.spark).statements().parsed(statement)
         name = parsed.target.table
         table = self._services.open_to_write(name).table
         if isinstance(parsed, Insertion):
-            df, mode, keywords = write_of(parsed, table, self._spark, options)
+            df, mode, keywords = write_of(parsed, table, steps.spark, options)
             return self._write(df, name, mode, keywords)
-        change = change_of(parsed, table, self._spark, options)
+        change = change_of(parsed, table, steps.spark, options)
         row_options = RowOptions(**options)  # type: ignore[misc]  # which refuses those of writes by name
-        return self._steps.change_rows(name, RowCall(change=change, options=row_options))
+        return steps.change_rows(name, RowCall(change=change, options=row_options))
 
     def create_table(
         self,
@@ -684,10 +688,11 @@ class TableWriter:
         """
         call = call_of(mode, options, df)
         require_rows(call, mode, df)
-        with self._steps.show_progress(table, mode):
+        steps = self._steps.of_call(df)
+        with steps.show_progress(table, mode):
             opened = self._services.open_to_write(table)
             if isinstance(call, RowCall):
-                return plan_of_rows(Rewrite(self._spark, opened, call, counts_first=True))
+                return plan_of_rows(Rewrite(steps.spark, opened, call, counts_first=True))
             assert df is not None  # noqa: S101 - it was required
             return Preview(opened, df, call.mode, call.options).report()
 
@@ -744,13 +749,14 @@ class TableWriter:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
         call = call_of(mode, options, df)
         require_rows(call, mode, df)
+        steps = self._steps.of_call(df)
         if isinstance(call, RowCall):
-            opened, record = self._steps.stage_rows(table, call, expires_in=expires_in)
+            opened, record = steps.stage_rows(table, call, expires_in=expires_in)
         else:
             assert df is not None  # noqa: S101 - it was required
-            opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
+            opened, record = steps.stage(df, table, call, expires_in=expires_in)
         staged = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
-        return StagedWrite(self._spark, self._steps, opened, staged)
+        return StagedWrite(steps, opened, staged)
 
     def staged_write(self, table: str, write_id: str) -> StagedWrite:
         """Return a write that was staged before, by any process.
@@ -768,7 +774,7 @@ class TableWriter:
         """
         services = self._services.open_to_write(table)
         services.require_owner()
-        return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
+        return StagedWrite(self._steps.of_call(), services, StagedWrites(services).find(write_id))
 
     def for_each_batch(
         self, table: str, mode: str, query_name: str, **options: Unpack[CallKeywords]
@@ -800,7 +806,7 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        write_here = batch_writer(self._steps.write_batch, table, mode, query_name, options)
+        write_here = batch_writer(partial(write_one, self._steps), table, mode, query_name, options)
         if not is_connect(self._spark):
             return write_here
         return TravellingBatchWriter(
@@ -957,8 +963,10 @@ class TableWriter:
         """Declare that the files below a table's root are its own: :meth:`Maintenance.adopt`; a write says when."""
         self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
 
-    def _change(self, change: RowChange, table: str, keywords: RowKeywords) -> RowsResult:
-        return self._steps.change_rows(table, RowCall(change=change, options=RowOptions(**keywords)))
+    def _change(
+        self, change: RowChange, table: str, keywords: RowKeywords, rows: DataFrame | None = None
+    ) -> RowsResult:
+        return self._steps.of_call(rows).change_rows(table, RowCall(change=change, options=RowOptions(**keywords)))
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
-        return self._steps.write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))
+        return self._steps.of_call(df).write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))

@@ -16,7 +16,7 @@ from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import SPARK_CATALOG, TableName, name_parts
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, balanced_tree, in_partitions, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, balanced_tree, grouped, in_partitions, spark_reason
 from table_writer.spark.types import shown_type
 
 MAX_DIGITS: Final = 38  # of Spark's decimals
@@ -49,8 +49,9 @@ class KeyQuestion(Question):
 
     def repeated_keys(self, frame: DataFrame, rows: str) -> DataFrame:
         """Return the keys that more than one row has, as columns ``_0``, ``_1``, …, with the number of their rows."""
-        keys = (key.alias(f"_{at}") for at, key in enumerate(self.keys))
-        return frame.where(self.has_key).groupBy(*keys).agg(F.count(F.lit(1)).alias(rows)).where(F.col(rows) > 1)
+        keys = {f"_{at}": key for at, key in enumerate(self.keys)}
+        found = grouped(frame.where(self.has_key), keys, F.count(F.lit(1)).alias(rows))
+        return found.where(F.col(rows) > 1)
 
     def with_flagged_keys(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:
         """Flag the rows of the first few such keys: enough for examples, and small enough to be sent to every task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import getpass
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -37,6 +38,10 @@ READERS_IGNORE: Final = frozenset(
 COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
 """For these Hive sets ``serialization.format`` to 1 and nobody reads it; for text it can be the delimiter."""
 
+WIDENED: Final = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
+"""Each type, and those to which it may be widened: files say which they hold, and readers take it for any of them."""
+
+DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
 NAME_AND_TYPE: Final = attrgetter("name", "type")
 WHOLE_TABLE: Final[PartitionValues] = ()  # the values of the one partition that an unpartitioned table is
@@ -85,13 +90,14 @@ def partition_from(native: Any, table: Table) -> Partition:
     never needed again. 5,000 partitions of 100 columns would keep 500,000 objects for that.
     """
     described = _thrift(table).sd
-    differs = differences(native.sd, described, table.columns)
+    differs, narrower = differences(native.sd, described, table.columns)
     native.sd.cols = described.cols
     return Partition(
         values=tuple(native.values),
         location=_with_slash(native.sd.location),
         parameters=_without_logins(native.parameters),
         differs=differs,
+        narrower=narrower,
         native=native,
     )
 
@@ -247,14 +253,17 @@ _read_skewed_locations_as_tuples()
 _read_managed_locations()
 
 
-def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
+def differences(storage: Any, described: Any, columns: Sequence[Column]) -> tuple[str, str]:
     """Say how a partition's ``StorageDescriptor`` differs from the table's; empty when files of both are read alike.
 
     The output format is left out: it makes files and reads none. Of columns only those count that the table does not
-    have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null.
+    have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null. A type that
+    the table has got since, without ``CASCADE``, and that is wider, is said apart: files of the partition are read
+    alike by the table's description, but not those of the table by the partition's.
     """
+    narrower: list[str] = []
+    columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
     if storage.serdeInfo.serializationLib == described.serdeInfo.serializationLib:
-        columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
         ignored = READERS_IGNORE | {"serialization.format"} if columnar else READERS_IGNORE
         found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {}, ignored)
     else:
@@ -263,7 +272,13 @@ def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
         found.append(f"is read by {storage.inputFormat}, the table by {described.inputFormat}")
     # 5,000 partitions of 100 columns: equal lists are the rule, and comparing them is all that happens then
     if list(map(NAME_AND_TYPE, storage.cols)) != list(map(NAME_AND_TYPE, columns)):
-        found += _shown_columns(storage.cols, columns)
+        widened, others = _shown_columns(storage.cols, columns)
+        found += others if columnar else [*widened, *others]
+        narrower = widened if columnar else []
+    return _listed(found), _listed(narrower)
+
+
+def _listed(found: Sequence[str]) -> str:
     rest = len(found) - MAX_NAMED
     return "; ".join(found[:MAX_NAMED]) + (f"; and {rest} more differences" if rest > 0 else "")
 
@@ -278,16 +293,36 @@ def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str], ignored: C
     ]
 
 
-def _shown_columns(theirs: Sequence[Any], tables: Sequence[Column]) -> list[str]:
+def is_widened(theirs: str, tables: str) -> bool:
+    """Return whether a columnar file of a partition's type is read alike as the table's type.
+
+    Examples
+    --------
+    >>> is_widened("int", "bigint"), is_widened("decimal(10,2)", "decimal(18,2)")
+    (True, True)
+    >>> is_widened("bigint", "int"), is_widened("int", "double"), is_widened("decimal(10,2)", "decimal(18,4)")
+    (False, False, False)
+    """
+    own, wanted = DECIMAL.fullmatch(theirs), DECIMAL.fullmatch(tables)
+    if own and wanted:
+        return int(own[1]) <= int(wanted[1]) and own[2] == wanted[2]
+    return theirs == tables or any(tables in kinds[kinds.index(theirs) :] for kinds in WIDENED if theirs in kinds)
+
+
+def _shown_columns(theirs: Sequence[Any], tables: Sequence[Column]) -> tuple[list[str], list[str]]:
+    """Name the columns whose types the table has widened, and those that it has not or has otherwise."""
     types = {column.name.lower(): column.type for column in tables}
-    found = []
+    widened: list[str] = []
+    found: list[str] = []
     for column in theirs:
         type_in_table = types.get(column.name.lower())
         if type_in_table is None:
             found.append(f"has column {column.name}, which the table does not have")
         elif type_in_table.lower() != column.type.lower():
-            found.append(f"has column {column.name} as {column.type}, the table as {type_in_table}")
-    return found
+            is_widened_now = is_widened(column.type.lower(), type_in_table.lower())
+            kind = widened if is_widened_now else found
+            kind.append(f"has column {column.name} as {column.type}, the table as {type_in_table}")
+    return widened, found
 
 
 def true_location(location: str, parameters: Mapping[str, str], serde_parameters: Mapping[str, str]) -> str:

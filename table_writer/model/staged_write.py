@@ -85,6 +85,7 @@ class RecordedScope:
     where: str = ""
     table: str = ""
     write_id: str = ""
+    time_zone: str = ""  # of the session that can say it, where that is known to be another
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields that are stored."""
@@ -94,11 +95,12 @@ class RecordedScope:
         """Return those of the partitions that were selected."""
         unknown_values = sorted(set(existing) - self.known) if self.where else ()
         if unknown_values:
+            in_zone = f", with spark.sql.session.timeZone={self.time_zone}" if self.time_zone else ""
             raise ConflictError(
                 f"{self.table} has got {counted(len(unknown_values), 'partition')} since write {self.write_id} was"
                 f" staged, for example {unknown_values[0]}: whether where={self.where!r} selects them takes Spark to"
                 " say. Nothing was published. Publish from Python:"
-                " TableWriter(spark).staged_write(table, write_id).publish()",
+                f" TableWriter(spark).staged_write(table, write_id).publish(){in_zone}",
                 table=self.table,
                 write_id=self.write_id,
             )

@@ -214,14 +214,16 @@ class Partition:
 
     ``differs`` says in words for a message how the partition's own description differs from its table's, so that its
     files, put under the table's description, could be read wrongly or not at all: ``is stored as …OrcSerde``, ``has
-    column amount as int, the table as bigint``. It is empty when they agree. Columns that only the table has don't
-    count: they were added later, and in older files they are null.
+    column amount as bigint, the table as int``. It is empty when they agree. Columns that only the table has don't
+    count: they were added later, and in older files they are null. ``narrower`` says the same of types that the table
+    has widened since: its files can be put under the table's description, but not files of the table under its own.
     """
 
     values: PartitionValues
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
     differs: str = ""
+    narrower: str = ""
     native: object = field(default=None, repr=False, compare=False)
 
 

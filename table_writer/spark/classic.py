@@ -48,7 +48,7 @@ from table_writer.spark.gateway import (
 )
 from table_writer.spark.parser import StatementParser
 from table_writer.spark.past import PastRows
-from table_writer.spark.reads import QueryReads, items, leaves, past_versions
+from table_writer.spark.reads import QueryReads, items, last_run_here, leaves, past_versions, query_id_here
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     asks_clock,
@@ -199,8 +199,12 @@ class ClassicSpark:
         return tuple(dict.fromkeys(source for leaf in read for source in _sources(leaf)))
 
     def query_ids(self) -> frozenset[str]:
-        query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query_id = query_id_here(self._spark.sparkContext)
         return frozenset([query_id] if query_id else [])
+
+    def session_of_batch(self) -> SparkSession | None:
+        run = last_run_here(self._spark)
+        return None if run is None else SparkSession(self._spark.sparkContext, run.sparkSession())
 
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         query = QueryReads(self._spark, opened)

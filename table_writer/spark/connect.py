@@ -32,6 +32,7 @@ from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_session
 from table_writer.spark.gateway import (
+    ALL_OR_NOTHING,
     FILE_PREFIXES,
     HADOOP_PREFIXES,
     Analysis,
@@ -50,6 +51,7 @@ from table_writer.spark.sql import (
     asks_clock,
     balanced_tree,
     fetched,
+    grouped,
     quoted,
     spark_errors_translated,
     spark_reason,
@@ -86,11 +88,7 @@ PLAIN_COLLATION: Final = " collate UTF8_BINARY"  # which some texts name, and ot
 OTHER: Final = "__table_writer_other"
 ANSWER: Final = "answer"
 MOST_RELATIONS: Final = 200  # in one query: each is resolved by itself, whenever the query is looked at
-ALL_OR_NOTHING: Final[Mapping[str, str]] = {
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "__globPaths__": "false",  # a name with a bracket is a name
-}
+AS_NAMED: Final = {"__globPaths__": "false"}  # a name with a bracket is a name
 OF_THE_CLIENT: Final = ("LocalRelation", "ChunkedCachedLocalRelation", "CachedLocalRelation", "Range")
 """With these a query may begin that reads nothing; all others may read any table, by a name or by a text of SQL."""
 
@@ -200,6 +198,9 @@ class ConnectSpark:
     def query_ids(self) -> frozenset[str]:
         """Return none: a batch is written in a session of its own, which knows of no query."""
         return frozenset()
+
+    def session_of_batch(self) -> None:
+        """Return none: a thread knows of no query, and a name is looked up where the DataFrame came from."""
 
     def reads(
         self,
@@ -324,7 +325,8 @@ class ConnectSpark:
         file_column: str,
     ) -> DataFrame:
         data = StructType(schema.fields[: len(schema) - len(table.partition_columns)])
-        reader = self._spark.read.schema(data).options(**{**native_options(table, "parquet"), **ALL_OR_NOTHING})
+        options = {**native_options(table, "parquet"), **ALL_OR_NOTHING, **AS_NAMED}
+        reader = self._spark.read.schema(data).options(**options)
         rows = reader.parquet(*files) if files else self._spark.createDataFrame([], data)
         if files:
             latest = F.timestamp_millis(F.lit(int(max(files.values()).timestamp() * 1000) + 1))
@@ -368,13 +370,13 @@ class ConnectFiles:
         raise InvalidInputError(NO_WRITER, table=str(self._plan.table.name), write_id=self._plan.write_id)
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:  # noqa: ARG002  # directories say it
-        options = native_options(self._plan.table, self._provider)
+        options = {**native_options(self._plan.table, self._provider), **ALL_OR_NOTHING}
         reader = self._spark.read.format(self._provider).options(**options).schema(self._stored_schema)
         frame: DataFrame = reader.load(str(self._plan.data_location))
         return frame.select(*(F.col(quoted(name)) for name in self._stored_schema.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
-        counts = self.read(partitions).groupBy(*(F.col(quoted(name)) for name in self._names)).agg(F.count(F.lit(1)))
+        counts = grouped(self.read(partitions), {name: F.col(quoted(name)) for name in self._names}, F.count(F.lit(1)))
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }

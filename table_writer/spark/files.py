@@ -25,8 +25,8 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.upload_spec import PROTECTING
 from table_writer.model.write import WritePlan
-from table_writer.spark.gateway import native_provider, provider_of
-from table_writer.spark.sql import fetched, quoted, spark_sentence, why_not_encrypted
+from table_writer.spark.gateway import ALL_OR_NOTHING, native_provider, provider_of
+from table_writer.spark.sql import fetched, grouped, quoted, spark_sentence, why_not_encrypted
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
@@ -111,7 +111,7 @@ class ClassicFiles:
         return frame.select(*map(quoted, self._stored_schema.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
-        counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
+        counts = grouped(self.read(partitions), {name: _column(name) for name in self._names}, F.count(F.lit(1)))
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in fetched(counts)
         }
@@ -150,7 +150,9 @@ class ClassicFiles:
             options |= self._hive_buckets()
 
         def read(_: Collection[PartitionValues]) -> DataFrame:
-            reader = self._spark.read.format(provider).options(**options).schema(self._stored_schema)
+            reader = (
+                self._spark.read.format(provider).options(**{**options, **ALL_OR_NOTHING}).schema(self._stored_schema)
+            )
             return reader.load(str(self._plan.data_location))
 
         return _Format(writer=found, options=options, read=read)

@@ -50,6 +50,9 @@ FILE_PREFIXES: Final = (
 )
 """Settings of a session that say how Parquet files are written, or read."""
 
+ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Options of each read of files by this library: they win over a session that passes over what it cannot read."""
+
 NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
 
 
@@ -179,6 +182,12 @@ class SparkGateway(Protocol):
         """Return the id of the streaming query that runs a batch on this thread; none if it is not known.
 
         An id belongs to a checkpoint: a query that is started anew from it has the same.
+        """
+
+    def session_of_batch(self) -> SparkSession | None:
+        """Return the session of the batch that a streaming query writes on this thread; ``None`` if that is not known.
+
+        A query has a session of its own, a copy from when it began: temporary views of the batch are there alone.
         """
 
     def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:

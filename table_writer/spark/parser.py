@@ -18,8 +18,8 @@ from pyspark.sql.types import AtomicType, DataType
 from table_writer.errors import InvalidInputError
 from table_writer.spark.files import with_fields
 from table_writer.spark.other_statements import REPLACING, first_word, kind_of, other_statement
-from table_writer.spark.reads import items
-from table_writer.spark.sql import SPARK_ERRORS, spark_sentence, without_query_log
+from table_writer.spark.reads import items, last_run_here
+from table_writer.spark.sql import SPARK_ERRORS, UNKNOWN_NAME, spark_sentence, without_query_log
 from table_writer.spark.statement import (
     Assignments,
     Deletion,
@@ -66,7 +66,17 @@ class StatementParser:
                     raise other_statement(self._spark.sparkContext._gateway, plan, sql)  # noqa: SLF001  # the same
                 return kinds[kind](plan)
         except SPARK_ERRORS as error:
-            raise InvalidInputError(f"{first_word(sql)}: {spark_sentence(error)} Nothing was done.") from error
+            raise InvalidInputError(
+                f"{first_word(sql)}: {spark_sentence(error)}{self._here(error)} Nothing was done."
+            ) from error
+
+    def _here(self, error: Exception) -> str:
+        """Say in which session a name was looked up that is not known."""
+        if UNKNOWN_NAME not in str(error):
+            return ""
+        run = last_run_here(self._spark)
+        whose = "the TableWriter" if run is None else "the streaming batch on this thread (batch.sparkSession)"
+        return f" Here that was the session of {whose}."
 
     def named(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
         catalyst = self._package(CATALYST)

@@ -8,7 +8,7 @@ code. It lists when a query is planned, and refuses a partition that does not ho
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 from importlib import resources
 from typing import Any, Final
@@ -20,12 +20,9 @@ from pyspark.sql.types import StringType, StructField
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PastPartition, Table
 from table_writer.spark.files import SOURCES, native_options, native_writer, with_fields
-from table_writer.spark.gateway import native_provider
+from table_writer.spark.gateway import ALL_OR_NOTHING, native_provider
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence
 from table_writer.table.past import ADVICE, CHANGED
-
-ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-"""Options of the read, which win over the session's settings of that name."""
 
 FORGIVING: Final = ("spark.files.ignoreMissingFiles", "spark.files.ignoreCorruptFiles")
 ONE_FILE: Final = "__table_writer_file"  # a partition column for tables without any: each file is its own partition

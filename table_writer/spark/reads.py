@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from py4j.java_collections import JavaArray
 from py4j.java_gateway import is_instance_of
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.errors import ConflictError
@@ -42,10 +43,10 @@ class QueryReads:
     """Finds what one query reads of one table."""
 
     def __init__(self, spark: SparkSession, opened: OpenTable) -> None:
+        self._spark = spark
         self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the same
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
-        self._context = spark.sparkContext
         self._opened = opened
         self._name = (opened.table.name.database, opened.table.name.name)
         self._root = opened.layout.root
@@ -72,11 +73,9 @@ class QueryReads:
         rdds = [leaf.rdd() for leaf in leaves(rows) if str(leaf.getClass().getSimpleName()) == "LogicalRDD"]
         for rdd in rdds:
             yield from self._of_rdd(rdd, ReadOf.PATHS, no_cover)
-        stream = self._context.getLocalProperty("sql.streaming.queryId") if rdds else None
-        running = self._session.sharedState().activeStreamingQueries()
-        query = running.get(self._java.java.util.UUID.fromString(stream)) if stream else None
-        if query is not None:
-            yield from self._reads_of_plan(query.lastExecution().executedPlan())
+        run = last_run_here(self._spark) if rdds else None
+        if run is not None:
+            yield from self._reads_of_plan(run.executedPlan())
 
     def table_reads(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
@@ -308,6 +307,22 @@ class QueryReads:
             return frozenset(tuple(str(partition.spec().apply(name)) for name in names) for partition in items(left))
 
         return covers
+
+
+def query_id_here(context: SparkContext) -> str | None:
+    """Return the id of the streaming query that calls on this thread; threads that its function starts have none."""
+    return context.getLocalProperty("sql.streaming.queryId")
+
+
+def last_run_here(spark: SparkSession) -> Any:
+    """Return the batch that a streaming query runs on this thread, as Spark executes it; ``None`` elsewhere."""
+    query_id, context = query_id_here(spark.sparkContext), spark.sparkContext
+    if not query_id:
+        return None
+    java: Any = context._jvm  # noqa: SLF001 - PySpark has no public way to any of this
+    running: Any = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001 - the same
+    query = running.get(java.java.util.UUID.fromString(query_id))
+    return None if query is None else query.lastExecution()
 
 
 def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:

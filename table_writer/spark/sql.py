@@ -6,7 +6,7 @@ import functools
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -60,7 +60,7 @@ QUERY_LOGGERS: Final = _query_loggers()
 PLAIN_IN_PYTHON: Final = (IntegralType, DecimalType, StringType, BooleanType, BinaryType, StructType, ArrayType)
 """Types whose values Python tells apart as Spark does; of structs and arrays it counts what is inside."""
 
-ARROW_SINCE: Final = 4  # Spark's version
+NEWER: Final = 4  # Spark's version, from which on it takes Arrow, and knows UTF-8
 ARROW_TYPES: Final[dict[type[DataType], Any]] = {LongType: pa.int64(), StringType: pa.string(), BinaryType: pa.binary()}
 
 TRAPS: Final = (
@@ -87,6 +87,12 @@ CLOCK: Final = re.compile(
 )
 """Functions of the clock, and the words that Spark takes for a time: ``DATE 'today'``, ``cast('now' AS TIMESTAMP)``."""
 
+UNKNOWN_NAME: Final = "[TABLE_OR_VIEW_NOT_FOUND]"
+LOOKED_UP: Final = (
+    "A temporary view is known to the session that made it. Names are looked up in the session of the DataFrame that"
+    " the call is given; without one in that of the streaming batch on this thread, else in the TableWriter's"
+)
+
 STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
@@ -109,7 +115,8 @@ def misreading(statement: str, setting: Callable[[str], str | None]) -> str:
 def spark_reason(said: object) -> str:
     """Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
     lines = (line.strip(": ") for line in str(said).splitlines())
-    return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
+    found = next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
+    return f"{found.rstrip('.')}. {LOOKED_UP}" if found.startswith(UNKNOWN_NAME) else found
 
 
 def spark_sentence(said: object) -> str:
@@ -128,7 +135,7 @@ def frame_of(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: Struc
 
     From 4.0 on Spark takes Arrow, and knows how few they are; else a Python worker reads them before any query.
     """
-    if int(spark.version.split(".")[0]) < ARROW_SINCE:
+    if int(spark.version.split(".")[0]) < NEWER:
         return spark.createDataFrame(rows, schema)
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     arrays = [
@@ -147,6 +154,25 @@ def fetched(rows: DataFrame) -> list[Row]:
     if odd:
         raise TypeError(f"values of {odd[0]} are not the same in Python: compare them in Spark, or collect their text")
     return rows.collect()
+
+
+def grouped(rows: DataFrame, keys: Mapping[str, Column], *aggregates: Column) -> DataFrame:
+    """Return the groups of rows: their keys, by their names, and then what each is aggregated to.
+
+    Spark adds the keys itself, unless a session says otherwise (``spark.sql.retainGroupColumns``): so they are asked
+    for, and nothing else is taken.
+    """
+    own = {f"__table_writer_group_{position}": key for position, key in enumerate(keys.values())}
+    found = rows.groupBy(*keys.values()).agg(*(key.alias(alias) for alias, key in own.items()), *aggregates)
+    values = (F.col(alias).alias(name) for alias, name in zip(own, keys, strict=True))
+    return found.select(*values, *map(quoted, found.columns[len(found.columns) - len(aggregates) :]))
+
+
+def is_utf8(spark: SparkSession, text: Column) -> Column:
+    """Return whether a text is one; before 4.0 Spark has no function for it, and none that fails."""
+    if int(spark.version.split(".")[0]) >= NEWER:
+        return F.call_function("is_valid_utf8", text)
+    return F.encode(F.decode(text.cast("binary"), "UTF-8"), "UTF-8") == text.cast("binary")
 
 
 def text_of(value: Column, kind: DataType) -> Column:

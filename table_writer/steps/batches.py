@@ -33,6 +33,12 @@ logger = logging.getLogger(__name__)
 WriteBatch = Callable[[DataFrame, int], None]
 
 
+def write_one(steps: Steps, batch: DataFrame, table: str, call: Call | RowCall) -> WriteResult:
+    """Write the batch of a stream, or apply it to the table's rows."""
+    steps = steps.of_call(batch)
+    return steps.change_rows(table, call) if isinstance(call, RowCall) else steps.write(batch, table, call)
+
+
 def batch_writer(
     write: Callable[[DataFrame, str, Call | RowCall], WriteResult],
     table: str,
@@ -143,6 +149,6 @@ def unpack_batch_writer(state: bytes) -> WriteBatch:
         if session.session_id not in steps_by_session:
             steps_by_session.clear()
             steps_by_session[session.session_id] = Steps(session, SessionServices(session, config))
-        return steps_by_session[session.session_id].write_batch(batch, name, call)
+        return write_one(steps_by_session[session.session_id], batch, name, call)
 
     return batch_writer(write, table, mode, query_name, keywords)

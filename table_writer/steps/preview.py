@@ -24,7 +24,7 @@ from table_writer.model.write import new_write_id
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.layout import size
 from table_writer.reports.plan_report import PlanReport, RowsPlan, SchemaVerdict
-from table_writer.spark.sql import SPARK_ERRORS, fetched, quoted
+from table_writer.spark.sql import SPARK_ERRORS, fetched, grouped, quoted
 from table_writer.spark.types import shown_type
 from table_writer.steps.plan.fit import FittedRows
 from table_writer.steps.plan.planner import Planner, require_mode
@@ -125,9 +125,9 @@ class Preview:
     def _rows_by_partition(self, df: DataFrame, fitted: FittedRows) -> dict[PartitionValues, int]:
         count = len(self._opened.table.partition_columns)
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
-        columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
+        columns = {name: F.col(quoted(name)).cast("string") for name in names}
         try:
-            rows = fetched(fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))))
+            rows = fetched(grouped(fitted.rows, columns, F.count(F.lit(1))))
         except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:

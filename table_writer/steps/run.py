@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -73,8 +74,20 @@ class Steps:
     """The write calls of one session, each as its steps in order."""
 
     def __init__(self, spark: SparkSession, services: SessionServices) -> None:
-        self._spark = spark
+        self.spark = spark  # in which a call's names are looked up, and whose settings spell its values
+        self._own = spark
         self._services = services
+
+    def of_call(self, rows: DataFrame | None = None) -> Steps:
+        """Return the steps of one call, in one session from its first step to its last.
+
+        That is the session of the DataFrame that the call is given. Without one it is the session of the batch that a
+        streaming query writes on this thread, else the writer's own.
+        """
+        session = rows.sparkSession if isinstance(rows, DataFrame) else open_gateway(self._own).session_of_batch()
+        steps = copy(self)
+        steps.spark = self._own if session is None else session
+        return steps
 
     def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
         """Do steps 1 to 5. Readers switch in ``publisher.publish``; without an answer, a recovery may switch later."""
@@ -93,20 +106,14 @@ class Steps:
                     results = self.check(files, opened, call.checks, watch)  # 4
                     require_passed(results, str(opened.table.name), planned.plan.write_id)
                     with watch.step("publish"):
-                        files = _with_new_columns(self._spark, files.with_checks(results), planned.fitted.added, opened)
-                        publisher = Publisher(opened, _copy_files(self._spark, opened, planned.plan.write_id, watch))
+                        files = _with_new_columns(self.spark, files.with_checks(results), planned.fitted.added, opened)
+                        publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
                         with self._refresh_after_conflict(opened, planned):
                             published = publisher.publish(files, write.claiming)  # 5
             except RepeatedError as repeated:
                 return announcement.finished(repeated_result(repeated.entry, watch, announcement.opened))
-            result = end_publish(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
             return announcement.finished(replace(result, checks=results), columns=files.plan.columns)
-
-    def write_batch(self, batch: DataFrame, table: str, call: Call | RowCall) -> WriteResult:
-        """Write the batch of a stream, or apply it to the table's rows."""
-        if isinstance(call, RowCall):
-            return self.change_rows(table, call, batch.sparkSession)
-        return self.write(batch, table, call)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
@@ -157,7 +164,7 @@ class Steps:
                 opened = self._services.open_to_write(table)
                 announcement.follow(opened, tags=options.tags)
                 opened.require_owner()
-                compaction = Compaction(self._spark, opened, options)
+                compaction = Compaction(self.spark, opened, options)
                 if dry_run or not compaction.selection:
                     return announcement.finished(replace(compaction.report(watch), dry_run=dry_run))
                 df, layout = compaction.rows()
@@ -168,37 +175,33 @@ class Steps:
             with RunningWrite(opened, plan) as write:
                 files = self._write_files(planned, opened, write, watch)
                 with watch.step("check"):
-                    compaction.require_same(staged_frame(self._spark, opened, files), files)
+                    compaction.require_same(staged_frame(self.spark, opened, files), files)
                 if not files.partitions:
                     write.discard()
                     return announcement.finished(compaction.report(watch))
                 with watch.step("publish"):
-                    publisher = Publisher(opened, _copy_files(self._spark, opened, plan.write_id, watch))
+                    publisher = Publisher(opened, _copy_files(self.spark, opened, plan.write_id, watch))
                     try:
                         published = publisher.publish(files, write.claiming)
                     except GaveWayError:
                         write.discard()
                         return announcement.finished(compaction.report(watch, given_up=compaction.replaced_files))
-            result = end_publish(opened, files, published, watch, partial(self._refresh, opened, self._spark))
+            result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
             return announcement.finished(compaction.report(watch, result, published.given_up))
 
-    def change_rows(self, table: str, call: RowCall, session: SparkSession | None = None) -> RowsResult:
+    def change_rows(self, table: str, call: RowCall) -> RowsResult:
         """Write what a change makes of the table's own rows; after a conflict again, with newer rows, if that is asked.
 
-        ``session`` is that of a streaming query, which has one of its own. Raises ``ConflictError`` once no retry is
-        left; nothing was published.
+        Raises ``ConflictError`` once no retry is left; nothing was published.
         """
-        spark = session or self._spark
         with self._attempts("write", table, call) as (announcement, attempts):
-            return announcement.finished(attempts(partial(self._change_rows, spark, table, call, announcement)))
+            return announcement.finished(attempts(partial(self._change_rows, table, call, announcement)))
 
-    def _change_rows(
-        self, spark: SparkSession, table: str, call: RowCall, announcement: Announcement, turn: Turn
-    ) -> RowsResult:
+    def _change_rows(self, table: str, call: RowCall, announcement: Announcement, turn: Turn) -> RowsResult:
         """Do steps 1 to 5 with rows of the table itself, as they were after one version."""
         watch = announcement.watch
         try:
-            rewrite, planned = self._plan_rows(spark, table, call, announcement, turn)  # 1
+            rewrite, planned = self._plan_rows(table, call, announcement, turn)  # 1
             if planned is None:
                 return rewrite.nothing(watch)
             opened = rewrite.opened
@@ -206,12 +209,12 @@ class Steps:
                 files, results = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
                 if files is None:
                     return rewrite.nothing(watch)
-                publisher = Publisher(opened, _copy_files(self._spark, opened, planned.plan.write_id, watch))
+                publisher = Publisher(opened, _copy_files(self.spark, opened, planned.plan.write_id, watch))
                 with watch.step("publish"), self._refresh_after_conflict(opened, planned):
                     published = publisher.publish(files, write.claiming)  # 5
         except RepeatedError as repeated:
             return call.result_of(repeated_result(repeated.entry, watch, announcement.opened))
-        result = end_publish(opened, files, published, watch, partial(self._refresh, opened, spark))
+        result = end_publish(opened, files, published, watch, partial(self._refresh, opened))
         return rewrite.result(replace(result, checks=results))
 
     def stage_rows(self, table: str, call: RowCall, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
@@ -227,7 +230,7 @@ class Steps:
         self, table: str, call: RowCall, announcement: Announcement, expires_in: timedelta, turn: Turn
     ) -> tuple[OpenTable, StagedRecord]:
         try:
-            rewrite, planned = self._plan_rows(self._spark, table, call, announcement, turn, counts_first=True)  # 1
+            rewrite, planned = self._plan_rows(table, call, announcement, turn, counts_first=True)  # 1
         except RepeatedError as repeated:
             raise _published_before(repeated.entry) from None
         if planned is None:
@@ -266,14 +269,7 @@ class Steps:
                 turn.end()
 
     def _plan_rows(
-        self,
-        spark: SparkSession,
-        table: str,
-        call: RowCall,
-        announcement: Announcement,
-        turn: Turn,
-        *,
-        counts_first: bool = False,
+        self, table: str, call: RowCall, announcement: Announcement, turn: Turn, *, counts_first: bool = False
     ) -> tuple[Rewrite, PlannedWrite | None]:
         """Do step 1 of a change of rows; ``None`` if there is nothing to change."""
         with announcement.watch.step("plan"), readers_unharmed(table):
@@ -281,7 +277,7 @@ class Steps:
             if turn.begin(opened):
                 opened = self._services.open_to_write(table)
             announcement.follow(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-            rewrite = Rewrite(spark, opened, call, counts_first)
+            rewrite = Rewrite(self.spark, opened, call, counts_first)
             planned = rewrite.plan()
         if planned is not None:
             announcement.concerns(opened, write_id=planned.plan.write_id)
@@ -294,7 +290,7 @@ class Steps:
         opened, watch, write_id = rewrite.opened, announcement.watch, planned.plan.write_id
         files = self._write_files(planned, opened, write, watch)
         with watch.step("complete"):
-            files = rewrite.with_kept_files(files, _copy_files(self._spark, opened, write_id, watch))
+            files = rewrite.with_kept_files(files, _copy_files(self.spark, opened, write_id, watch))
         if not rewrite.changes_anything(files):
             write.discard()
             return None, CheckResults()
@@ -315,7 +311,7 @@ class Steps:
             with self.show_progress(table, "erase"):
                 opened = self._services.open_to_write(table)
                 try:
-                    return Erasing(self._spark, opened, change, since).after(*deletes)
+                    return Erasing(self.spark, opened, change, since).after(*deletes)
                 except SeenAgainError:
                     if len(deletes) > options.retries + DELETES_AGAIN:
                         raise
@@ -331,8 +327,8 @@ class Steps:
             announcement.follow(opened, write_id=plan.write_id)
             by_spark = BySpark(
                 prepare=partial(self._prepare, opened),
-                copy_files=_copy_files(self._spark, opened, plan.write_id, announcement.watch),
-                refresh=partial(self._refresh, opened, self._spark),
+                copy_files=_copy_files(self.spark, opened, plan.write_id, announcement.watch),
+                refresh=partial(self._refresh, opened),
             )
             return StagedWrites(opened).publish(plan.write_id, announcement, by_spark)
 
@@ -353,16 +349,16 @@ class Steps:
         if not checks:
             return CheckResults()
         with watch.step("check"):
-            audit = audit_of(self._spark, opened, _with_scope(self._spark, files, opened))
-            require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
+            audit = audit_of(self.spark, opened, _with_scope(self.spark, files, opened))
+            require_valid(checks, self.spark, audit.schema, audit.table, audit.partition_columns)
             return CheckResults(run_checks(checks, audit))
 
     @contextmanager
     def show_progress(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
         """Show how far a call is, if it takes over a second; PySpark logs no error that is raised anyway."""
-        open_gateway(self._spark)  # this refuses a session that was stopped
+        open_gateway(self.spark)  # this refuses a session that was stopped
         refuse_replaced()
-        spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
+        spark_has_bar = self.spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
         progress_shown = show_progress(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
         with progress_shown, without_query_log():
@@ -372,7 +368,7 @@ class Steps:
         self, operation: EventOperation, df: DataFrame, table: str, call: Call
     ) -> AbstractContextManager[Announcement]:
         """Tell listeners how the call ended, and what its rows are read from."""
-        sources = partial(open_gateway(self._spark).sources, df)
+        sources = partial(open_gateway(self.spark).sources, df)
         return announced(self._services, operation, table, call.mode.value, sources=sources)
 
     def _plan(
@@ -386,7 +382,7 @@ class Steps:
             state = opened.require_new_key(Key(call.options.idempotency_key, call.stream), call.query_ids)
             planned = Planner(opened).plan(df, call.mode, call.options, state, stream=call.stream)
             name = str(opened.table.name)
-            require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
+            require_valid(call.checks, self.spark, planned.fitted.schema, name, opened.table.partition_columns)
             announcement.concerns(opened, write_id=planned.plan.write_id)
             return opened, planned
 
@@ -398,7 +394,7 @@ class Steps:
             require_mode(call.mode, call.options, name, partitioned=bool(new_table.partition_by))
             self._services.require_new(name, new_table)
             with made_table.making(name):
-                create_table(self._spark, df, name, new_table, if_not_exists=True)
+                create_table(self.spark, df, name, new_table, if_not_exists=True)
         return self._services.open_to_write(table)
 
     def _write_files(
@@ -419,20 +415,20 @@ class Steps:
         files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
         require_inside(files)
         with watch.step("complete"):
-            write.complete(messages, _executors(self._spark, opened, plan.write_id, watch).complete)
+            write.complete(messages, _executors(self.spark, opened, plan.write_id, watch).complete)
         return files
 
     def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
         """Do what a staged write needs of Spark before its claim: its predicate, and columns that it adds."""
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
-        files = _with_scope(self._spark, record.files, opened)
+        files = _with_scope(self.spark, record.files, opened)
         if added:  # an added column stays, so look first for what would stop the publish
             StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
-        return _with_new_columns(self._spark, files, added, opened)
+        return _with_new_columns(self.spark, files, added, opened)
 
-    def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
-        """Let this session read the table anew, and that of a streaming query, which keeps locations of its own."""
-        sessions = (self._spark,) if session is self._spark else (self._spark, session)
+    def _refresh(self, opened: OpenTable, write_id: str) -> tuple[str, ...]:
+        """Let the writer's session read the table anew, and the call's, which keeps locations of its own."""
+        sessions = (self._own,) if self.spark is self._own else (self._own, self.spark)
         return tuple(note for session in sessions for note in open_gateway(session).refresh(opened.table, write_id))
 
     @contextmanager
@@ -442,7 +438,7 @@ class Steps:
             yield
         except ConflictError:
             if planned.plan.reads:
-                self._refresh(opened, planned.rows.sparkSession, planned.plan.write_id)
+                self._refresh(opened, planned.plan.write_id)
             raise
 
 
@@ -452,11 +448,14 @@ def _copy_files(spark: SparkSession, opened: OpenTable, write_id: str, watch: St
 
 def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
     """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
-    plan = files.plan
+    plan, kinds = files.plan, files.plan.spellings.types
+    zone = plan.spellings.time_zone if "timestamp" in kinds else ""  # in which names of partitions are moments
 
     def asked_again(scope: Scope) -> Scope:
         if not isinstance(scope, RecordedScope) or not scope.where:
             return scope
+        if zone and zone != spark.conf.get("spark.sql.session.timeZone"):
+            return replace(scope, time_zone=zone)
         return Where(spark, scope.where, partition_schema(opened.table), str(plan.table.name))
 
     return replace(files, plan=replace(plan, scope=asked_again(plan.scope), watched=asked_again(plan.watched)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Self
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from table_writer.check.run import as_checks, require_passed
 from table_writer.checked import checked
@@ -80,8 +80,7 @@ class StagedWrite:
     (2, [True])
     """
 
-    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, staged: FoundStaged) -> None:
-        self._spark = spark
+    def __init__(self, steps: Steps, opened: OpenTable, staged: FoundStaged) -> None:
         self._steps = steps
         self._opened = opened
         self._staged_writes = StagedWrites(opened)
@@ -156,7 +155,7 @@ class StagedWrite:
         For an append these are the new rows alone.
         """
         self._require_open()
-        return staged_frame(self._spark, self._opened, self._record.files)
+        return staged_frame(self._steps.spark, self._opened, self._record.files)
 
     def check(self, *checks: object) -> CheckResults:
         """Run data-quality checks on the staged files, and keep the results with them.

@@ -18,7 +18,7 @@ from table_writer.log.versions import newest_known_version, oldest_whole_version
 from table_writer.metastore.settings import GLUE_SCHEME
 from table_writer.model.entry import Outcome, ReplacedObject
 from table_writer.model.location import Location, Place, same_place
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, shown_name
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, quoted, shown_name
 from table_writer.storage.object_store import is_hidden
 from table_writer.storage.table_files import files_read_at, written_placeholders
 from table_writer.table.open_table import OpenTable
@@ -63,6 +63,7 @@ class Past:
         self._put_back = self._dropped_and_put_back() if is_newest else {}
         self._listed = self._replaced_objects()
         self._wrong: dict[PartitionValues, str] = {}
+        self._otherwise: set[PartitionValues] = set()  # those of which the metastore says another description
 
     def partitions(self, names: Collection[str] | None = None) -> tuple[PastPartition, ...]:
         """Return what readers found after the version, of all partitions or of those named.
@@ -114,6 +115,7 @@ class Past:
             return None
         if past is not None and values in self._now and self._now[values].differs:
             self._wrong[values] = f"it {self._now[values].differs}, and would be read as the table is today"
+            self._otherwise.add(values)
             return None
         return past
 
@@ -260,7 +262,22 @@ class Past:
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         since = oldest_whole_version(self._history) or 0
         kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self.version else ""
-        return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {ADVICE}", table=str(table.name))
+        advice = ADVICE if len(wrong) > len(self._otherwise) else ""
+        if self._otherwise:
+            advice = f"{advice}{'. ' if advice else ''}{self._advice_of_descriptions}"
+        return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {advice}", table=str(table.name))
+
+    @property
+    def _advice_of_descriptions(self) -> str:
+        """Say what to do about partitions that the metastore describes otherwise than their table."""
+        table = self._opened.table
+        names = ", ".join(quoted(column.name) for column in table.partition_columns)
+        return (
+            "overwrite_partitions gives such a partition the table's description: replace its rows with what"
+            f" spark.table({str(table.name)!r}) reads of them, or leave it out. Where only a type is another, and the"
+            f" files hold the table's, Hive changes it in all partitions: ALTER TABLE {table.name} PARTITION ({names})"
+            " CHANGE COLUMN name name type, after SET hive.exec.dynamic.partition=true"
+        )
 
 
 CHANGED: Final = "does not hold the files that readers found then: they were deleted, or another tool has written there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive_objects import partition_from
-from table_writer.model.table import Column, PartitionChange, Table, TableName
+from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 from tests.metastore.conftest import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, thrift_table
 
 ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+LAZY = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 TABLE = Table(
     name=TableName("mart", "orders"),
@@ -32,8 +34,13 @@ TABLE = Table(
 
 
 def described(**storage: Any) -> str:
+    return partition_described(**storage).differs
+
+
+def partition_described(*, of_table: Mapping[str, str] | None = None, **storage: Any) -> Partition:
     """Describe a partition like its table but for some fields of its storage descriptor."""
     native = thrift_table(TABLE)
+    native.sd.serdeInfo.serializationLib = (of_table or {}).get("serde", SERDE)
     table = Table(**{**{name: getattr(TABLE, name) for name in TABLE.__dataclass_fields__}, "native": native})
     own = copy.deepcopy(native.sd)
     serde, options = storage.pop("serde", None), storage.pop("options", None)
@@ -41,7 +48,7 @@ def described(**storage: Any) -> str:
     own.serdeInfo.parameters |= options or {}
     for name, value in storage.items():
         setattr(own, name, value)
-    return partition_from(ttypes.Partition(values=["1"], sd=own), table).differs
+    return partition_from(ttypes.Partition(values=["1"], sd=own), table)
 
 
 def columns(*named: tuple[str, str]) -> list[Any]:
@@ -79,8 +86,8 @@ def test_what_no_reader_minds_is_no_difference(storage: dict[str, Any]) -> None:
         ({"cols": columns(ID, ("amount", "int"))}, "has column amount as int, the table as decimal(18,2)"),
         ({"cols": columns(ID, ("old", "int"))}, "has column old, which the table does not have"),
         (
-            {"serde": ORC, "options": {"field.delim": ","}, "cols": columns(("ID", "int"))},
-            f"is stored as {ORC}; has column ID as int, the table as bigint",
+            {"serde": ORC, "options": {"field.delim": ","}, "cols": columns(("ID", "string"))},
+            f"is stored as {ORC}; has column ID as string, the table as bigint",
         ),
         (
             {"cols": columns(*((name, "int") for name in "abcde"))},
@@ -91,6 +98,28 @@ def test_what_no_reader_minds_is_no_difference(storage: dict[str, Any]) -> None:
 )
 def test_a_difference_is_said_in_words(storage: dict[str, Any], words: str) -> None:
     assert described(**storage) == words
+
+
+@pytest.mark.parametrize(
+    ("serde", "own", "is_read_alike"),
+    [
+        (SERDE, ("id", "int"), True),
+        (ORC, ("id", "smallint"), True),
+        (SERDE, ("amount", "decimal(10,2)"), True),
+        (SERDE, ("amount", "decimal(20,2)"), False),
+        (SERDE, ("amount", "decimal(18,1)"), False),
+        (SERDE, ("amount", "int"), False),
+        (SERDE, ("id", "double"), False),
+        (SERDE, ("tags", "array<int>"), False),
+        (LAZY, ("id", "int"), False),  # whose texts are read by the type: 3000000000 was null
+    ],
+)
+def test_files_of_a_narrower_type_are_read_alike_where_they_say_what_they_hold(
+    serde: str, own: tuple[str, str], is_read_alike: bool
+) -> None:
+    found = partition_described(serde=serde, cols=columns(own), of_table={"serde": serde})
+    named = (found.narrower, found.differs) if is_read_alike else (found.differs, found.narrower)
+    assert (named[0].startswith(f"has column {own[0]} as {own[1]}, the table as "), named[1]) == (True, "")
 
 
 def test_values_of_serde_parameters_stay_out_of_messages() -> None:
@@ -106,11 +135,12 @@ def test_partitions_are_compared_with_the_table_as_it_is_now(hive: World, backdo
     backdoor.change("alter_table", table.name.database, table.name.name, evolved, table=str(table.name))
     table = hive.metastore.get_table(table.name) or table
     found = hive.metastore.get_all_partitions(table)
-    assert {one.differs for one in found.values()} == {"has column id as int, the table as bigint"}
+    assert {one.narrower for one in found.values()} == {"has column id as int, the table as bigint"}
+    assert {one.differs for one in found.values()} == {""}
     change = PartitionChange(partition=found["1",], location=f"{hive.root}/b/", set_parameters={})
     hive.metastore.alter_partitions(table, [change])
     after = hive.metastore.get_all_partitions(table)
-    assert (after["1",].differs, after["2",].differs) == ("", found["2",].differs)
+    assert (after["1",].narrower, after["2",].narrower) == ("", found["2",].narrower)
 
 
 def test_the_managed_location_of_a_database_is_read_where_the_server_has_one() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.end_to_end.conftest import keeper, keys_below, make_table, orders, rows, stopped, writer
+from tests.end_to_end.conftest import another_session, keeper, keys_below, make_table, orders, rows, stopped, writer
 
-__all__ = ["keeper", "keys_below", "make_table", "orders", "rows", "stopped", "writer"]
+__all__ = ["another_session", "keeper", "keys_below", "make_table", "orders", "rows", "stopped", "writer"]
 
 Listed = Callable[..., list[tuple[Any, ...]]]
 

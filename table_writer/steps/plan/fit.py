@@ -23,7 +23,7 @@ from table_writer.model.column_statistics import CURRENT_DEFAULT
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import java_zone
 from table_writer.model.table import Table, TableName
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, misreading, quoted, spark_reason, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, is_utf8, misreading, quoted, spark_reason, spark_sentence
 from table_writer.spark.types import all_types, column_sql, exact_type, rebuilt, shown_type
 from table_writer.steps.plan.types import (
     NOT_NULL,
@@ -103,6 +103,8 @@ def fit(
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
         if as_text and isinstance(field.dataType, T.TimestampType):
             found = _told_by_its_clock(found, field.name, df.sparkSession)
+        if source is not None and field.name.lower() in partitions and isinstance(source.dataType, T.StringType):
+            found = _told_by_its_text(found, field.name, df.sparkSession)
         if source is not None and source.name == field.name and found.convert is None and not as_text:
             columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
             continue
@@ -249,6 +251,18 @@ def _told_by_its_clock(found: Match, name: str, spark: SparkSession) -> Match:
         verdict=f"are of the second of two hours that clocks in {zone} show alike, which no name of a partition tells"
         " (write such partitions in a session in UTC)",
         offender=offender,
+    )
+    return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
+
+
+def _told_by_its_text(found: Match, name: str, spark: SparkSession) -> Match:
+    """Refuse texts that a partition's name would make others of: a name is UTF-8, and Spark's strings are any bytes."""
+    convert = found.convert or _same_column
+    rule = Rule(
+        column=name,
+        rule="a partition's text",
+        verdict="are no UTF-8, which no name of a partition tells (store such values as a column of the files)",
+        offender=lambda column: F.when(~is_utf8(spark, column), F.concat(F.lit("0x"), F.hex(column))),
     )
     return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
 

@@ -61,12 +61,12 @@ class InPlace:
             location = Location.parse(partition.location)
             in_reach = plan.layout.root.contains(location)
             outside = "" if in_reach else "lies outside the table's directory"
-            reason = why_not_copied(plan.layout, partition) or outside
+            reason = why_not_copied(plan.layout, partition) or partition.narrower or outside
             others = [name for name in _readers_of(location, readers) if name != values]
             if others:
                 reason = f"shares {location} with another partition, {shown_name(plan.table, min(others))}"
             if reason:
-                copied = ", or append with carry='copy'" if not in_reach else ""
+                copied = "" if in_reach and not partition.narrower else ", or append with carry='copy'"
                 raise InvalidInputError(
                     f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
                     f" Nothing was published. Replace it with {plan.table.overwrite_call}, with its rows and the new"

@@ -17,7 +17,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import same_place
 from table_writer.model.table import PastPartition
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import balanced_tree, quoted, version_name
+from table_writer.spark.sql import balanced_tree, grouped, quoted, version_name
 from table_writer.spark.types import all_types, shown_type
 from table_writer.steps.rows.keys import Keys
 from table_writer.table.open_table import OpenTable
@@ -67,7 +67,9 @@ def row_changes(spark: SparkSession, opened: OpenTable, first: int, last: int, k
         )
     both = _side(sides[0], keys, is_after=False).union(_side(sides[1], keys, is_after=True))
     key_names = keys.names(KEY) if keys else []
-    groups = both.groupBy(*key_names, WHOLE).agg(
+    groups = grouped(
+        both,
+        {name: F.col(name) for name in (*key_names, WHOLE)},
         F.count_if(~F.col(IS_AFTER)).alias(BEFORE_COUNT),
         F.count_if(F.col(IS_AFTER)).alias(AFTER_COUNT),
         F.first(F.when(~F.col(IS_AFTER), F.col(ROW)), ignorenulls=True).alias(BEFORE),

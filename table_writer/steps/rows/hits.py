@@ -16,7 +16,7 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues, Table
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, fetched, frame_of, spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, fetched, frame_of, grouped, spark_sentence
 from table_writer.steps.rows.snapshot import FILE, Snapshot
 from table_writer.storage.footers import MOST_FOOTERS
 
@@ -82,9 +82,8 @@ def find_hits(
         "removed": is_removed,
         "keys": nobody if is_first is None else is_first,
     }
-    found = collected(
-        snapshot, hits.groupBy(FILE).agg(*(F.count_if(column).alias(name) for name, column in counted.items()))
-    )
+    counts = (F.count_if(column).alias(name) for name, column in counted.items())
+    found = collected(snapshot, grouped(hits, {FILE: F.col(FILE)}, *counts))
     by_path = {row[FILE]: row["rows"] for row in found}
     removed, keys = (sum(row[name] for row in found) for name in ("removed", "keys"))
     return Hits(_by_partition(snapshot, by_path), removed, keys, by_path)
@@ -113,8 +112,9 @@ def rows_by_file(snapshot: Snapshot, names: FileNames) -> dict[PartitionValues, 
     found: dict[PartitionValues, dict[str, int]] = {values: {} for values in names}
     footers = snapshot.footers_of(chosen) if len(chosen) <= MOST_FOOTERS else [None]
     if None in footers:
-        by_file = with_file(snapshot.rows(names, with_file=True)).groupBy(FILE).count()
-        return found | _by_partition(snapshot, {row[FILE]: row["count"] for row in collected(snapshot, by_file)})
+        rows = with_file(snapshot.rows(names, with_file=True))
+        by_file = collected(snapshot, grouped(rows, {FILE: F.col(FILE)}, F.count(F.lit(1)).alias(COUNT)))
+        return found | _by_partition(snapshot, {row[FILE]: row[COUNT] for row in by_file})
     for (values, name), footer in zip(chosen, footers, strict=True):
         found[values][name] = footer.row_count if footer else 0
     return found

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, CharType, MapType, StringType, StructFi
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table
-from table_writer.spark.sql import balanced_tree, quoted, text_of
+from table_writer.spark.sql import balanced_tree, grouped, quoted, text_of
 from table_writer.spark.types import exact_type
 from table_writer.steps.plan.planner import NUMBER, partition_frame
 from table_writer.steps.plan.types import partition_schema
@@ -103,7 +103,7 @@ def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix
     """
     names, selected = keys.names(prefix), sorted(snapshot.selected)
     is_null = balanced_tree(Column.__or__, [F.col(name).isNull() for name in names])
-    by_key = updates.groupBy(*names).agg(F.count(F.lit(1)).alias(COUNT))
+    by_key = grouped(updates, {name: F.col(name) for name in names}, F.count(F.lit(1)).alias(COUNT))
     counts = (
         F.sum(COUNT).alias("rows"),
         F.sum(F.when(is_null, F.col(COUNT))).alias("nulls"),
@@ -115,7 +115,7 @@ def require_each_once(snapshot: Snapshot, keys: Keys, updates: DataFrame, prefix
         F.concat(F.lit(f"{field.name}="), text_of(most.getField(name), field.dataType))
         for field, name in zip(keys.fields, names, strict=True)
     )
-    counted_keys = numbered.groupBy(NUMBER).agg(*counts)
+    counted_keys = grouped(numbered, {NUMBER: F.col(NUMBER)}, *counts)
     found = collected(
         snapshot,
         counted_keys.select(

@@ -82,16 +82,13 @@ class SmallFiles:
 
     def rows(self, files: FilesOfTask) -> DataFrame:
         """Return the rows of files that can be read, with the columns and types that the table has."""
-        names = [f"c{number}" for number in range(len(self._fields))]
-        texts = [f"p{number}" for number in range(len(self._partition_fields))]
-        schema = T.StructType(
-            [T.StructField(name, field.dataType) for name, field in zip(names, self._fields, strict=True)]
-            + [T.StructField(name, T.StringType()) for name in texts]
-        )
+        kinds = [*(field.dataType for field in self._fields), *(T.StringType() for _ in self._partition_fields)]
+        # a session may compare names too (spark.sql.execution.arrow.pyspark.validateSchema.enabled)
+        schema = T.StructType([T.StructField(str(number), kind) for number, kind in enumerate(kinds)])
         gateway = open_gateway(self._spark)
         gateway.prepare_executors()
         packed = [(pickle.dumps(share),) for share in _shares(files)]
-        read = as_sent(row_reader(self._opened.store_settings, self.schema, len(texts)))
+        read = as_sent(row_reader(self._opened.store_settings, self.schema, len(self._partition_fields)))
         rows = frame_of(self._spark, packed, SHARES).mapInArrow(read, schema)
         renamed = rows.toDF(*(field.name for field in (*self._fields, *self._partition_fields)))
         data = [F.col(quoted(field.name)).alias(field.name, metadata=field.metadata) for field in self._fields]
