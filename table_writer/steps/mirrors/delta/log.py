@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import Action, commit_lines, dropping, handover, taking_back
-from table_writer.steps.mirrors.delta.snapshot import NOTHING, Snapshot
+from table_writer.steps.mirrors.delta.snapshot import NOTHING, Checkpoint, Snapshot
 from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError, Spellings
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import delete_keys, require_deleted
@@ -73,8 +73,8 @@ class DeltaMirror:
             damage = damage or f"another tool has made commit {', '.join(map(str, snapshot.foreign))}"
         if not snapshot.is_ours:
             self._require_own()
-        anchor = (newest, snapshot.transaction)
-        return replace(snapshot, own_version=newest, damage=damage, pointer=pointer, anchor=anchor)
+        checkpoint, anchor = snapshot.checkpoint._replace(pointer=pointer), (newest, snapshot.transaction)
+        return replace(snapshot, own_version=newest, damage=damage, checkpoint=checkpoint, anchor=anchor)
 
     def _require_own(self) -> None:
         """Refuse a log of another tool."""
@@ -187,15 +187,16 @@ class DeltaMirror:
     def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""
         try:
-            if is_due or after.own_version - max(after.checkpoint, 0) >= CHECKPOINT_EVERY:
+            if is_due or after.own_version - max(after.checkpoint.number, 0) >= CHECKPOINT_EVERY:
                 size = self._put_checkpoint(after)
-                after = replace(after, checkpoint=after.own_version, checkpoint_size=size)
+                after = replace(after, checkpoint=after.checkpoint._replace(number=after.own_version, size=size))
                 if not is_due:
                     return after
-            if after.pointer != after.checkpoint:
-                pointer = {"version": after.checkpoint, "size": after.checkpoint_size}
+            number, size, pointed_to = after.checkpoint
+            if pointed_to != number:
+                pointer = {"version": number, "size": size}
                 self._store.put(f"{self._prefix}{POINTER}", json.dumps(pointer).encode())
-                after = replace(after, pointer=after.checkpoint)
+                after = replace(after, checkpoint=after.checkpoint._replace(pointer=number))
         except StorageError as error:
             if is_due:
                 raise
@@ -218,7 +219,7 @@ class DeltaMirror:
                 damage = damage or f"checkpoint {number} cannot be read"
                 continue
             own = replace(snapshot, foreign=(), retold=frozenset(), is_ours=snapshot.version > 0)
-            return replace(own, checkpoint=number, checkpoint_size=len(actions)), damage
+            return replace(own, checkpoint=Checkpoint(number, len(actions))), damage
         return Snapshot(root=self._root), damage
 
     def _checkpoint(self, number: int) -> list[Action] | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from table_writer.model.location import Location
@@ -45,6 +45,14 @@ NOTHING: Final = -1
 ONE_OF_A_KIND: Final = frozenset({"commitInfo", "protocol", "metaData"})
 
 
+class Checkpoint(NamedTuple):
+    """The newest checkpoint of a log, and the one that readers are sent to."""
+
+    number: int = NOTHING
+    size: int = 0  # in actions
+    pointer: int = NOTHING
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A Delta table after one of its commits."""
@@ -62,9 +70,7 @@ class Snapshot:
     foreign: tuple[int, ...] = ()  # commits of other writers since our last one
     retold: frozenset[FileKey] = frozenset()  # files of which another writer has the last word: its statistics too
     damage: str = ""
-    checkpoint: int = NOTHING  # the newest
-    checkpoint_size: int = 0  # in actions
-    pointer: int = NOTHING  # the checkpoint that readers are sent to
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)  # the newest
     transaction: str = ""  # the id that the newest commit has
     anchor: tuple[int, str] = (NOTHING, "")  # of the newest commit when the log was read: in another log it is another
 

@@ -4,6 +4,7 @@
 ``table``       the mirror as it lies in store and catalog: read, write, tidy, drop
 ``catalog``     what names the newest metadata: the commit is here
 ``snapshot``    what readers find, and what a change makes of it
+``manifests``   the files that say so
 ``columns``     columns, values and statistics as Iceberg has them
 ``files``       pyiceberg's files in this library's store
 ==============  ======================================================================

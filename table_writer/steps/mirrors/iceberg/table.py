@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from pyiceberg.exceptions import ValidationError
-from pyiceberg.manifest import (
-    ManifestContent,
-    ManifestEntry,
-    ManifestFile,
-    read_manifest_list,
-    write_manifest,
-    write_manifest_list,
-)
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.manifest import ManifestContent, read_manifest_list
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, new_table_metadata
-from pyiceberg.table.snapshots import Snapshot as TableSnapshot
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -40,18 +28,8 @@ from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
 from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
-from table_writer.steps.mirrors.iceberg.snapshot import (
-    DROPPED,
-    LOG_ID,
-    MOST_ENTRIES,
-    CatalogPlace,
-    Edit,
-    Manifest,
-    Snapshot,
-    new_entry,
-    own_facts,
-    values_of,
-)
+from table_writer.steps.mirrors.iceberg.manifests import FORMAT_VERSION, UNREADABLE, ManifestFiles, last_number, millis
+from table_writer.steps.mirrors.iceberg.snapshot import DROPPED, LOG_ID, CatalogPlace, Manifest, Snapshot, own_facts
 from table_writer.steps.mirrors.mirror import (
     HANDED_OVER,
     TAKEN_BACK,
@@ -67,15 +45,9 @@ from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import ICEBERG_MIRROR, iceberg_note
 
-FORMAT_VERSION: Final = 2
 NAME_MAPPING: Final = "schema.name-mapping.default"
-COMPRESSION: Final = "deflate"  # of manifests: what every reader has
 MOST_SNAPSHOTS: Final = 500  # each publish writes what is told of all of them
 RELEASES: Final = 10  # while other processes write
-UNREADABLE: Final = (  # what pyiceberg raises of a file that is cut off or no Avro
-    *(FileNotFoundError, ValidationError, ValueError, EOFError, KeyError, IndexError, TypeError),
-    *(AssertionError, OverflowError, AttributeError, NotImplementedError, zlib.error),
-)
 
 
 class IcebergMirror:
@@ -91,6 +63,7 @@ class IcebergMirror:
         self._note_key = iceberg_note(self._root, opened.log.lister.mirror("iceberg").dropped_to)
         self.files = StoreFiles(opened.store, self._root)
         self._metadata_prefix = f"{self.home.key}metadata/"
+        self._manifests = ManifestFiles(self.files, self._metadata_prefix)
 
     def read(self) -> Snapshot | None:
         """Read where the catalog is, what it names, and what that comes to."""
@@ -138,7 +111,7 @@ class IcebergMirror:
         is_held = change.version <= before.version and change.in_doubt == before.in_doubt and not is_new
         if is_held and not (updates or edit.added or edit.deleted or before.damage):
             return before
-        snapshot, manifests = self._put_snapshot(before, change, edit, metadata, schema)
+        snapshot, manifests = self._manifests.put_snapshot(before, change, edit, metadata, schema)
         to_main = {"ref-name": "main", "type": "branch", "snapshot-id": snapshot.snapshot_id}
         shown = (AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(to_main))
         return self._committed(before, metadata, (*updates, *shown, *_expiries(metadata)), manifests, is_new=is_new)
@@ -201,7 +174,7 @@ class IcebergMirror:
                 return
             metadata, places = held.metadata, tuple(location.key for location in locations)
             earlier = [found for found in metadata.snapshots if found.snapshot_id != metadata.current_snapshot_id]
-            named = self._keys_named(earlier)
+            named = self._manifests.keys_named(earlier)
             ids = [
                 snapshot_id
                 for snapshot_id, keys in named.items()
@@ -210,32 +183,6 @@ class IcebergMirror:
             if not ids or self._catalog(held.place).commit(held.location, metadata, _removal(ids)):
                 return
         raise StorageError(f"other processes have written to the mirror {RELEASES} times meanwhile")
-
-    def _keys_named(self, snapshots: Sequence[TableSnapshot]) -> dict[int, frozenset[str] | None]:
-        """Return the keys of the files of each snapshot; ``None`` if it cannot be read."""
-        lists = many(self._manifests_of, snapshots)
-        distinct = {file.manifest_path: file for files in lists for file in files or ()}
-        keys = dict(zip(distinct, many(self._keys_in, distinct.values()), strict=True))
-        named: dict[int, frozenset[str] | None] = {}
-        for snapshot, files in zip(snapshots, lists, strict=True):
-            of_all = [] if files is None else [keys[file.manifest_path] for file in files]
-            readable = [found for found in of_all if found is not None]
-            is_whole = files is not None and len(readable) == len(of_all)
-            named[snapshot.snapshot_id] = frozenset().union(*readable) if is_whole else None
-        return named
-
-    def _manifests_of(self, snapshot: TableSnapshot) -> list[ManifestFile] | None:
-        try:
-            return list(read_manifest_list(self.files.new_input(snapshot.manifest_list)))
-        except UNREADABLE:
-            return None
-
-    def _keys_in(self, file: ManifestFile) -> frozenset[str] | None:
-        try:
-            entries = file.fetch_manifest_entry(self.files)
-        except UNREADABLE:
-            return None
-        return frozenset(self.files.key_of(entry.data_file.file_path) for entry in entries)
 
     def tidy(self, older_than_seconds: float) -> None:
         """Delete files that no snapshot needs and that are old enough."""
@@ -248,7 +195,7 @@ class IcebergMirror:
         held = self.read() if old else None
         if held is None or held.metadata is None:
             return
-        lists = many(self._manifests_of, held.metadata.snapshots)
+        lists = many(self._manifests.of, held.metadata.snapshots)
         needed = {held.location, *(found.metadata_file for found in held.metadata.metadata_log)}
         needed |= {snapshot.manifest_list for snapshot in held.metadata.snapshots}
         needed |= {file.manifest_path for files in lists for file in files or ()}
@@ -313,7 +260,7 @@ class IcebergMirror:
             return replace(found, damage="it has no snapshot")
         if not own_facts(current):
             damage = f"another tool has made snapshot {current.snapshot_id}"
-        elif found.handed_over and _last_number(metadata) != current.sequence_number:
+        elif found.handed_over and last_number(metadata) != current.sequence_number:
             damage = "another tool has made a snapshot that is not the current one, on a branch or before a rollback"
         elif metadata.properties.get("gc.enabled") != "false" or NAME_MAPPING not in metadata.properties:
             damage = "another tool has changed its properties"
@@ -343,56 +290,7 @@ class IcebergMirror:
             str(self.home).rstrip("/"),
             {**_properties(change, [schema]), "format-version": str(FORMAT_VERSION)},
         )
-        return made.model_copy(update={"last_updated_ms": _millis(change)}), True
-
-    def _put_snapshot(
-        self, before: Snapshot, change: MirrorChange, edit: Edit, metadata: TableMetadata, schema: Schema
-    ) -> tuple[TableSnapshot, tuple[Manifest, ...]]:
-        """Write manifests and their list."""
-        snapshot_id, number = secrets.randbits(62), _last_number(metadata) + 1
-        manifests = self._put_manifests(edit, metadata.spec(), schema, snapshot_id, number)
-        all_manifests = (*edit.kept, *manifests)
-        parent = metadata.current_snapshot_id
-        output = self.files.new_output(self._new_file(f"snap-{snapshot_id}"))
-        with write_manifest_list(FORMAT_VERSION, output, snapshot_id, parent, number, COMPRESSION) as writer:
-            writer.add_manifests([manifest.file for manifest in all_manifests])
-        facts = {
-            "snapshot-id": snapshot_id,
-            "parent-snapshot-id": parent,
-            "sequence-number": number,
-            "timestamp-ms": max(_millis(change), metadata.last_updated_ms),
-            "manifest-list": output.location,
-            "summary": before.summary(change, edit),
-            "schema-id": schema.schema_id,
-        }
-        snapshot = TableSnapshot.model_validate(facts)
-        return snapshot, tuple(manifest for manifest in all_manifests if manifest.entries)
-
-    def _put_manifests(
-        self, edit: Edit, spec: PartitionSpec, schema: Schema, snapshot_id: int, number: int
-    ) -> list[Manifest]:
-        """Write what a change touches in as few manifests as may be."""
-        added = [new_entry(file, snapshot_id, number) for file in edit.added]
-        todo: list[tuple[str, ManifestEntry]] = [
-            *(("existing", entry) for entry in edit.existing),
-            *(("delete", entry) for entry in edit.deleted),
-            *(("add", entry) for entry in added),
-        ]
-        if len(todo) > MOST_ENTRIES:
-            todo.sort(key=lambda one: repr(values_of(one[1].data_file.partition)))
-
-        def put(batch: Sequence[tuple[str, ManifestEntry]]) -> Manifest:
-            output = self.files.new_output(self._new_file("manifest"))
-            with write_manifest(FORMAT_VERSION, spec, schema, output, snapshot_id, COMPRESSION) as writer:
-                for kind, entry in batch:
-                    getattr(writer, kind)(entry)
-            file = _with_numbers(writer.to_manifest_file(), number)
-            return Manifest(file=file, entries=tuple(entry for kind, entry in batch if kind != "delete"))
-
-        return many(put, list(_batches(todo)))
-
-    def _new_file(self, name: str) -> str:
-        return self.files.location_of(f"{self._metadata_prefix}{name}-{secrets.token_hex(8)}.avro").rstrip("/")
+        return made.model_copy(update={"last_updated_ms": millis(change)}), True
 
     def _count_rows(self, files: Sequence[MirroredFile]) -> dict[str, int]:
         """Read the footers of files of which the log does not know how many rows they have."""
@@ -404,25 +302,6 @@ class IcebergMirror:
 
 def _usual_name(table: TableName) -> TableName:
     return TableName(table.database, f"{table.name}_iceberg")
-
-
-def _last_number(metadata: TableMetadata) -> int:
-    return 0 if isinstance(metadata, TableMetadataV1) else metadata.last_sequence_number
-
-
-def _with_numbers(file: ManifestFile, number: int) -> ManifestFile:
-    """Return a manifest with the sequence numbers that its list gives it."""
-    file.sequence_number = number
-    file.min_sequence_number = number if file.min_sequence_number < 0 else min(file.min_sequence_number, number)
-    return file
-
-
-def _batches(todo: Sequence[tuple[str, ManifestEntry]]) -> Iterator[Sequence[tuple[str, ManifestEntry]]]:
-    return (todo[start : start + MOST_ENTRIES] for start in range(0, len(todo), MOST_ENTRIES))
-
-
-def _millis(change: MirrorChange) -> int:
-    return int(change.created_at.timestamp() * 1000)
 
 
 def _properties(change: MirrorChange, schemas: Sequence[Schema], mapped: str = "") -> dict[str, str]:
