@@ -34,8 +34,8 @@ kind                 what it is
                      overwrites partitions elsewhere overwrites the table here
 ``uncompared root``  the same where the metastore compares nothing before it sets a table, as Hive 3.1 does
 ``batches``          over the product's own gateway to Glue, one partition a call: an actor is paused, or gone,
-                     between two partitions of a switch. ``misreported`` is a call that was applied and refused for load.
-                     An actor ``with d2 hidden`` has a role that is not shown all, one ``with old answers`` is answered late
+                     between two partitions of a switch. ``misreported`` is a call that was applied and refused for
+                     load. A role ``with d2 hidden`` is not shown all; answers of one ``with old answers`` are old
 ``mirrored``         a Delta mirror follows all who change the table, until it is dropped or the table is handed over
 ==================== ===================================================================================================
 
