@@ -123,6 +123,11 @@ class Placements:
             return None
         return replace(right_place, location=None) if calls[place] else right_place
 
+    def is_led_to(self, values: PartitionValues, text: str | None) -> bool:
+        """Return whether a call of ours that may have come unseen leads there, though it may belong there, too."""
+        location = None if text is None else Location.parse_any(text)
+        return location is not None and location.place in self._calls(values)
+
     @cached_property
     def known_values(self) -> frozenset[PartitionValues]:
         """All partitions that were ever published, or that late calls may bring somewhere."""

@@ -156,14 +156,15 @@ def recovered_state(
 ) -> PartitionState:
     """Decide for a recovery, which must not take a late call of this library for another tool.
 
-    Where only calls of ours have been, however late, the entry is rolled forward. ``history`` goes up to the entry that
-    is recovered.
+    Where only calls of ours have been, however late, the entry is rolled forward: also where one has put a partition
+    back to another tool's files after the entry. ``history`` goes up to the entry that is recovered.
     """
     state = partition_state(partition, current_location, history.layout, copied=copied)
     if state is not PartitionState.SUPERSEDED:
         return state
-    ours = history.placements.of(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
-    return PartitionState.BEFORE if ours else state
+    placements, values = history.placements, partition.values
+    ours = placements.of(values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
+    return PartitionState.BEFORE if ours or placements.is_led_to(values, current_location) else state
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:

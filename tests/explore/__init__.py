@@ -34,13 +34,18 @@ kind                 what it is
                      overwrites partitions elsewhere overwrites the table here
 ``uncompared root``  the same where the metastore compares nothing before it sets a table, as Hive 3.1 does
 ``batches``          over the product's own gateway to Glue, one partition a call: an actor is paused, or gone,
-                     between two partitions of a switch. ``misreported`` is a call that was applied and refused for load
+                     between two partitions of a switch. ``misreported`` is a call that was applied and refused for
+                     load. A role ``with d2 hidden`` is not shown all; answers of one ``with old answers`` are old
+``mirrored``         a Delta mirror follows all who change the table, until it is dropped or the table is handed over
 ==================== ===================================================================================================
 
 ============== ===========================================================================================
 file           what it has
 ============== ===========================================================================================
 `actors`       every operation with its arguments, by name. A new operation: one line there
+`reporting`    operations whose reports are taken at their word, and what befalls a table from outside
+`promises`     what these reports have said, held against the table then and later
+`whole_set`    public calls and kinds of entries, which a test compares with what actors do
 `scenarios`    who meets whom: all pairs, and triples of those that resolve each other
 `schedule`     schedules and deviations, as text and as values
 `worlds`       the kinds of table: which doubles, which partitions, what all find done. A new kind: one line there
@@ -61,6 +66,9 @@ The oracle (``tests/fuzz/oracle.py``) is a dictionary of rows, kept from outside
 file that comes to a place where readers look, is compared with it. It takes callers' words: "published" has been seen
 by readers, and is not on record as abandoned; "published already" too, for every partition; an error, or "discarded",
 is never seen afterwards; a key is applied once. What older versions show was seen then. Nothing is left behind.
+It takes reports at their word, too: no object holds a row of which a certificate is complete; what is "freed" is gone;
+what was in doubt when a ``recover`` began has ended; a mirror that is "in step" shows what readers of the table see;
+after "handed over" no version shows that was claimed later; a call that only looks changes nothing.
 
 By hand::
 

@@ -356,4 +356,11 @@ MUTATIONS: Final = (
         "if hidden := ():",
         schedule="batches: append with d2 hidden: 0@40!error",
     ),
+    Mutation(
+        "a recovery takes no late correction for another tool",
+        "log.rules:recovered_state",
+        "if ours or placements.is_led_to(values, current_location)",
+        "if ours",
+        schedule="append d1, vacuum, publish after its old call: 0@40!late 2@71!error",
+    ),
 )

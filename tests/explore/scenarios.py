@@ -242,6 +242,6 @@ TRIPLES: Final[Mapping[str, Scenarios]] = {
         )
     ),
     **{kind: tuple((one, "recover", other) for one, other in product(PAUSED[kind], BUILT[kind])) for kind in PAUSED},
-    "mirrored": HANDED,
+    "mirrored": tuple(three for three in HANDED if not any({*pair} <= {*three} for pair in UNGUARDED)),
 }
 """A write that dies, who resolves it, and who builds on that; few pairs that are worth as much."""

@@ -1,7 +1,7 @@
 """Histories drawn from seeds: whatever happens inside of whatever, and however late, no acknowledged row is lost.
 
-A failing seed is printed with the shortest history that still fails; ``python -m tests.fuzz --seed N`` shows it again, with
-``--unpartitioned`` that of a table without partitions.
+A failing seed is printed with the shortest history that still fails; ``python -m tests.fuzz --seed N`` shows it again.
+That of a table without partitions: with ``--unpartitioned``.
 """
 
 from __future__ import annotations
