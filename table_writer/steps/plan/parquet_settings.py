@@ -269,7 +269,7 @@ class FileSettings:
         if not passed_over:
             return ()
         names = few(passed_over, most=5)
-        return (f"the files of this write do not follow {names}; those of Spark's own writer do (engine='spark')",)
+        return (f"the files of this write do not follow {names}: those of a write with engine='spark' do",)
 
     def _invalid(self, message: str) -> InvalidInputError:
         name = str(self._table.name)
