@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.check import expression, references
+from table_writer.testing import Lakehouse
 
 Listed = Callable[..., list[tuple[Any, ...]]]
 Work = Callable[[DataFrame], object]
@@ -150,3 +151,29 @@ def test_moments_of_a_frame_of_another_zone_are_one_value_from_the_first_step_to
         writer.staged_write(table, staged.write_id).publish()
     (published,) = TableWriter(another_session).staged_write(table, staged.write_id).publish().partitions
     assert published.name == clock
+
+
+@pytest.mark.parametrize("columns", ["note STRING", "note STRING, code CHAR(2)"])  # read by tasks of ours, and by Spark
+@pytest.mark.parametrize("search_above_bytes", [0, 1 << 30])
+def test_a_session_that_passes_over_corrupt_files_loses_no_row_by_a_merge(
+    columns: str, search_above_bytes: int, spark: Any, make_table: Callable[..., str], lakehouse: Lakehouse
+) -> None:
+    forgiving = spark.newSession()
+    for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
+        forgiving.conf.set(f"spark.sql.files.{name}", "true")
+    table = make_table(f"CREATE TABLE {{name}} (id BIGINT, {columns}, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer = TableWriter(forgiving)
+    more = ", 'ab' AS code" if "code" in columns else ""
+    rows = forgiving.sql(f"SELECT id, 'x' AS note{more}, 'd1' AS dt FROM range(100)")
+    writer.append(rows.coalesce(1), table)
+    (key,) = {
+        found["Key"]
+        for found in lakehouse.s3.list_objects_v2(Bucket=lakehouse.bucket)["Contents"]
+        if table.replace(".", ".db/") in found["Key"] and found["Key"].endswith(".parquet")
+    }
+    body = lakehouse.s3.get_object(Bucket=lakehouse.bucket, Key=key)["Body"].read()
+    broken = body[:4] + b"\xff" * 100 + body[104:]
+    lakehouse.s3.put_object(Bucket=lakehouse.bucket, Key=key, Body=broken)
+    with pytest.raises(Exception, match=r"(?i)corrupt|cannot be looked through|could not read|FAILED_READ_FILE|page"):
+        writer.merge(rows.where("id = 1"), table, on=["dt", "id"], search_above_bytes=search_above_bytes)
+    assert [version.version for version in writer.maintenance.history(table).versions] == [1]

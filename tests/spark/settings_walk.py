@@ -294,9 +294,9 @@ def odd_partitions(world: World) -> None:
     world.plain.sql(f"{ddl.format(table)} PARTITIONED BY (at, day, code, price)")
 
     def look(*facts: object) -> None:
-        world.plain.catalog.refreshTable(table)
-        shown = ("id", "unix_micros(at)", "unix_date(day)", "concat('<', code, '>')", "CAST(price AS STRING)")
-        world.seen.append(f"{facts} {sorted(map(tuple, world.plain.table(table).selectExpr(*shown).collect()))}")
+        world.spark.catalog.refreshTable(table)  # names of partitions say what the clocks of this session show
+        shown = ("id", "unix_micros(at)", "unix_date(day)", "rtrim(code)", "CAST(price AS STRING)")
+        world.seen.append(f"{facts} {sorted(map(tuple, world.spark.table(table).selectExpr(*shown).collect()))}")
 
     def rows(*numbers: int) -> DataFrame:
         return world.rows(*numbers).select("id", "at", "day", "code", "price")

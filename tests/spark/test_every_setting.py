@@ -22,6 +22,7 @@ SPARKS_OWN: Final[Mapping[str, str]] = {
         "Spark lists a table's directory instead of its partitions, and finds no rows of ours: the doctor says so"
     ),
     "spark.sql.legacy.v1IdentifierNoCatalog": "Spark itself does not find tables by their full names any more",
+    "spark.sql.preserveCharVarcharTypeInfo": "Spark itself makes no rows for Python of a CHAR that it reads from ORC",
 }
 """Booleans under which Spark's own queries of the same kind fail, or see other rows."""
 
@@ -42,6 +43,7 @@ HAVE_MATTERED: Final[Settings] = {
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.enableVectorizedReader": "false",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
 }
 
 REBASED: Final = ("datetimeRebaseModeInRead", "datetimeRebaseModeInWrite", "int96RebaseModeInRead")
