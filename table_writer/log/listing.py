@@ -138,6 +138,7 @@ class Lister:
                 " not, it is none of this log: look at it, and move it away"
             )
         self._slots.ids = frozenset(ids)
+        lost = frozenset(whole) - entries - numbers["lost"] - {0}
         listing = Listing(
             newest=newest,
             in_doubt=frozenset(entries - outcomes),
@@ -147,9 +148,9 @@ class Lister:
             unverified=numbers["recovered"],
             rolled_back=numbers["rolled-back"],
             trimmed=trimmed,
-            lost=frozenset(whole) - entries - numbers["lost"] - {0},
+            lost=lost,
             accepted_losses=numbers["lost"],
-            closings=tuple(closing for closing in closings if self._closes(closing, numbers["reopened"])),
+            closings=tuple(one for one in closings if self._closes(one, numbers["reopened"], lost | numbers["lost"])),
             opened=numbers["opened"],
             mirrors=self._marks.mirrors(marks),
         )
@@ -157,15 +158,19 @@ class Lister:
         self._mirrors = listing.mirrors
         return listing
 
-    def _closes(self, closing: Closing, reopened: Collection[int]) -> bool:
+    def _closes(self, closing: Closing, reopened: Collection[int], lost: Collection[int]) -> bool:
         """Return whether a mark counts: the slot that it names is its own write's, and no later version has undone it.
 
-        A mark may arrive late, after its write has ended without that slot, or after its handover was undone.
+        A mark may arrive late, after its write has ended without that slot, or after its handover was undone. Of an
+        entry that is lost nobody knows whose it was.
         """
         if closing.version < max(reopened, default=0):
             return False
-        record = self._slots.find(closing.version)
-        return record is not None and closing.is_of(record.entry) and record.outcome is not Outcome.ABANDONED
+        if closing.version in lost:
+            return True
+        if not closing.is_of(self._slots.find_entry(closing.version)):
+            return False
+        return self._slots.outcome(closing.version) is not Outcome.ABANDONED
 
     def _with_log_id(self, listing: Listing) -> Listing:
         """Return the listing with the id that ``owner.json`` says the log has; put it back where only that was lost."""

@@ -70,6 +70,11 @@ class MirrorMarks:
         """Whether the newest mirror was not dropped."""
         return self.began_at >= self.dropped_to
 
+    @property
+    def next_number(self) -> int:
+        """The number with which a next mirror begins."""
+        return max(self.began_at + 1, self.dropped_to)
+
 
 class Marks:
     """The marks of one log."""
@@ -134,15 +139,25 @@ class Marks:
             for kind in kinds
         }
 
-    def remember_mirror(self, kind: str, number: int) -> None:
+    def remember_mirror(self, kind: str, number: int, before: MirrorMarks) -> None:
         """Note, before its first version is written, that a mirror begins: whoever changes the table brings it up."""
-        self._store.put(self.key("mirrored", f"{kind}{number:020d}"), b"")
+        self._store.put(self._of_mirror("mirrored", kind, number), b"")
+        if 0 <= before.began_at < number:
+            self._store.delete([self._of_mirror("mirrored", kind, before.began_at)])
 
     def forget_mirror(self, kind: str, to: int, before: MirrorMarks) -> None:
         """Note that the mirror with all numbers before this one was dropped; earlier marks say nothing more."""
-        self._store.put(self.key("dropped", f"{kind}{to:020d}"), b"")
+        self._store.put(self._of_mirror("dropped", kind, to), b"")
         earlier = (("mirrored", before.began_at), ("dropped", before.dropped_to))
-        self._store.delete([self.key(said, f"{kind}{number:020d}") for said, number in earlier if 0 <= number < to])
+        self._store.delete([self._of_mirror(said, kind, number) for said, number in earlier if 0 <= number < to])
+
+    def age_of_mirror(self, said: str, kind: str, number: int) -> float | None:
+        """Return how old such a mark is by the store's clock; ``None`` if it is not there."""
+        stored = self._store.get(self._of_mirror(said, kind, number))
+        return None if stored is None else stored.age_seconds
+
+    def _of_mirror(self, said: str, kind: str, number: int) -> str:
+        return self.key(said, f"{kind}{number:020d}")
 
     def list(self) -> Iterator[ObjectInfo]:
         """List all marks, and no entry."""

@@ -273,7 +273,8 @@ class TableLog:
         useless_marks = {
             kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
         }
-        past = [closing for closing in closings if closing.version <= trimmed and closing.version not in entries]
+        claimed = [closing for closing in closings if closing.version <= max(trimmed, *entries, 0)]
+        past = [closing for closing in claimed if not closing.is_of(self.slots.find_entry(closing.version))]
         useless = [
             *(self.marks.key(kind, version) for kind, versions in useless_marks.items() for version in versions),
             *(self.marks.key("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),

@@ -275,9 +275,13 @@ def _in_mirrors(erased: Erased) -> Iterator[Finding]:
         directory, files = METADATA[kind]
         if not any(opened.store.list(opened.layout.root.child(directory).key)):
             continue
+        goes = (
+            f"a vacuum deletes those that are {hours:,.0f} hours old and that no reader of the mirror needs"
+            if kind in opened.followed_mirrors
+            else f"it was dropped, so they stay until `table-writer mirror {opened.table.name} --as {kind} --drop`"
+        )
         yield later(
-            f"{directory}/ has bounds of columns and values of partitions, of files that are gone, in {files}: a vacuum"
-            f" deletes those that are {hours:,.0f} hours old and that no reader of the mirror needs"
+            f"{directory}/ has bounds of columns and values of partitions, of files that are gone, in {files}: {goes}"
         )
 
 

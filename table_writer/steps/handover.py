@@ -114,7 +114,10 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     kind = listing.closed_for
     mirror = TableMirror(opened, kind, hands_over=True)
     _require_guarded(opened, mirror)
-    held = _unwritten(opened, kind, mirror.mirror.read())
+    found = mirror.mirror.read()
+    if found is not None and found.is_dropped and not dry_run:
+        return _reopened(opened, kind)
+    held = _unwritten(opened, kind, found)
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))
     version = _claim(opened, TAKE_BACK).version
@@ -128,6 +131,14 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
             opened.log.marks.reopen(version, [closing for closing in closings if closing.version < version])
             return mirror_report(opened, kind, "taken back", after)
     raise ConflictError(f"others write to the {kind} table of {opened.table.name} all the time", table=_name(opened))
+
+
+def _reopened(opened: OpenTable, kind: str) -> MirrorReport:
+    """Open the log again where a drop was faster than the handover: no mirror is left that others could write to."""
+    version = _claim(opened, TAKE_BACK).version
+    listing = opened.log.lister.read()
+    opened.log.marks.reopen(version, [closing for closing in listing.closings if closing.version < version])
+    return MirrorReport(table=_name(opened), kind=kind, state="taken back")
 
 
 def _unwritten(opened: OpenTable, kind: str, held: Held | None) -> Held:

@@ -28,6 +28,7 @@ from table_writer.table.open_table import OpenTable
 logger = logging.getLogger(__name__)
 MOST_REMEMBERED: Final = 200_000  # files, some 200 MB: of a larger mirror each publish reads what it holds
 SECONDS_BETWEEN_LOOKS: Final = 60.0  # at a mirror that a process remembers: somebody may have dropped it
+MAKING_SECONDS: Final = 3600.0  # so long a mirror that its mark names may be missing: all files are listed first
 ATTEMPTS: Final = 10  # while other processes write to the same mirror
 KINDS: Final[Mapping[str, Callable[[OpenTable], Mirror]]] = {"delta": DeltaMirror, "iceberg": iceberg_mirror}
 
@@ -55,6 +56,8 @@ class TableMirror:
         for attempt in range(ATTEMPTS):
             held = (None if anew or attempt else known) or self._read()
             written = self._write_all(held, self._missing(held, anew=anew))
+            if written is not None and held is None:  # to make it took time, in which others did not see it
+                written = self._write_all(written, self._missing(written, anew=False))
             if written is not None:
                 return written
         raise StorageError(f"other processes have written to the mirror {ATTEMPTS} times meanwhile")
@@ -76,25 +79,21 @@ class TableMirror:
 
     def keep_up(self, known: Held | None = None) -> None:
         """Bring it to the newest version; one that others have made, and that is gone, is not made again."""
-        if self.kind in self._opened.mirrors:
-            self.bring_up(known)
-            return
         held = known or self._read()
-        if held is not None and not held.is_dropped:
+        if held is not None or self.kind in self._opened.mirrors:
             self.bring_up(held)
             return
+        marks = self._marks
+        age_seconds = self._log.marks.age_of_mirror("mirrored", self.kind, marks.began_at)
+        if age_seconds is not None and age_seconds < MAKING_SECONDS:
+            raise StorageError("it is not there: another process is making it, or somebody has deleted it")
         logger.warning("the %s mirror of %s is gone: no write follows it any more", self.kind, self._opened.table.name)
         self._forget()
-        self._log.marks.forget_mirror(self.kind, self._next_to(held), self._marks)
+        self._log.marks.forget_mirror(self.kind, marks.next_number, marks)
 
     @property
     def _marks(self) -> MirrorMarks:
         return self._log.lister.mirror(self.kind)
-
-    def _next_to(self, held: Held | None) -> int:
-        """Return the number with which a next mirror begins, after all of this one."""
-        newest = held.own_version if held is not None and self.mirror.numbers_versions else -1
-        return max(newest, self._marks.began_at, self._marks.dropped_to - 1) + 1
 
     def _of_publish(self, files: WrittenFiles, entry: LogEntry) -> Iterator[MirrorChange]:
         yield self.changes.of_publish(files, entry)
@@ -121,18 +120,21 @@ class TableMirror:
             self._require_mirror(held)
             self._log.lister.read(allow_lost=True)
             self._log.slots.require_open(str(self._opened.table.name))
+            marks, numbered = self._marks, self.mirror.numbers_versions
+            if held is not None and numbered and held.own_version < marks.dropped_to:
+                continue  # another process has dropped it since it was read
             retired = held if held is None or held.is_dropped else self.mirror.retire(held)
             if held is not None and retired is None:
                 continue
-            if held is not None or self._marks.is_there:
-                self._log.marks.forget_mirror(self.kind, self._next_to(retired), self._marks)
+            if retired is not None or marks.is_there:
+                newest = retired.own_version if retired is not None and numbered else -1
+                self._log.marks.forget_mirror(self.kind, max(newest + 1, marks.next_number), marks)
             return self.mirror.drop(retired)
         raise StorageError(f"other processes have written to the mirror {ATTEMPTS} times meanwhile")
 
     def _missing(self, held: Held | None, *, anew: bool) -> Iterable[MirrorChange]:
         """Yield what the mirror does not hold: version by version where that can be told, the rest as a whole."""
-        is_there = held is not None and not held.is_dropped
-        is_followed = held is not None and is_there and not held.damage and not anew
+        is_followed = held is not None and not held.damage and not anew
         try:
             if held is None:
                 yield from self.changes.from_the_oldest()
@@ -147,7 +149,11 @@ class TableMirror:
         """Write changes one after another; ``None`` if another process was faster, or the mirror is not there."""
         self._forget()
         self._require_mirror(held)
-        begins = not self._marks.is_there or (held is not None and held.is_dropped)
+        if held is not None and held.is_dropped:
+            again = f"`table-writer mirror {self._opened.table.name} --as {self.kind} --drop` ends that"
+            raise StorageError(f"it is being dropped, or a drop has died: {again}")
+        begins = held is None or not self._marks.is_there
+        began = False
         try:
             for told in changes:
                 if not self._hands_over:
@@ -157,9 +163,10 @@ class TableMirror:
                 )
                 change = told if is_told else self.changes.whole()
                 require_fit(self._opened, self.kind, change)
-                if begins:
-                    self._log.marks.remember_mirror(self.kind, self._next_to(held))
-                    begins = False
+                if begins and not began:
+                    self._log.lister.read(allow_lost=True)
+                    self._log.marks.remember_mirror(self.kind, self._marks.next_number, self._marks)
+                    began = True
                 held = self.mirror.write(held, change)
                 if held is None:
                     return None
@@ -168,6 +175,8 @@ class TableMirror:
                     break
         except OvertakenError:
             return None
+        if began and not self._log.lister.read(allow_lost=True).mirrors[self.kind].is_there:
+            return None  # a drop, which has not seen this one, has ended it
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at, self._marks.dropped_to)
         return held

@@ -49,6 +49,7 @@ class DeltaMirror:
     def read(self) -> Snapshot | None:
         """Read the newest snapshot: the pointer, a listing, a checkpoint, and the commits after it."""
         pointer, damage = self._pointer()
+        pointer = pointer if pointer >= self._first else NOTHING  # of a log that was dropped
         listed = self._list(after=pointer)
         if pointer != NOTHING and pointer not in listed.checkpoints:
             damage, listed = f"checkpoint {pointer} is missing", self._list(after=NOTHING)
@@ -78,7 +79,8 @@ class DeltaMirror:
 
     def _require_own(self) -> None:
         """Refuse a log of another tool."""
-        if any(self._store.list(self._prefix)) and not is_own_delta_log(self._store, self._root):
+        is_log = any(self._number_of(found.key) >= 0 for found in self._store.list(self._prefix))
+        if is_log and not is_own_delta_log(self._store, self._root):
             raise NotOursError(
                 f"{self._root}{DELTA_LOG}/ is a Delta log that this library did not begin: it is left alone. Move it"
                 " away if nobody needs it",
@@ -144,7 +146,7 @@ class DeltaMirror:
             return None
         after = replace(before.after(number, actions), damage="", foreign=())
         after = replace(after, anchor=before.anchor if before.anchor[0] > NOTHING else (number, after.transaction))
-        begins_late = number > 0 and (before.is_dropped or not before.is_ours)  # readers need what was before
+        begins_late = number > 0 and not before.is_ours  # readers ask for what was before
         return self._with_checkpoint(after, is_due=bool(before.damage) or begins_late)
 
     def release(self, locations: Collection[Location]) -> None:
@@ -163,8 +165,8 @@ class DeltaMirror:
             if now - found.modified_at.timestamp() > older_than_seconds
         }
         kept_from = min(max(old, default=0), max(self._pointer()[0], 0)) if old else 0
-        objects = [*listed.commits.items(), *listed.checkpoints.items()]
-        gone = [found for number, found in objects if number < kept_from]
+        kept_from = max(kept_from, self._first)
+        gone = [found for found in self._store.list(self._prefix) if -1 < self._number_of(found.key) < kept_from]
         if gone and is_own_delta_log(self._store, self._root):
             require_deleted(delete_keys(self._store, gone), f"{self._root}{DELTA_LOG}/")
 
@@ -180,9 +182,9 @@ class DeltaMirror:
         return len(keys)
 
     def _number_of(self, key: str) -> int:
-        """Return the number that an object's name begins with; 0 if that is none, as of the pointer."""
+        """Return the number that an object's name begins with; -1 if that is none, as of the pointer."""
         found = NUMBER.match(key.removeprefix(self._prefix))
-        return int(found[1]) if found else 0
+        return int(found[1]) if found else -1
 
     def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""

@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 )
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
@@ -60,7 +61,6 @@ class IcebergMirror:
         self._store = opened.store
         self._root = opened.layout.root
         self.home = self._root.child(ICEBERG_MIRROR)
-        self._note_key = iceberg_note(self._root, opened.log.lister.mirror("iceberg").dropped_to)
         self.files = StoreFiles(opened.store, self._root)
         self._metadata_prefix = f"{self.home.key}metadata/"
         self._manifests = ManifestFiles(self.files, self._metadata_prefix)
@@ -97,10 +97,6 @@ class IcebergMirror:
     def write(self, held: Held | None, change: MirrorChange) -> Snapshot | None:
         """Write the manifests, their list and the metadata of a snapshot, and let the catalog name it."""
         before = held if isinstance(held, Snapshot) else Snapshot(root=self._root)
-        if before.is_dropped:
-            raise StorageError(
-                f"it is being dropped. `table-writer mirror {self._opened.table.name} --as iceberg --drop` ends that"
-            )
         metadata, is_new = self._base(before, change)
         if is_new:
             before = replace(before, manifests=())
@@ -204,7 +200,14 @@ class IcebergMirror:
         require_deleted(delete_keys(self._store, gone), str(self.home))
 
     def why_unguarded(self) -> str:
-        """Ask the catalog."""
+        """Ask the catalog; and a drop whose calls may come late would take away what others write to."""
+        dropped_to, marks = self._opened.log.lister.mirror("iceberg").dropped_to, self._opened.log.marks
+        age_seconds = marks.age_of_mirror("dropped", "iceberg", dropped_to) if dropped_to else None
+        if age_seconds is not None and age_seconds < LATE_CALL_SECONDS:
+            return (
+                "a mirror was dropped less than a day ago, and a call of that drop that comes late would take the table"
+                " out of its catalog"
+            )
         return self._catalog(self._place()).why_unguarded()
 
     def retire(self, held: Held) -> Snapshot | None:
@@ -214,24 +217,35 @@ class IcebergMirror:
         return self._with_updates(held, (SetPropertiesUpdate(updates={DROPPED: str(held.version)}),))
 
     def drop(self, held: Held | None) -> int:
-        """Drop the table from its catalog, for which who makes it anew waits, then delete its metadata."""
-        retired = held or self._left_over()
+        """Drop the table from its catalog, for which who makes it anew waits, then delete its metadata.
+
+        Whoever makes it anew has noted that in the log before the first file of it.
+        """
         keys = [found.key for found in self._store.list(self.home.key)]
+        retired = held or self._left_over(keys)
         if isinstance(retired, Snapshot) and retired.place is not None:
             catalog = self._catalog(retired.place)
             if catalog.find() == retired.location:
                 catalog.remove()
+        self._opened.log.lister.read(allow_lost=True)
+        if self._opened.log.lister.mirror("iceberg").is_there:
+            return 0
         require_deleted(delete_keys(self._store, keys), str(self.home))
         return len(keys)
 
-    def _left_over(self) -> Snapshot | None:
-        """Return the table that a drop has left which has died."""
-        found = self._read_at(CatalogPlace(self._opened.config.iceberg_catalog, _usual_name(self._opened.table.name)))
-        return found if found is not None and found.is_dropped else None
+    def _left_over(self, keys: Sequence[str]) -> Snapshot | None:
+        """Return the table that a drop has left which has died: a note is there yet."""
+        notes = (key for key in keys if key.endswith(".json") and "/" not in key.removeprefix(self.home.key))
+        found = (self._read_at(self._noted(key)) for key in notes)
+        return next((table for table in found if table is not None and table.is_dropped), None)
 
-    def _noted(self) -> CatalogPlace | None:
+    @property
+    def _note_key(self) -> str:
+        return iceberg_note(self._root, self._opened.log.lister.mirror("iceberg").dropped_to)
+
+    def _noted(self, key: str = "") -> CatalogPlace | None:
         """Read where readers find the mirror; ``None`` if there is no note that can be read."""
-        found = self._store.get(self._note_key)
+        found = self._store.get(key or self._note_key)
         try:
             return None if found is None else CatalogPlace.from_note(found.body)
         except (ValueError, KeyError, TypeError):
@@ -326,7 +340,10 @@ def _table_updates(metadata: TableMetadata, change: MirrorChange) -> tuple[Schem
     schemas = [*([] if same else [wanted]), *metadata.schemas]
     properties = _properties(change, schemas, metadata.properties.get(NAME_MAPPING, ""))
     changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
-    return schema, (*updates, *([SetPropertiesUpdate(updates=changed)] if changed else []))
+    updates += [SetPropertiesUpdate(updates=changed)] if changed else []
+    if LOG_ID in changed and TAKEN_BACK in metadata.properties:  # by a version of another log
+        updates.append(RemovePropertiesUpdate(removals=[TAKEN_BACK]))
+    return schema, tuple(updates)
 
 
 def _expiries(metadata: TableMetadata) -> tuple[TableUpdate, ...]:
