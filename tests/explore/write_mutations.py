@@ -279,7 +279,7 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery tells a late alter from another tool",
         "log.rules:recovered_state",
-        "return PartitionState.BEFORE if ours else state",
+        "return PartitionState.BEFORE if ours or placements.is_led_to(values, current_location) else state",
         "return state",
         ("old alter comes", "overwrite", "recover"),
         Bound(2, 1),
