@@ -82,15 +82,11 @@ def test_rows_that_were_read_from_the_mirror_replace_none_that_were_published_si
 
     writer.overwrite_partitions(rows((1, "x"), (2, "y")), "mirrored.s")
     mirror = "iceberg.mirrored.s_iceberg"
-    read = iceberg_spark.table(mirror).where("dt = 'x'").cache()
-    assert read.count() == 1
     (snapshot,) = iceberg_spark.sql(f"SELECT snapshot_id FROM {mirror}.snapshots").first() or ()
     writer.overwrite_partitions(rows((7, "x")), "mirrored.s")
     older = iceberg_spark.sql(f"SELECT id, dt FROM {mirror} VERSION AS OF {snapshot} WHERE dt = 'x'")
-    for stale in (read, older):
-        with pytest.raises(ConflictError, match="changed since they were read"):
-            writer.overwrite_partitions(stale.selectExpr("id + 1 AS id", "dt"), "mirrored.s")
-    iceberg_spark.catalog.clearCache()
+    with pytest.raises(ConflictError, match="changed since they were read"):
+        writer.overwrite_partitions(older.selectExpr("id + 1 AS id", "dt"), "mirrored.s")
     writer.overwrite_partitions(iceberg_spark.table(mirror).selectExpr("id + 1 AS id", "dt"), "mirrored.s")
     assert {tuple(row) for row in iceberg_spark.table("mirrored.s").collect()} == {(8, "x"), (3, "y")}
     other = "iceberg.mirrored.other"  # a table of Iceberg that is nobody's mirror is read as ever

@@ -165,8 +165,8 @@ def notes_under(session: dict[str, str]) -> tuple[str, ...]:
 def test_what_is_not_followed_is_named_without_its_value() -> None:
     (note,) = notes_under({"parquet.bloom.filter.enabled#id": "true", "parquet.new.in.2030": "hush"})
     assert note == (
-        "the files of this write do not follow parquet.bloom.filter.enabled#id, parquet.new.in.2030; those of Spark's"
-        " own writer do (engine='spark')"
+        "the files of this write do not follow parquet.bloom.filter.enabled#id, parquet.new.in.2030: those of a write"
+        " with engine='spark' do"
     )
 
 
