@@ -107,7 +107,6 @@ def test_an_unknown_view_is_refused_with_the_session_in_which_it_was_looked_up(
         writer.delete_where(table, "id IN (SELECT id FROM of_another)")
 
 
-@pytest.mark.connect
 def test_a_frame_of_another_session_brings_its_views_and_its_settings(
     writer: TableWriter, table: str, another_session: Any, listed: Listed
 ) -> None:
@@ -121,7 +120,6 @@ def test_a_frame_of_another_session_brings_its_views_and_its_settings(
     assert listed(table) == [(1, "chosen", "d1"), (1, "chosen", "d1"), (2, "new", "d1")]
 
 
-@pytest.mark.connect
 def test_moments_of_a_frame_of_another_zone_are_one_value_from_the_first_step_to_the_last(
     writer: TableWriter, make_table: Callable[..., str], another_session: Any, spark: SparkSession
 ) -> None:
