@@ -89,6 +89,13 @@ def other_spellings(wanted: Names, there: Names, above: Path = ()) -> Iterator[t
             yield from other_spellings(inner, there[other], (*above, name))
 
 
+def paths_of(names: Names, above: Path = ()) -> Iterator[Path]:
+    """Yield names as they are, each below those around it in lower case."""
+    for name, inner in names.items():
+        yield (*above, name)
+        yield from paths_of(inner, (*above, name.lower()))
+
+
 def _fields_below(fields: Iterable[Any]) -> Iterator[Any]:
     for field in fields:
         yield field

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
+from unittest import mock
 
 import pytest
 
@@ -17,6 +18,7 @@ from table_writer.errors import InvalidInputError, OutcomeUnknownError, StorageE
 from table_writer.events.event import TableEvent
 from table_writer.model.table import MIRRORS_PROPERTY, Column
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.mirrors import fitting
 from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, APPENDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
 from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, without_answer
@@ -385,3 +387,17 @@ def test_what_is_carried_over_or_compacted_is_no_change_of_data_to_a_stream(call
             own = directory.removeprefix("_table_writer/data/").partition("/")[0] in name
             told.add((f"add: {'written' if own else 'among others'}", action["add"]["dataChange"]))
     assert told == wanted
+
+
+def test_a_write_of_this_library_reads_no_footer_of_its_own_files(world: MirroredWorld) -> None:
+    world.write(OLD)
+    with mock.patch.object(fitting, "read_footer", side_effect=AssertionError("a footer was read")) as read:
+        world.write(MIXED)
+        append(world)
+        append(world, APPENDED, in_place=True)
+        append(world, ADDED)
+        world.compact("d1")
+        world.memory.clear()  # another process
+        world.write(MIXED)
+    assert read.call_count == 0
+    assert world.mirrored_rows() == world.rows()

@@ -8,7 +8,7 @@ compared or mended.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from table_writer.errors import InvalidInputError, few
 from table_writer.model.message import write_id_in
 from table_writer.steps.mirrors.mirror import Mirror, MirrorChange, MirroredFile, MirroredTable
-from table_writer.storage.footers import ELEMENT, KEY, VALUE, Names, Path, names_of, other_spellings, read_footer
+from table_writer.storage.footers import ELEMENT, KEY, VALUE, Names, Path, names_of, paths_of, read_footer
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.table.open_table import OpenTable
 
@@ -73,16 +73,9 @@ class Footers:
         if footer is None:  # no Parquet, or encrypted: as readers of the table, those of the mirror cannot read it
             return file, frozenset()
         there = names_of(footer.schema)
-        why = self._mirror.why_unfit(list(other_spellings(wanted, there)), has_ids=footer.has_ids)
+        why = self._mirror.why_unfit(wanted, there, has_ids=footer.has_ids)
         rows = footer.row_count if file.rows is None else file.rows
-        return replace(file, rows=rows, unfit=why), frozenset(_paths(there)) - frozenset(_paths(wanted))
-
-
-def _paths(names: Names, above: Path = ()) -> Iterator[Path]:
-    """Yield names as they are, each below those around it in lower case."""
-    for name, inner in names.items():
-        yield (*above, name)
-        yield from _paths(inner, (*above, name.lower()))
+        return replace(file, rows=rows, unfit=why), frozenset(paths_of(there)) - frozenset(paths_of(wanted))
 
 
 def require_fit(opened: OpenTable, kind: str, change: MirrorChange) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
@@ -10,10 +10,8 @@ from typing import Any, ClassVar, Final, Protocol
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
-from table_writer.storage.footers import Path
+from table_writer.storage.footers import Names, Path
 
-Spellings = Sequence[tuple[Path, tuple[str, ...]]]
-"""Columns that a file spells otherwise than the table, or twice."""
 HANDED_OVER: Final = "table_writer.handed_over"  # a property: the version of the log that has let others write
 TAKEN_BACK: Final = "table_writer.taken_back"
 
@@ -147,8 +145,8 @@ class Mirror(Protocol):
     def is_there(self, held: Held) -> bool:
         """Return whether what was read some time ago has not been dropped since, as far as one look tells."""
 
-    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:
-        """Say why its readers would not find what a file holds, by its footer; empty if they do."""
+    def why_unfit(self, wanted: Names, there: Names, *, has_ids: bool) -> str:
+        """Say why its readers would not find the table's columns in a file as they are there; empty if they do."""
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:
         """Put a change on top of what it holds; ``None`` if another process has put something there before."""

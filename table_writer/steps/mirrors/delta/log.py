@@ -13,7 +13,8 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.steps.mirrors.delta.actions import Action, commit_lines, dropping, handover, taking_back
 from table_writer.steps.mirrors.delta.snapshot import NOTHING, Checkpoint, Snapshot
-from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError, Spellings
+from table_writer.steps.mirrors.mirror import Held, MirrorChange, NotOursError
+from table_writer.storage.footers import Names, other_spellings
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
@@ -87,9 +88,9 @@ class DeltaMirror:
                 table=str(self._opened.table.name),
             )
 
-    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:  # noqa: ARG002 - ids count by a mapping alone
+    def why_unfit(self, wanted: Names, there: Names, *, has_ids: bool) -> str:  # noqa: ARG002 - without a mapping
         """Say why: readers go by exact names."""
-        found = next(iter(spellings), None)
+        found = next(other_spellings(wanted, there), None)
         if found is None:
             return ""
         return f"spells column {'.'.join(found[0])} as {' and '.join(found[1])}, and readers of Delta go by exact names"

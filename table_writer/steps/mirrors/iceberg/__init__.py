@@ -18,7 +18,8 @@ from typing import ClassVar, Final
 
 from table_writer.errors import MissingExtraError, needs_extra
 from table_writer.model.location import Location
-from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange, Spellings
+from table_writer.steps.mirrors.mirror import Held, Mirror, MirrorChange
+from table_writer.storage.footers import Names
 from table_writer.table.open_table import OpenTable
 from table_writer.table.root_markers import iceberg_note
 
@@ -54,7 +55,7 @@ class _WithoutLibrary:
     def is_there(self, held: Held) -> bool:  # noqa: ARG002  # nothing can be done
         raise self.missing
 
-    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:  # noqa: ARG002  # nothing can be done
+    def why_unfit(self, wanted: Names, there: Names, *, has_ids: bool) -> str:  # noqa: ARG002  # nothing can be done
         raise self.missing
 
     def write(self, held: Held | None, change: MirrorChange) -> Held | None:  # noqa: ARG002  # nothing can be done

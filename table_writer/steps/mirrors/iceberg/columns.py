@@ -128,15 +128,21 @@ def schema_of(table: MirroredTable, ids: FieldIds, schema_id: int = 0) -> Schema
 
 def _require_distinct(table: MirroredTable, columns: StructType) -> None:
     """Refuse what would have one name: Iceberg writes a field inside of a column as it writes a column with a dot."""
-    paths: dict[str, Path] = {}
-    for path in dict.fromkeys(tuple(map(str.lower, path)) for path in _paths_below(columns)):
-        name = ".".join(path)
-        if paths.setdefault(name, path) != path:
-            raise InvalidInputError(
-                f"{table.name} has two columns or fields that are both {name} in Iceberg, such as a column `a.b` beside"
-                " field b of a column a: an Iceberg mirror cannot show them, a Delta mirror can",
-                table=table.name,
-            )
+    if clash := first_clash(_paths_below(columns)):
+        raise InvalidInputError(
+            f"{table.name} has two columns or fields that are both {clash} in Iceberg, such as a column `a.b` beside"
+            " field b of a column a: an Iceberg mirror cannot show them, a Delta mirror can",
+            table=table.name,
+        )
+
+
+def first_clash(paths: Iterable[Path]) -> str:
+    """Return the name that two different paths have; empty if there is none."""
+    named: dict[str, Path] = {}
+    for path in (tuple(map(str.lower, path)) for path in paths):
+        if named.setdefault(".".join(path), path) != path:
+            return ".".join(path)
+    return ""
 
 
 def _iceberg_type(kind: Any, path: Path, ids: FieldIds) -> IcebergType:

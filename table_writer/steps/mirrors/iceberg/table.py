@@ -27,20 +27,19 @@ from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
-from table_writer.steps.mirrors.iceberg.columns import FieldIds, is_same_schema, name_mapping, schema_of, spec_of
+from table_writer.steps.mirrors.iceberg.columns import (
+    FieldIds,
+    first_clash,
+    is_same_schema,
+    name_mapping,
+    schema_of,
+    spec_of,
+)
 from table_writer.steps.mirrors.iceberg.files import MetadataFiles, StoreFiles
 from table_writer.steps.mirrors.iceberg.manifests import FORMAT_VERSION, UNREADABLE, ManifestFiles, last_number, millis
 from table_writer.steps.mirrors.iceberg.snapshot import DROPPED, LOG_ID, CatalogPlace, Manifest, Snapshot, own_facts
-from table_writer.steps.mirrors.mirror import (
-    HANDED_OVER,
-    TAKEN_BACK,
-    Held,
-    MirrorChange,
-    MirroredFile,
-    NotOursError,
-    Spellings,
-)
-from table_writer.storage.footers import count_rows
+from table_writer.steps.mirrors.mirror import HANDED_OVER, TAKEN_BACK, Held, MirrorChange, MirroredFile, NotOursError
+from table_writer.storage.footers import Names, count_rows, other_spellings, paths_of
 from table_writer.storage.object_store import many
 from table_writer.storage.table_files import delete_keys, require_deleted
 from table_writer.table.open_table import OpenTable
@@ -85,11 +84,14 @@ class IcebergMirror:
         """Leave that to the catalog, which takes no change of a table that it has not."""
         return True
 
-    def why_unfit(self, spellings: Spellings, *, has_ids: bool) -> str:
+    def why_unfit(self, wanted: Names, there: Names, *, has_ids: bool) -> str:
         """Say why: the mapping of names is for files without ids, and it cannot say which of two columns is meant."""
-        twice = next(((path, names) for path, names in spellings if len(names) > 1), None)
+        twice = next((found for found in other_spellings(wanted, there) if len(found[1]) > 1), None)
         if twice is not None:
             return f"has column {'.'.join(twice[0])} twice, as {' and '.join(twice[1])}"
+        clash = first_clash((*paths_of(wanted), *paths_of(there)))
+        if clash and not first_clash(paths_of(wanted)):  # else the table itself is refused
+            return f"has a column, or a field inside one, that Iceberg cannot tell from another: both are {clash}"
         if has_ids:
             return "has ids for its columns, and readers of Iceberg would find columns by these"
         return ""
