@@ -71,6 +71,11 @@ class MirrorMarks:
         return self.began_at >= self.dropped_to
 
     @property
+    def number(self) -> int:
+        """The number with which the mirror has begun, or will: what was there before is another one's."""
+        return self.began_at if self.is_there else self.next_number
+
+    @property
     def next_number(self) -> int:
         """The number with which a next mirror begins."""
         return max(self.began_at + 1, self.dropped_to)

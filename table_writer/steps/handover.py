@@ -16,7 +16,7 @@ from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.listing import Listing
-from table_writer.log.marks import Closing
+from table_writer.log.marks import LATE_CALL_SECONDS, Closing
 from table_writer.log.slots import closed_error
 from table_writer.model.entry import HANDOVER, TAKE_BACK, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -42,6 +42,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     if report := _done_before(opened, mirror):
         return report
     _require_guarded(opened, mirror)
+    _require_no_late_drop(opened, mirror)
     _require_own_places(opened, kind)
     if dry_run:
         report = compared(opened, kind)
@@ -98,6 +99,21 @@ def _require_guarded(opened: OpenTable, mirror: TableMirror) -> None:
         )
 
 
+def _require_no_late_drop(opened: OpenTable, mirror: TableMirror) -> None:
+    """Refuse where a drop of an earlier mirror of this name may yet take the table out of its catalog."""
+    number, marks = opened.log.lister.mirror(mirror.kind).dropped_to, opened.log.marks
+    if mirror.mirror.numbers_versions or not number:
+        return
+    age_seconds = marks.age_of_mirror("dropped", mirror.kind, number)
+    if age_seconds is not None and age_seconds < LATE_CALL_SECONDS:
+        raise ConflictError(
+            f"{opened.table.name} is not handed over yet: an {mirror.kind} mirror was dropped less than a day ago,"
+            " and a call of that drop that comes late would take the new table out of its catalog. Nothing was changed."
+            " Call again a day after the drop",
+            table=_name(opened),
+        )
+
+
 def _require_closed(opened: OpenTable, own: Closing, held: Held) -> None:
     """Raise ``ConflictError`` if this handover was undone: the mirror says so before the log does."""
     if held.taken_back > own.version:
@@ -117,6 +133,9 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     found = mirror.mirror.read()
     if found is not None and found.is_dropped and not dry_run:
         return _reopened(opened, kind)
+    is_opened = any(closing.version in listing.opened for closing in listing.closings)
+    if not is_opened and not dry_run:  # a handover that died may not have brought it up, or made it
+        found = mirror.bring_up(found)
     held = _unwritten(opened, kind, found)
     if dry_run:
         return mirror_report(opened, kind, "handed over", held, notes=("dry run: nothing was changed",))

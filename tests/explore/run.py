@@ -316,6 +316,7 @@ class Run(Simulation):
             with self.unhooked():
                 self.promises.require_gone()
                 if self._base.config.mirrors and not self.have_other_tools_changed:
+                    self.promises.end_drop()
                     self.promises.require_in_step("the mirror was followed by all who have changed the table")
             if self.oracle.stale:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")

@@ -83,14 +83,12 @@ WITH_MIRRORS: Final = (
 
 ROLES: Final = ("append", "overwrite", "append d2 d3", "recover", "vacuum", "move")
 """Whom those meet to whom Glue does not show all, or not as it is now."""
-UNGUARDED: Final = frozenset({("drop mirror", "handover"), ("handover", "take back")})
-"""Pairs of which one looks, and then deletes without a condition what the other has made by then."""
 
 
 def pairs(ours: Collection[str], others: Collection[str]) -> Scenarios:
     """Return all pairs; other tools among themselves are nothing of ours."""
     all_pairs = combinations_with_replacement((*ours, *others), 2)
-    return tuple(pair for pair in all_pairs if pair[0] in ours and pair not in UNGUARDED)
+    return tuple(pair for pair in all_pairs if pair[0] in ours)
 
 
 VARIANTS: Final = frozenset(
@@ -242,6 +240,6 @@ TRIPLES: Final[Mapping[str, Scenarios]] = {
         )
     ),
     **{kind: tuple((one, "recover", other) for one, other in product(PAUSED[kind], BUILT[kind])) for kind in PAUSED},
-    "mirrored": tuple(three for three in HANDED if not any({*pair} <= {*three} for pair in UNGUARDED)),
+    "mirrored": HANDED,
 }
 """A write that dies, who resolves it, and who builds on that; few pairs that are worth as much."""

@@ -191,6 +191,9 @@ def test_one_that_a_person_has_deleted_is_not_made_again_by_who_does_not_want_it
     world.config = TableWriterConfig()
     world.memory.clear()
     world.store.delete([info.key for name in ("_delta_log/", "_iceberg/") for info in listed(world, name)])
+    world.write(ADDED)
+    assert "another process is making it, or somebody has deleted it" in world.notes()[-1]
+    world.skipped_seconds += 2 * 3600
     world.write(REPLACED)
     assert world.keeper.mirror(TABLE, as_=kind, check=True).state == "absent"
     assert [key for key in world.store.list_files(world.layout.log_prefix) if "mirrored" in key] == []

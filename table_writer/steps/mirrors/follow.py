@@ -116,16 +116,19 @@ class TableMirror:
         """
         self._forget()
         for _ in range(ATTEMPTS):
+            self._log.lister.read(allow_lost=True)
+            marks, numbered = self._marks, self.mirror.numbers_versions
             held = self.mirror.read()
             self._require_mirror(held)
             self._log.lister.read(allow_lost=True)
             self._log.slots.require_open(str(self._opened.table.name))
-            marks, numbered = self._marks, self.mirror.numbers_versions
-            if held is not None and numbered and held.own_version < marks.dropped_to:
-                continue  # another process has dropped it since it was read
+            if self._marks != marks:
+                continue  # what was read may be of the one before, or after
             retired = held if held is None or held.is_dropped else self.mirror.retire(held)
             if held is not None and retired is None:
                 continue
+            self._log.lister.read(allow_lost=True)  # a handover that has its claim by now has the mirror, too
+            self._log.slots.require_open(str(self._opened.table.name))
             if retired is not None or marks.is_there:
                 newest = retired.own_version if retired is not None and numbered else -1
                 self._log.marks.forget_mirror(self.kind, max(newest + 1, marks.next_number), marks)
@@ -153,7 +156,7 @@ class TableMirror:
             again = f"`table-writer mirror {self._opened.table.name} --as {self.kind} --drop` ends that"
             raise StorageError(f"it is being dropped, or a drop has died: {again}")
         begins = held is None or not self._marks.is_there
-        began = False
+        began, is_mended = False, held is not None and bool(held.damage)
         try:
             for told in changes:
                 if not self._hands_over:
@@ -166,6 +169,7 @@ class TableMirror:
                 if begins and not began:
                     self._log.lister.read(allow_lost=True)
                     self._log.marks.remember_mirror(self.kind, self._marks.next_number, self._marks)
+                    self._log.lister.read(allow_lost=True)
                     began = True
                 held = self.mirror.write(held, change)
                 if held is None:
@@ -175,11 +179,16 @@ class TableMirror:
                     break
         except OvertakenError:
             return None
-        if began and not self._log.lister.read(allow_lost=True).mirrors[self.kind].is_there:
+        if (began or is_mended) and not self._is_marked():
             return None  # a drop, which has not seen this one, has ended it
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at, self._marks.dropped_to)
         return held
+
+    def _is_marked(self) -> bool:
+        """Look whether the log says that there is a mirror."""
+        self._log.lister.read(allow_lost=True)
+        return self._marks.is_there
 
     def _require_mirror(self, held: Held | None) -> None:
         """Refuse what is no mirror any more: others write to it."""

@@ -113,7 +113,7 @@ class Held(Protocol):
 
     @property
     def taken_back(self) -> int:
-        """Return the version of the log by which it became a mirror again, until a next change."""
+        """Return the newest version of the log by which it became a mirror again; 0 if there is none."""
 
     @property
     def is_dropped(self) -> bool:

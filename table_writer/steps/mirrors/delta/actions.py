@@ -99,9 +99,15 @@ def metadata(table: MirroredTable, before: Mapping[str, Any] | None, created_at:
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"), ensure_ascii=False),
         "partitionColumns": list(table.partition_columns),
-        "configuration": {**RETENTIONS, LOG_ID: table.log_id},
+        "configuration": {**RETENTIONS, LOG_ID: table.log_id, **_undone(before.get("configuration") or {}, table)},
         "createdTime": before.get("createdTime") or millis(created_at),
     }
+
+
+def _undone(configuration: Mapping[str, Any], table: MirroredTable) -> dict[str, Any]:
+    """Return the version of this log that has taken the table back: a handover before it may yet be at work."""
+    is_of_this_log = configuration.get(LOG_ID) == table.log_id
+    return {TAKEN_BACK: configuration[TAKEN_BACK]} if is_of_this_log and TAKEN_BACK in configuration else {}
 
 
 def handover(before: Action, table: Action, version: int, facts: Action) -> tuple[Action, ...]:

@@ -136,7 +136,7 @@ class DeltaMirror:
     @property
     def _first(self) -> int:
         """The number with which this log begins: those before are of one that was dropped, and may be there yet."""
-        return self._opened.log.lister.mirror("delta").dropped_to
+        return self._opened.log.lister.mirror("delta").number
 
     def _known(self, held: Held | None) -> Snapshot:
         return held if isinstance(held, Snapshot) else Snapshot(root=self._root, own_version=self._first - 1)

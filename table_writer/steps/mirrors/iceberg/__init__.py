@@ -47,7 +47,7 @@ class _WithoutLibrary:
     missing: MissingExtraError
 
     def read(self) -> Held | None:
-        number = self.opened.log.lister.mirror(KIND).dropped_to
+        number = self.opened.log.lister.mirror(KIND).number
         if self.opened.store.head(iceberg_note(self.opened.layout.root, number)) is None:
             return None
         raise self.missing

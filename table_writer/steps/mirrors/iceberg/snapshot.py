@@ -137,7 +137,7 @@ class Snapshot:
 
     @property
     def taken_back(self) -> int:
-        """Return the version of the log by which it became a mirror again, until a next change."""
+        """Return the newest version of the log by which it became a mirror again; 0 if there is none."""
         return noted_version(self._properties, TAKEN_BACK)
 
     @property

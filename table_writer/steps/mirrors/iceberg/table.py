@@ -23,7 +23,6 @@ from pyiceberg.table.update import (
 )
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.marks import LATE_CALL_SECONDS
 from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.model.table import TableName
 from table_writer.steps.mirrors.iceberg.catalog import Catalog, OwnCatalog, PyIcebergCatalog
@@ -202,14 +201,7 @@ class IcebergMirror:
         require_deleted(delete_keys(self._store, gone), str(self.home))
 
     def why_unguarded(self) -> str:
-        """Ask the catalog; and a drop whose calls may come late would take away what others write to."""
-        dropped_to, marks = self._opened.log.lister.mirror("iceberg").dropped_to, self._opened.log.marks
-        age_seconds = marks.age_of_mirror("dropped", "iceberg", dropped_to) if dropped_to else None
-        if age_seconds is not None and age_seconds < LATE_CALL_SECONDS:
-            return (
-                "a mirror was dropped less than a day ago, and a call of that drop that comes late would take the table"
-                " out of its catalog"
-            )
+        """Ask the catalog."""
         return self._catalog(self._place()).why_unguarded()
 
     def retire(self, held: Held) -> Snapshot | None:
@@ -243,7 +235,7 @@ class IcebergMirror:
 
     @property
     def _note_key(self) -> str:
-        return iceberg_note(self._root, self._opened.log.lister.mirror("iceberg").dropped_to)
+        return iceberg_note(self._root, self._opened.log.lister.mirror("iceberg").number)
 
     def _noted(self, key: str = "") -> CatalogPlace | None:
         """Read where readers find the mirror; ``None`` if there is no note that can be read."""
