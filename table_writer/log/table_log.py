@@ -15,7 +15,7 @@ from table_writer.log.history import History
 from table_writer.log.keys import KeySearch
 from table_writer.log.known_keys import KnownKeys
 from table_writer.log.listing import Lister, Listing
-from table_writer.log.marks import OF_ONE_ENTRY, Marks
+from table_writer.log.marks import OF_ONE_ENTRY, Closing, Marks
 from table_writer.log.records import SlotRecord
 from table_writer.log.slots import Slots
 from table_writer.log.state import TableState
@@ -245,6 +245,11 @@ class TableLog:
                 return entry.row_bytes if entry.schema == schema else 0
         return 0
 
+    def _is_past(self, closing: Closing, trimmed: int) -> bool:
+        """Return whether the slot that a mark names is another write's, or was trimmed: it will never count."""
+        entry = self.slots.find_entry(closing.version)
+        return closing.version <= trimmed if entry is None else not closing.is_of(entry)
+
     def trim(self, versions: Collection[int]) -> None:
         """Delete entries on which nothing depends any more.
 
@@ -273,8 +278,7 @@ class TableLog:
         useless_marks = {
             kind: sorted(number for number in marks[kind] - entries if number <= trimmed) for kind in OF_ONE_ENTRY
         }
-        claimed = [closing for closing in closings if closing.version <= max(trimmed, *entries, 0)]
-        past = [closing for closing in claimed if not closing.is_of(self.slots.find_entry(closing.version))]
+        past = [closing for closing in closings if self._is_past(closing, trimmed)]
         useless = [
             *(self.marks.key(kind, version) for kind, versions in useless_marks.items() for version in versions),
             *(self.marks.key("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),

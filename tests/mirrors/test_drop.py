@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.marks import MirrorMarks
 from table_writer.steps.mirrors.delta import DeltaMirror
 from table_writer.steps.mirrors.delta.snapshot import Snapshot
@@ -18,8 +18,21 @@ from table_writer.steps.mirrors.follow import KINDS
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher
 from tests.publish.world import DeathError, Fault
 
-from .iceberg_world import rows_of_json
-from .test_handover import TABLE, WORLDS, agree, at_each_call, hand_over, is_opened_to_others, kind, mirrored, take_back
+from .iceberg_world import MIRROR, rows_of_json
+from .test_handover import (
+    TABLE,
+    WORLDS,
+    agree,
+    at_each_call,
+    closing_marks,
+    died_at_its_claim,
+    hand_over,
+    interrupt,
+    is_opened_to_others,
+    kind,
+    mirrored,
+    take_back,
+)
 from .world import MirroredWorld, drop_elsewhere
 
 __all__ = ["kind"]
@@ -220,3 +233,140 @@ def test_where_the_metastore_compares_nothing_iceberg_gets_no_table(version: str
     delta.metastore.version = version
     hand_over(delta, "delta")
     take_back(delta)
+
+
+def slow_at(world: MirroredWorld, place: int, act: Callable[[MirroredWorld], object]) -> MirroredWorld:
+    """Return the world after a drop that another process has overtaken at one of its calls."""
+    interrupt(world, place, act)
+    with suppress(TableWriterError):
+        drop(world, "iceberg")
+    world.store.on_call = world.metastore.on_call = None
+    return world
+
+
+def test_a_slow_drop_leaves_the_mirror_that_was_made_after_another_drop_or_drops_it_whole() -> None:
+    def again(world: MirroredWorld) -> None:
+        drop(world, "iceberg")
+        world.keeper.mirror(TABLE, as_="iceberg")
+
+    with (world := mirrored("iceberg")).recording() as calls:
+        drop(world, "iceberg")
+    states = set()
+    for place, call in enumerate(calls):
+        if call == ("metastore", "remove_table"):  # by the name alone
+            continue
+        world = slow_at(mirrored("iceberg"), place, again)
+        world.config = TableWriterConfig()
+        state = world.keeper.mirror(TABLE, as_="iceberg", check=True).state
+        is_there = world.metastore.get_table(MIRROR) is not None
+        assert (state, is_there) in {("in step", True), ("absent", False)}, call
+        states.add(state)
+        world.write(REPLACED)
+        assert not is_there or world.mirrored_rows() == world.rows(), call
+    assert states == {"in step", "absent"}
+
+
+def test_for_a_day_after_a_drop_no_table_is_handed_over_to_iceberg() -> None:
+    world = mirrored("iceberg")
+    drop(world, "iceberg")
+    with pytest.raises(ConflictError, match=r"was dropped less than a day ago.*Nothing was changed\. Call again a day"):
+        hand_over(world, "iceberg")
+    assert not world.services().log.lister.read().closings
+    world.skipped_seconds += 25 * 3600
+    hand_over(world, "iceberg")
+    assert is_opened_to_others(world, "iceberg")
+    delta = mirrored("delta")
+    drop(delta, "delta")
+    hand_over(delta, "delta")
+
+
+def test_a_write_that_comes_while_others_make_the_mirror_is_in_it(kind: str) -> None:
+    def fresh() -> MirroredWorld:
+        world = WORLDS[kind](config=TableWriterConfig())
+        world.write(OLD)
+        world.write(MIXED)
+        return world
+
+    for world in at_each_call(fresh, lambda w: w.keeper.mirror(TABLE, as_=kind), lambda w: w.write(REPLACED)):
+        world.memory.clear()
+        world.write(ADDED)
+        assert world.mirrored_rows() == world.rows()
+
+
+def test_a_mirror_that_is_made_while_others_drop_it_is_followed_or_gone(kind: str) -> None:
+    make = lambda w: w.keeper.mirror(TABLE, as_=kind)  # noqa: E731
+    worlds = [
+        *at_each_call(lambda: mirrored(kind), make, lambda w: drop(w, kind)),
+        *at_each_call(lambda: mirrored(kind), lambda w: drop(w, kind), make),
+    ]
+    states = set()
+    for world in worlds:
+        world.config = TableWriterConfig()
+        world.memory.clear()
+        world.write(REPLACED)
+        states.add(state := world.keeper.mirror(TABLE, as_=kind, check=True).state)
+        assert state == "absent" or world.mirrored_rows() == world.rows()
+    assert states == {"absent", "in step"}
+
+
+def test_a_handover_whose_entry_is_lost_stays_one(kind: str) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    (closing,) = world.services().log.lister.read().closings
+    world.store.delete([world.layout.entry_key(closing.version)])
+    world.keeper.recover(TABLE, accept_loss=True)
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        world.write(REPLACED)
+    take_back(world)
+    world.write(REPLACED)
+    assert world.mirrored_rows() == world.rows()
+
+
+def test_what_a_drop_has_left_is_told_by_the_certificate_and_goes_with_a_second_drop() -> None:
+    world = mirrored("delta")
+    world.at_store("delete", "before", dies, key="")
+    for _ in range(2):  # the first delete is of a mark
+        with suppress(DeathError):
+            drop(world, "delta")
+    world.store.on_call = None
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "absent"
+    drop(world, "delta")
+    assert listed(world, "_delta_log/") == []
+
+
+def dies() -> None:
+    raise DeathError
+
+
+def test_a_pointer_of_a_dropped_log_that_comes_late_is_none() -> None:
+    world = mirrored("delta")
+    pointer = f"{world.layout.root.key}_delta_log/_last_checkpoint"
+    drop(world, "delta")
+    world.store.put(pointer, b'{"version": 1, "size": 3}')
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "absent"
+    world.keeper.mirror(TABLE, as_="delta")
+    world.store.put(pointer, b'{"version": 1, "size": 3}')
+    assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
+
+
+def test_a_drop_that_died_is_ended_by_a_process_that_knows_of_no_other_catalog() -> None:
+    world = mirrored("iceberg")
+    world.at_metastore("remove_table", "before", dies)
+    with suppress(DeathError):
+        drop(world, "iceberg")
+    world.write(REPLACED)
+    assert "--drop` ends that" in world.notes()[-1]
+    drop(world, "iceberg")
+    assert world.metastore.get_table(MIRROR) is None
+    assert listed(world, "_iceberg/") == []
+
+
+def test_marks_of_handovers_that_died_go_with_a_vacuum(kind: str) -> None:
+    world = mirrored(kind)
+    for _ in range(3):
+        died_at_its_claim(world, kind)
+        world.write(REPLACED)
+    assert len(closing_marks(world)) == 3
+    world.skipped_seconds += 40 * 86_400
+    assert world.vacuum().failures == ()
+    assert closing_marks(world) == []
