@@ -157,12 +157,16 @@ def recovered_state(
     """Decide for a recovery, which must not take a late call of this library for another tool.
 
     Where only calls of ours have been, however late, the entry is rolled forward: also where one has put a partition
-    back to another tool's files after the entry. ``history`` goes up to the entry that is recovered.
+    back to another tool's files after the entry, or to a placeholder to be dropped. ``history`` goes up to the entry
+    that is recovered.
     """
     state = partition_state(partition, current_location, history.layout, copied=copied)
     if state is not PartitionState.SUPERSEDED:
         return state
     placements, values = history.placements, partition.values
+    location = None if current_location is None else Location.parse_any(current_location)
+    if location is not None and history.layout.is_placeholder(location):
+        return PartitionState.BEFORE
     ours = placements.of(values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
     return PartitionState.BEFORE if ours or placements.is_led_to(values, current_location) else state
 

@@ -9,17 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from unittest import mock
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from table_writer import InvalidInputError, StorageError, TableWriter, TableWriterConfig
-from table_writer.check import expression
+from table_writer import InvalidInputError, StorageError, TableWriter, TableWriterConfig, TableWriterError
+from table_writer.check import expression, row_count
 from table_writer.events import TableEvent
-from table_writer.progress import Progress
+from table_writer.progress import Progress, Stopwatch
 from table_writer.spark import open_gateway
 from table_writer.spark.connect import ConnectSpark
 from table_writer.spark.sql import analyzed_now
@@ -33,6 +35,7 @@ from .slow_rows import slow_rows, wait_for
 pytestmark = pytest.mark.needs("connect")
 Rows = Callable[..., Any]
 Content = Callable[[str], set[tuple[Any, ...]]]
+ORDERS: Final = "id BIGINT, note STRING, dt STRING"
 ROOT = Path(__file__).parents[2]
 
 
@@ -185,6 +188,55 @@ def test_a_server_that_is_killed_leaves_old_rows_and_a_new_session_writes(
     result = TableWriter(other).append(more, orders)
     assert result.version == 2
     assert content(orders) == {(1, "old", "d1"), (2, "new", "d1")}
+
+
+STEPS: Final = ("plan", "upload", "complete", "check", "publish")
+
+
+@pytest.mark.parametrize("moment", ["begins", "ends"])
+@pytest.mark.parametrize("step", STEPS)
+def test_whichever_step_a_server_dies_at_readers_see_old_rows_or_new_ones_and_a_new_session_goes_on(
+    step: str, moment: str, orders: str, content: Content, server: ConnectServer, connect: Any
+) -> None:
+    session = connect(server)
+    writer = TableWriter(session)
+    old, new = (session.createDataFrame([(number, f"n{number}", "d1")], ORDERS) for number in (1, 2))
+    writer.append(old, orders)
+    before = content(orders)
+    original, killed = Stopwatch.step, list[str]()
+
+    def kill() -> None:
+        session.client._retry_policies = []  # else the client tries for ten minutes
+        server.kill()
+        killed.append(step)
+
+    @contextmanager
+    def dying(watch: Stopwatch, name: str) -> Iterator[None]:
+        if name == step and moment == "begins" and not killed:
+            kill()
+        with original(watch, name):
+            yield
+        if name == step and moment == "ends" and not killed:
+            kill()
+
+    said = ""
+    with mock.patch.object(Stopwatch, "step", dying):
+        try:
+            result = writer.overwrite_partitions(new, orders, checks=[row_count(min=1)])
+        except (TableWriterError, PySparkException) as error:
+            said = str(error)
+        else:
+            assert result.version == 2
+    assert killed == [step]
+    after = {(2, "n2", "d1")}
+    assert content(orders) == (before if said else after)
+    server.restart()
+    other = connect(server)
+    again = TableWriter(other)
+    again.maintenance.recover(orders)
+    assert content(orders) == (before if said else after)
+    again.overwrite_partitions(other.createDataFrame([(3, "n3", "d1")], ORDERS), orders)
+    assert content(orders) == {(3, "n3", "d1")}
 
 
 def test_a_view_that_comes_to_mean_other_types_fails_the_job(spark: SparkSession) -> None:

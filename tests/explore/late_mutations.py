@@ -350,6 +350,21 @@ MUTATIONS: Final = (
         test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",
     ),
     Mutation(
+        "a recovery adds to its own placeholder of what had been dropped",
+        "steps.publish.evidence:Evidence._hidden",
+        "and not self._layout.is_placeholder(Location.parse(here[partition.values]))",
+        "",
+        test="tests/glue/test_answers.py::test_an_append_is_recovered_over_its_own_placeholder_of_what_was_dropped",
+    ),
+    Mutation(
+        "a recovery takes no late drop of this library for another tool",
+        "log.rules:recovered_state",
+        "history.layout.is_placeholder(location)",
+        "False",
+        test="tests/publish/test_where_partitions_belong.py"
+        "::test_a_late_drop_of_what_a_late_call_had_added_gives_up_no_write_that_was_told_as_published",
+    ),
+    Mutation(
         "a recovery adds nothing over a partition that its writer was not shown",
         "steps.publish.evidence:Evidence.why_not_carried_out",
         "if hidden := self._hidden(entry, found, here):",
@@ -361,6 +376,6 @@ MUTATIONS: Final = (
         "log.rules:recovered_state",
         "if ours or placements.is_led_to(values, current_location)",
         "if ours",
-        schedule="append d1, vacuum, publish after its old call: 0@40!late 2@71!error",
+        schedule="append d1, vacuum, publish after its old call: 0@42!late 2@71!error",
     ),
 )

@@ -191,7 +191,7 @@ class Simulation:
             with self.unhooked():
                 self.world.keeper.adopt(self.table, accept_loss=True)  # who died over it has left that to do
         except InvalidInputError as error:
-            if self.partitions != [WHOLE] or "others have written into" not in error.message:
+            if self.partitions != [WHOLE] or "others have written since" not in error.message:
                 raise
             return  # an unpartitioned table is its root's, where others are by now: nothing is adopted
         for operation in (

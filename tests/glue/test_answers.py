@@ -11,11 +11,15 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, TableWriterError
+from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
+from table_writer.model.table_read import ReadOf, TableRead
+from table_writer.model.write import WritePlan
 from table_writer.model.write_mode import WriteMode
+from table_writer.storage.object_store import visible_files
 from tests.doubles.glue import GlueDouble
 from tests.glue.world import GlueWorld
-from tests.publish.world import ROOT, TABLE, DeathError, Fault, TableWorld
+from tests.publish.world import ROOT, TABLE, DeathError, Fault, TableWorld, World
 
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 T: Final = str(TABLE)
@@ -173,6 +177,65 @@ def test_a_recovery_does_not_write_a_hidden_partition_as_a_new_one(mode: WriteMo
     world.wait_out_claims()
     assert list(world.keeper.recover(T).settled.values())[-1] == "abandoned"
     assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
+def dies_at_an_addition(world: GlueWorld, number: int, plan: WritePlan, *values: str) -> None:
+    """Write to partitions of which d2 is hidden, and die before one of those that it adds."""
+    world.metastore.server.answers.hidden_partitions = frozenset({("d2",)})
+    fault = Fault("metastore", "add_partitions", number, "before", DeathError)
+    with world.inject(fault), pytest.raises(DeathError):
+        world.write({value: frozenset({9}) for value in values}, plan=plan)
+    world.metastore.server.answers.hidden_partitions = frozenset()
+    world.wait_out_claims()
+
+
+def test_a_hidden_partition_that_a_recovery_had_written_once_is_guarded_as_well() -> None:
+    world = GlueWorld(sleep=lambda _: None)
+    fault = Fault("metastore", "add_partitions", 1, "before", DeathError)
+    with world.inject(fault), pytest.raises(DeathError):
+        world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    assert dict(world.recover_later().settled) == {1: "published"}
+    world.skipped_seconds += 100 * 86_400
+    dies_at_an_addition(world, 1, world.plan(WriteMode.APPEND), "d2")
+    assert list(world.keeper.recover(T).settled.values())[-1] == "abandoned"
+    assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
+def test_rows_made_of_those_that_were_shown_are_not_recovered_over_a_hidden_partition() -> None:
+    world = written()
+    place = Location.parse(world.partitions()["d1"].location)
+    files = {
+        file.key.removeprefix(place.key): (file.size_bytes, None) for file in visible_files(world.store, place.key)
+    }
+    seen = {place.place: files}
+    read = TableRead(of=ReadOf.TABLE, files=seen, covers=frozenset)
+    dies_at_an_addition(world, 1, replace(world.plan(), reads=(read,)), "d2")
+    assert list(world.keeper.recover(T).settled.values())[-1] == "abandoned"
+    assert world.rows() == {"d1": frozenset({1}), "d2": frozenset({2})}
+
+
+def test_a_rollback_puts_back_a_partition_that_was_hidden_from_a_write_given_up() -> None:
+    world = GlueWorld(sleep=lambda _: None)
+    world.write({"d2": frozenset({2})})
+    dies_at_an_addition(world, 2, world.plan(WriteMode.APPEND), "d1", "d2")
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({9}), "d2": frozenset({2})}
+    before = world.history().newest
+    world.write({"d2": frozenset({66})})
+    world.keeper.rollback(T, version=before)
+    assert world.rows() == {"d1": frozenset({9}), "d2": frozenset({2})}
+
+
+@pytest.mark.parametrize(("kind", "call"), [(GlueWorld, 2), (World, 1)])
+def test_an_append_is_recovered_over_its_own_placeholder_of_what_was_dropped(kind: type[World], call: int) -> None:
+    world = kind(sleep=lambda _: None)
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    world.write({"d1": frozenset({1})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    fault = Fault("metastore", "alter_partitions", call, "before", DeathError)
+    with world.inject(fault), pytest.raises(DeathError):
+        world.write({"d1": frozenset({8}), "d2": frozenset({9})}, plan=world.plan(WriteMode.APPEND))
+    assert dict(world.recover_later().settled) == {3: "published"}
+    assert world.rows() == {"d1": frozenset({1, 8}), "d2": frozenset({9})}
 
 
 def test_a_recovery_does_not_take_a_hidden_partition_for_dropped() -> None:

@@ -170,7 +170,7 @@ def test_rows_that_others_wrote_after_the_rename_are_neither_hidden_nor_built_on
     world = published()
     renamed_by_spark(world)
     world.store.put("mart/renamed/part-0.json", b"[77]")
-    with pytest.raises(InvalidInputError, match=r"others have written into .*/renamed/.*UNSET TBLPROPERTIES"):
+    with pytest.raises(InvalidInputError, match=r"files in .*/renamed/ that are not those .*UNSET TBLPROPERTIES"):
         world.keeper.adopt(str(RENAMED))
     with pytest.raises(InvalidInputError, match="adopt"):
         world.vacuum()

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.write_mode import WriteMode
 from table_writer.table.past import Past
@@ -416,3 +416,30 @@ def test_an_append_that_has_made_a_partition_is_finished_though_an_older_late_ca
     come()
     world.recover_later()
     assert world.rows() == {"d1": rows(3)}
+
+
+def test_a_late_drop_of_what_a_late_call_had_added_gives_up_no_write_that_was_told_as_published() -> None:
+    world = written({"d1": rows(1)})
+    late_append = without_answer(world, lambda: world.write({"d1": rows(2), "d3": rows(3)}, plan=world.plan(APPEND)))
+    insert(world, "d1", 77)
+    world.recover_later()
+    late_append()
+    dies = Fault("metastore", "alter_partitions", 2, "before", DeathError)
+    with world.inject(dies, keep_call=True), pytest.raises(DeathError):
+        world.keeper.recover(T)
+    late_correction = world.kept_call
+    world.wait_out_claims()
+    switched: list[bool] = []
+
+    def unrecorded(call: str, phase: str, _: str) -> None:
+        if switched and call.startswith("put") and phase == "before":
+            raise StorageError("no answer")
+
+    world.store.on_call = unrecorded
+    world.metastore.on_call = lambda *now: switched.append(True) if now == ("alter_partitions", "after") else None
+    told = world.write({"d3": rows(9)}).entry.version
+    world.store.on_call = world.metastore.on_call = None
+    late_correction()
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled[told] == "published"
+    assert world.rows()["d3"] == rows(9)

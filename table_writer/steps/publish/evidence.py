@@ -136,30 +136,32 @@ class Evidence:
     ) -> frozenset[PartitionValues]:
         """Return the partitions that an entry adds, and that are where the newest version before it has put them.
 
-        Not if that version had been in doubt, too: its call may have come late, and brought back what another tool had
-        dropped.
+        Not at a placeholder: the entry's own call has added it. Nor if a call of that version may have come late, and
+        brought back what another tool had dropped.
         """
         mode = entry.write_mode
+        builds_on_rows = entry.depends_on_rows or (mode is not None and mode.facts.builds_on_what_is_there)
         added = {
             partition.values: here[partition.values]
             for partition in entry.partitions
             if partition.old_location is None
             and found[partition.values] is PartitionState.BEFORE
             and partition.values in here
+            and not self._layout.is_placeholder(Location.parse(here[partition.values]))
         }
-        if mode is None or not mode.facts.builds_on_what_is_there or not added:
+        if not builds_on_rows or not added:
             return frozenset()
         history = self._log.read_history()
         by_version, current = history.records.by_version, history.state.current_partitions
-        recovered = {record.entry.recovers for record in history.records} | {
-            version for version, record in by_version.items() if record.entry.recovers is not None
-        }
+        recoveries = frozenset(history.unverified or ())
+        recoveries -= self._log.marks.past_calls(recoveries)
+        may_come_late = {by_version[version].entry.recovers for version in recoveries & by_version.keys()} | recoveries
         return frozenset(
             values
             for values, place in added.items()
             if history.placements.of(values, place) is Placement.IN_PLACE
             and values in current
-            and current[values].version not in recovered
+            and current[values].version not in may_come_late
         )
 
     def _require_unchanged(self, partition: EntryPartition, entry: LogEntry, history: History) -> EntryPartition:

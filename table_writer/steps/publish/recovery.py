@@ -301,8 +301,13 @@ class Recovery:
             ended = {PartitionState.DONE, PartitionState.SWITCHED_THEN_MOVED}
             # a partition that a late call has taken before its switch does not belong where it is
             old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
+            hidden = {
+                values: here[values]
+                for values in in_the_way.keys() & here.keys()
+                if old_locations[values] is None and not self._is_placeholder(here[values])
+            }
             undone = {
-                values: old_location if found[values] is PartitionState.BEFORE else here.get(values)
+                values: hidden.get(values, old_location) if found[values] is PartitionState.BEFORE else here.get(values)
                 for values, old_location in old_locations.items()
                 if found[values] not in ended
             }
@@ -317,6 +322,9 @@ class Recovery:
         }
         superseded_locations = {values: here.get(values) for values in superseded}
         return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
+
+    def _is_placeholder(self, location: str) -> bool:
+        return self._opened.layout.is_placeholder(Location.parse(location))
 
     def _end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.

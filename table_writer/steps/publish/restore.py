@@ -167,7 +167,10 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
         listed.setdefault(replaced_object.key, []).append(replaced_object)
     there = files_read_at(store, history.layout, place)
     if not all(any(is_same_file(found, old) for old in listed.get(found.key, ())) for found in there):
-        raise NotThereError(f"others have written into {place} since; readers see that now")
+        raise NotThereError(
+            f"readers see files in {place} that are not those which were replaced there: others have written since, or"
+            " these were copied there. If they are old copies, move them away"
+        )
 
 
 def _why_not_restored(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
