@@ -121,6 +121,11 @@ class TableName:
         """Return the full name for a statement of Spark's, whatever catalog or database a session uses."""
         return ".".join(map(quoted, (SPARK_CATALOG, self.database, self.name)))
 
+    @property
+    def hive_sql(self) -> str:
+        """Return the name for a statement of Hive's, which has no catalogs to name."""
+        return ".".join(map(quoted, (self.database, self.name)))
+
 
 def quoted(name: str) -> str:
     """Return a name as Spark SQL takes it, whatever is in it."""

@@ -275,8 +275,9 @@ class Past:
         return (
             "overwrite_partitions gives such a partition the table's description: replace its rows with what"
             f" spark.table({str(table.name)!r}) reads of them, or leave it out. Where only a type is another, and the"
-            f" files hold the table's, Hive changes it in all partitions: ALTER TABLE {table.name} PARTITION ({names})"
-            " CHANGE COLUMN name name type, after SET hive.exec.dynamic.partition=true"
+            " files hold the table's, Hive changes it in all partitions:"
+            f" ALTER TABLE {table.name.hive_sql} PARTITION ({names}) CHANGE COLUMN name name type,"
+            " after SET hive.exec.dynamic.partition=true"
         )
 
 

@@ -124,8 +124,8 @@ def _as_orc(storage: Any) -> None:
     storage.serdeInfo.serializationLib = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 
 
-def _as_int(storage: Any) -> None:
-    storage.cols[0].type = "int"
+def _as_text(storage: Any) -> None:
+    storage.cols[0].type = "string"
 
 
 def _with_more(storage: Any) -> None:
@@ -136,7 +136,7 @@ def _with_more(storage: Any) -> None:
     ("change", "said"),
     [
         (_as_orc, "is stored as org.apache.hadoop.hive.ql.io.orc.OrcSerde"),
-        (_as_int, "has column id as int, the table as bigint"),
+        (_as_text, "has column id as string, the table as bigint"),
         (_with_more, "has column gone, which the table does not have"),
     ],
 )

@@ -126,7 +126,8 @@ def test_a_bad_predicate_and_a_row_outside_publish_nothing(
 @pytest.mark.connect
 def test_the_predicate_stands_in_the_history(writer: TableWriter, orders: str, rows: Rows, keeper: Maintenance) -> None:
     writer.overwrite_partitions(rows((1, "a", "d1")), orders, where="dt = 'd1'")
-    assert keeper.history(orders).versions[0].mode == "overwrite_partitions where dt = 'd1'"
+    newest = keeper.history(orders).versions[0]
+    assert (newest.mode, newest.where) == ("overwrite_partitions", "dt = 'd1'")
 
 
 @pytest.mark.connect

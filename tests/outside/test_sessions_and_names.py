@@ -29,6 +29,7 @@ PACKAGE = Path(table_writer.__file__).parent
 STATEMENT = re.compile(
     r"\b(?:REFRESH|REPAIR|ALTER|ANALYZE|DROP|TRUNCATE|CREATE)\s+(?:TABLE|DATABASE)\s+(?:IF[A-Z ]+)?$"
 )
+QUOTED = re.compile(r"\.(hive_)?sql$|SPARK_CATALOG")
 OF_A_NAME = {"sql", "table", "refreshTable", "getTable", "getDatabase", "tableExists", "insertInto", "saveAsTable"}
 NAMED_BY_THE_USER = {
     "check/keys.py target.spark.table(table)",
@@ -53,7 +54,7 @@ def test_each_statement_that_is_run_or_advised_names_the_catalog_and_is_quoted()
         if isinstance(text, ast.JoinedStr)
         for before, value in zip(text.values, text.values[1:], strict=False)
         if isinstance(before, ast.Constant) and STATEMENT.search(str(before.value))
-        if isinstance(value, ast.FormattedValue) and not re.search(r"\.sql$|SPARK_CATALOG", ast.unparse(value.value))
+        if isinstance(value, ast.FormattedValue) and not QUOTED.search(ast.unparse(value.value))
         if "IF NOT EXISTS" not in ast.unparse(value.value)  # the name follows it
     ]
     assert bare == []

@@ -106,7 +106,7 @@ def test_the_advice_for_what_would_be_read_otherwise_can_be_followed(
         writer.merge(updates, table, on=["dt", "id"])
     assert "retention" not in refused.value.message
     assert f"spark.table('{table}')" in refused.value.message
-    assert f"ALTER TABLE {table} PARTITION (`dt`) CHANGE COLUMN" in refused.value.message
+    assert f"ALTER TABLE {TableName.parse(table).hive_sql} PARTITION (`dt`) CHANGE COLUMN" in refused.value.message
     writer.overwrite_partitions(spark.table(table), table)
     assert writer.merge(updates, table, on=["dt", "id"]).updated == 1
     assert ids(spark, table) == [(1, "d1"), (2, "d2")]

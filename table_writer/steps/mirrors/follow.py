@@ -167,9 +167,7 @@ class TableMirror:
                 change = told if is_told else self.changes.whole()
                 require_fit(self._opened, self.kind, change)
                 if begins and not began:
-                    self._log.lister.read(allow_lost=True)
-                    self._log.marks.remember_mirror(self.kind, self._marks.next_number, self._marks)
-                    self._log.lister.read(allow_lost=True)
+                    self._begin(held)
                     began = True
                 held = self.mirror.write(held, change)
                 if held is None:
@@ -184,6 +182,13 @@ class TableMirror:
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at, self._marks.dropped_to)
         return held
+
+    def _begin(self, held: Held | None) -> None:
+        """Note in the log that there is a mirror, or that a new one begins."""
+        self._log.lister.read(allow_lost=True)
+        if held is None or not self._marks.is_there:
+            self._log.marks.remember_mirror(self.kind, self._marks.next_number, self._marks)
+            self._log.lister.read(allow_lost=True)
 
     def _is_marked(self) -> bool:
         """Look whether the log says that there is a mirror."""
