@@ -195,6 +195,7 @@ def request_line(row: Any, most: int | None = SHOWN_CONDITION) -> str:
 
     Examples
     --------
+    >>> from types import SimpleNamespace
     >>> request_line(SimpleNamespace(mode="delete_where", words=Words(where="id = 17", inserted=0, deleted=3)))
     'delete_where: 3 deleted, where id = 17'
     """

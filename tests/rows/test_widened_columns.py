@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from table_writer import InvalidInputError, TableWriter
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.table import TableName
 from table_writer.testing import Lakehouse
 
 Alter = Callable[[str, str, str], None]
