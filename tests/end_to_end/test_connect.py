@@ -193,7 +193,7 @@ def test_a_server_that_is_killed_leaves_old_rows_and_a_new_session_writes(
 STEPS: Final = ("plan", "upload", "complete", "check", "publish")
 
 
-@pytest.mark.parametrize("moment", ["begins", "ends"])
+@pytest.mark.parametrize("moment", ["begins", pytest.param("ends", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", STEPS)
 def test_whichever_step_a_server_dies_at_readers_see_old_rows_or_new_ones_and_a_new_session_goes_on(
     step: str, moment: str, orders: str, content: Content, server: ConnectServer, connect: Any
