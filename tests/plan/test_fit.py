@@ -52,7 +52,8 @@ def test_columns_come_by_name_in_the_tables_order_and_case(spark: SparkSession) 
     assert [row.asDict(recursive=True) for row in result.rows.collect()] == [
         {"A": 1, "b": 2, "S": {"X": "v", "y": 1}, "dt": "d"}
     ]
-    assert (result.added, result.filled, result.limits) == ((), (), ())
+    assert (result.added, result.filled) == ((), ())
+    assert [limit.rule.column for limit in result.limits] == ["dt"], "whose text is a name"
 
 
 def test_what_is_missing_is_an_error_that_says_how_to_ask_for_nulls(spark: SparkSession) -> None:
@@ -90,7 +91,7 @@ def test_new_columns_stand_between_data_and_partition_columns(spark: SparkSessio
         ("New", "bigint", {"comment": "it's"}),
         ("code", "varchar(2)", {CHAR_VARCHAR: "varchar(2)"}),
     ]
-    assert [limit.rule.column for limit in result.limits] == ["code"]
+    assert [limit.rule.column for limit in result.limits] == ["code", "dt"]
     assert [tuple(row) for row in result.rows.collect()] == [(2, 1, "x", "d")]
 
 

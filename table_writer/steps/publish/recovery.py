@@ -23,7 +23,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location, same_place
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
-from table_writer.model.write import new_write_id
+from table_writer.model.write import TableLayout, new_write_id
 from table_writer.steps.publish.base import prove_dropped, require_superseded
 from table_writer.steps.publish.entry import there_under_other_names
 from table_writer.steps.publish.evidence import Evidence, LostTest, never
@@ -298,19 +298,7 @@ class Recovery:
                 self._claimed.abandon(claimed, half)
                 raise half
             logger.warning("version=%s is given up: %s", claimed.recovers, in_the_way)
-            ended = {PartitionState.DONE, PartitionState.SWITCHED_THEN_MOVED}
-            # a partition that a late call has taken before its switch does not belong where it is
-            old_locations = {partition.values: partition.old_location for partition in claimed.partitions}
-            hidden = {
-                values: here[values]
-                for values in in_the_way.keys() & here.keys()
-                if old_locations[values] is None and not self._is_placeholder(here[values])
-            }
-            undone = {
-                values: hidden.get(values, old_location) if found[values] is PartitionState.BEFORE else here.get(values)
-                for values, old_location in old_locations.items()
-                if found[values] not in ended
-            }
+            undone = _undone(claimed, found, here, in_the_way.keys(), self._opened.layout)
             return self._record_outcome(record.entry, claimed, (), undone)
         theirs = {PartitionState.SUPERSEDED, PartitionState.SWITCHED_THEN_MOVED}
         partitions = tuple(partition for partition in claimed.partitions if found[partition.values] not in theirs)
@@ -322,9 +310,6 @@ class Recovery:
         }
         superseded_locations = {values: here.get(values) for values in superseded}
         return self._record_outcome(record.entry, claimed, switched, superseded_locations, moved)
-
-    def _is_placeholder(self, location: str) -> bool:
-        return self._opened.layout.is_placeholder(Location.parse(location))
 
     def _end_as(self, original: StoredOutcome, entry: LogEntry, claimed: LogEntry, table: Table) -> RecoveredEntry:
         """End a recover entry as what it recovers has ended, and switch nothing.
@@ -556,3 +541,26 @@ class Recovery:
         return history, tuple(
             f"version {version} is in doubt: resolving it comes first, and may change this" for version in versions
         )
+
+
+def _undone(
+    claimed: LogEntry,
+    found: Mapping[PartitionValues, PartitionState],
+    here: Mapping[PartitionValues, str],
+    in_the_way: Collection[PartitionValues],
+    layout: TableLayout,
+) -> dict[PartitionValues, str | None]:
+    """Return where partitions are that an entry which is given up has not switched.
+
+    One that a late call has taken before its switch does not belong where it is; one that was not shown does.
+    """
+
+    def where(partition: EntryPartition) -> str | None:
+        place = here.get(partition.values)
+        is_hidden = partition.old_location is None and place is not None and partition.values in in_the_way
+        if found[partition.values] is not PartitionState.BEFORE:
+            return place
+        return place if is_hidden and not layout.is_placeholder(Location.parse(str(place))) else partition.old_location
+
+    ended = {PartitionState.DONE, PartitionState.SWITCHED_THEN_MOVED}
+    return {one.values: where(one) for one in claimed.partitions if found[one.values] not in ended}
