@@ -126,9 +126,9 @@ def test_a_staged_change_is_known_by_its_call_until_it_is_published_and_after(
 
 
 def test_a_recovered_change_keeps_its_words(
-    writer: TableWriter, keeper: Maintenance, orders: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, keeper: Maintenance, orders: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
+    writer = TableWriter(spark, config=TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7))
     writer.overwrite_partitions(rows(*FIRST), orders)
 
     def died(*_: Any, **__: Any) -> None:
