@@ -126,7 +126,7 @@ MUTATIONS: Final = (
         "steps.publish.recovery:Recovery._outcome_of_origin",
         "or was_ended or (ended is not None and record.entry.recovers is None)",
         "or ended is not None",
-        schedule="restore, append in place, recover: 0@14!lost 1@51>2 2@80>1",
+        schedule="restore, append in place, recover: 0@14!lost 1@53>2 2@80>1",
     ),
     Mutation(
         "a restore tears no entry in doubt: what is not there was lost",
@@ -228,7 +228,7 @@ MUTATIONS: Final = (
         "steps.publish.switch:Switch._read_back",
         "self.layout, sent_values)",
         "self.layout, entry.partition_values)",
-        schedule="append in place, overwrite, append: 0@41!late 2@1~",
+        schedule="append in place, overwrite, append: 0@42!late 2@2~",
         also=(CONFIRMED,),
     ),
     Mutation(
@@ -434,9 +434,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "where a late call has taken a partition, a recovery that gives up has not found it",
-        "steps.publish.recovery:Recovery._do_again",
-        "old_location if found[values] is PartitionState.BEFORE else here.get(values)",
-        "here.get(values)",
+        "steps.publish.recovery:_undone",
+        "if found[partition.values] is not PartitionState.BEFORE:",
+        "if True:",
         test=f"{ACKNOWLEDGED}::test_a_recovery_that_gives_up_beside_a_late_rollback_has_not_found_what_that_shows",
     ),
     Mutation(

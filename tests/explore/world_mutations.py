@@ -117,10 +117,7 @@ MUTATIONS: Final = (
         "steps.publish.switch:Switch._read_back",
         "if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):",
         "if False:",
-        ("overwrite", "append"),
-        Bound(0, 2),
-        1000,
-        kind="batches",
+        test="tests/glue/test_answers.py::test_a_call_without_an_answer_is_in_doubt_though_all_of_it_is_seen",
     ),
     Mutation(
         "batches: what is refused in part is in doubt",

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, TableWriterError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.table_read import ReadOf, TableRead
@@ -332,3 +332,14 @@ def test_rows_that_an_old_answer_does_not_show_stay(
     with suppress(MetastoreError):
         world.keeper.recover(T)
     assert world.rows()["d1"] >= frozenset({3}), "acknowledged"
+
+
+def test_a_call_without_an_answer_is_in_doubt_though_all_of_it_is_seen() -> None:
+    """An earlier call of the same write may have done what is seen, and this one may yet come."""
+    world = written()
+    fault = Fault("metastore", "alter_partitions", 1, "after", Exception)
+    with world.inject(fault), pytest.raises(OutcomeUnknownError):
+        world.write({"d1": frozenset({8})})
+    assert world.rows()["d1"] == frozenset({8})
+    assert world.history().records.in_doubt
+    assert "published" in dict(world.recover_later().settled).values()

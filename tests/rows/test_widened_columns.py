@@ -88,7 +88,7 @@ def test_an_append_beside_files_of_a_narrower_type_gives_the_partition_the_table
 ) -> None:
     table = widened("PARQUET")
     rows = spark.sql(f"SELECT {BEYOND_INT} AS id, 1.25BD AS amount, 0.5f AS ratio, 'd1' AS dt")
-    with pytest.raises(InvalidInputError, match=r"has column id as int, the table as bigint.*append with carry=copy"):
+    with pytest.raises(InvalidInputError, match=r"has column id as int, the table as bigint.*append with carry='copy'"):
         writer.append(rows, table, carry="in_place")  # whose readers by the partition's type would fail meanwhile
     writer.append(rows, table)
     assert ids(spark, table) == [(1, "d1"), (2, "d2"), (BEYOND_INT, "d1")]
