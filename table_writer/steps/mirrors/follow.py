@@ -264,7 +264,12 @@ def why_behind(opened: OpenTable, leaving: Collection[Location]) -> str:
 
 def _follow(opened: OpenTable, version: int | None, bring_up: Callable[[TableMirror], object]) -> tuple[str, ...]:
     notes: list[str] = []
-    for kind in () if opened.log.slots.closed_for else opened.followed_mirrors:
+    try:
+        kinds = opened.followed_mirrors
+    except TableWriterError as error:  # a call that has listed no log yet; readers have switched already
+        kinds = opened.mirrors
+        notes.append(f"which mirrors others have made is not known, and they were not brought up: {error.message}")
+    for kind in () if opened.log.slots.closed_for else kinds:
         started_at = datetime.now(UTC)
         try:
             mirror = TableMirror(opened, kind)
