@@ -150,7 +150,7 @@ class Lister:
             trimmed=trimmed,
             lost=lost,
             accepted_losses=numbers["lost"],
-            closings=tuple(one for one in closings if self._closes(one, numbers["reopened"], lost | numbers["lost"])),
+            closings=tuple(closing for closing in closings if self._closes(closing, numbers, lost)),
             opened=numbers["opened"],
             mirrors=self._marks.mirrors(marks),
         )
@@ -158,15 +158,15 @@ class Lister:
         self._mirrors = listing.mirrors
         return listing
 
-    def _closes(self, closing: Closing, reopened: Collection[int], lost: Collection[int]) -> bool:
+    def _closes(self, closing: Closing, numbers: Mapping[str, frozenset[int]], lost: Collection[int]) -> bool:
         """Return whether a mark counts: the slot that it names is its own write's, and no later version has undone it.
 
         A mark may arrive late, after its write has ended without that slot, or after its handover was undone. Of an
         entry that is lost nobody knows whose it was.
         """
-        if closing.version < max(reopened, default=0):
+        if closing.version < max(numbers["reopened"], default=0):
             return False
-        if closing.version in lost:
+        if closing.version in lost or closing.version in numbers["lost"]:
             return True
         if not closing.is_of(self._slots.find_entry(closing.version)):
             return False

@@ -116,53 +116,49 @@ class Marks:
 
     def numbers(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
         """Return the versions that marks name, by what they say of them."""
-        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
-        found = [(mark[1], mark[2]) for name in names if (mark := MARK.fullmatch(name))]
         numbers: defaultdict[str, frozenset[int]] = defaultdict(frozenset)
-        for kind, number in found:
+        for kind, number in self._named(keys):
             numbers[kind] |= {int(number)} if number.isdecimal() else frozenset()
         return numbers
 
+    def _named(self, keys: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield what each mark says, and of what."""
+        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
+        yield from ((mark[1], mark[2]) for name in names if (mark := MARK.fullmatch(name)))
+
     def closings(self, keys: Iterable[str]) -> frozenset[Closing]:
         """Return the handovers that marks name."""
-        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
-        found = (Closing.parse(mark[2]) for name in names if (mark := MARK.fullmatch(name)) and mark[1] == "closed")
+        found = (Closing.parse(value) for kind, value in self._named(keys) if kind == "closed")
         return frozenset(closing for closing in found if closing)
 
     def mirrors(self, keys: Iterable[str]) -> dict[str, MirrorMarks]:
         """Return what marks say of mirrors, by their kinds."""
-        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
-        found = [
-            (mark[1], told) for name in names if (mark := MARK.fullmatch(name)) and (told := MIRROR.fullmatch(mark[2]))
-        ]
-        kinds = {told[1] for said, told in found if said in {"mirrored", "dropped"}}
+        numbers: dict[str, dict[str, list[int]]] = {"mirrored": {}, "dropped": {}}
+        for said, value in self._named(keys):
+            if said in numbers and (told := MIRROR.fullmatch(value)):
+                numbers[said].setdefault(told[1], []).append(int(told[2]))
+        began, dropped = numbers["mirrored"], numbers["dropped"]
         return {
-            kind: MirrorMarks(
-                max((int(told[2]) for said, told in found if (said, told[1]) == ("mirrored", kind)), default=-1),
-                max((int(told[2]) for said, told in found if (said, told[1]) == ("dropped", kind)), default=0),
-            )
-            for kind in kinds
+            kind: MirrorMarks(max(began.get(kind, [-1])), max(dropped.get(kind, [0])))
+            for kind in began.keys() | dropped.keys()
         }
 
     def remember_mirror(self, kind: str, number: int, before: MirrorMarks) -> None:
         """Note, before its first version is written, that a mirror begins: whoever changes the table brings it up."""
-        self._store.put(self._of_mirror("mirrored", kind, number), b"")
+        self._store.put(self.key("mirrored", _mirror(kind, number)), b"")
         if 0 <= before.began_at < number:
-            self._store.delete([self._of_mirror("mirrored", kind, before.began_at)])
+            self._store.delete([self.key("mirrored", _mirror(kind, before.began_at))])
 
     def forget_mirror(self, kind: str, to: int, before: MirrorMarks) -> None:
         """Note that the mirror with all numbers before this one was dropped; earlier marks say nothing more."""
-        self._store.put(self._of_mirror("dropped", kind, to), b"")
+        self._store.put(self.key("dropped", _mirror(kind, to)), b"")
         earlier = (("mirrored", before.began_at), ("dropped", before.dropped_to))
-        self._store.delete([self._of_mirror(said, kind, number) for said, number in earlier if 0 <= number < to])
+        self._store.delete([self.key(said, _mirror(kind, number)) for said, number in earlier if 0 <= number < to])
 
     def age_of_mirror(self, said: str, kind: str, number: int) -> float | None:
         """Return how old such a mark is by the store's clock; ``None`` if it is not there."""
-        stored = self._store.get(self._of_mirror(said, kind, number))
+        stored = self._store.get(self.key(said, _mirror(kind, number)))
         return None if stored is None else stored.age_seconds
-
-    def _of_mirror(self, said: str, kind: str, number: int) -> str:
-        return self.key(said, f"{kind}{number:020d}")
 
     def list(self) -> Iterator[ObjectInfo]:
         """List all marks, and no entry."""
@@ -218,3 +214,8 @@ class Marks:
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again; if that fails, there is none."""
         self._store.put(self.key("rolled-back", version), b"")
+
+
+def _mirror(kind: str, number: int) -> str:
+    """Return what ``MIRROR`` reads."""
+    return f"{kind}{number:020d}"

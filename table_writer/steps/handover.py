@@ -37,7 +37,8 @@ KEEPS_FILES: Final = {
 
 def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     """Close the log of a table, and let others write to its mirror, which is made if there is none."""
-    _require_kind(opened, opened.log.lister.read(), kind)
+    listing = opened.log.lister.read()
+    _require_kind(opened, listing, kind)
     mirror = TableMirror(opened, kind, hands_over=True)
     if report := _done_before(opened, mirror):
         return report
@@ -47,7 +48,7 @@ def handed_over(opened: OpenTable, kind: str, *, dry_run: bool) -> MirrorReport:
     if dry_run:
         report = compared(opened, kind)
         return replace(report, notes=(*report.notes, "dry run: nothing was changed", *_notes(opened, kind)))
-    if not opened.log.lister.read().closings:  # what fails now leaves all as it was
+    if not listing.closings:  # what fails now leaves all as it was
         _settle(opened)
         mirror.bring_up(anew=True)
     own = Closing.of(_claim(opened, HANDOVER, closes_for=kind), kind)
@@ -132,7 +133,8 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
     _require_guarded(opened, mirror)
     found = mirror.mirror.read()
     if found is not None and found.is_dropped and not dry_run:
-        return _reopened(opened, kind)
+        _reopen(opened, _claim(opened, TAKE_BACK).version)  # a drop was faster: no mirror is left to be written to
+        return MirrorReport(table=_name(opened), kind=kind, state="taken back")
     is_opened = any(closing.version in listing.opened for closing in listing.closings)
     if not is_opened and not dry_run:  # a handover that died may not have brought it up, or made it
         found = mirror.bring_up(found)
@@ -146,18 +148,15 @@ def taken_back(opened: OpenTable, *, dry_run: bool) -> MirrorReport:
             raise ConflictError(f"{opened.table.name} was handed over again meanwhile", table=_name(opened))
         after = mirror.mirror.take_back(held, version)
         if after is not None:
-            closings = opened.log.lister.read().closings
-            opened.log.marks.reopen(version, [closing for closing in closings if closing.version < version])
+            _reopen(opened, version)
             return mirror_report(opened, kind, "taken back", after)
     raise ConflictError(f"others write to the {kind} table of {opened.table.name} all the time", table=_name(opened))
 
 
-def _reopened(opened: OpenTable, kind: str) -> MirrorReport:
-    """Open the log again where a drop was faster than the handover: no mirror is left that others could write to."""
-    version = _claim(opened, TAKE_BACK).version
-    listing = opened.log.lister.read()
-    opened.log.marks.reopen(version, [closing for closing in listing.closings if closing.version < version])
-    return MirrorReport(table=_name(opened), kind=kind, state="taken back")
+def _reopen(opened: OpenTable, version: int) -> None:
+    """Open the log again for all handovers before a version."""
+    closings = opened.log.lister.read().closings
+    opened.log.marks.reopen(version, [closing for closing in closings if closing.version < version])
 
 
 def _unwritten(opened: OpenTable, kind: str, held: Held | None) -> Held:

@@ -11,7 +11,7 @@ from table_writer.model.table import MIRRORS_PROPERTY
 from table_writer.reports.mirror_report import MirrorDifference, MirrorReport
 from table_writer.steps.mirrors.changes import MustBeWholeError, OvertakenError
 from table_writer.steps.mirrors.fitting import advice
-from table_writer.steps.mirrors.follow import TableMirror
+from table_writer.steps.mirrors.follow import TableMirror, require_open
 from table_writer.steps.mirrors.mirror import Held, MirrorChange
 from table_writer.table.open_table import OpenTable
 
@@ -23,7 +23,7 @@ def brought_up(opened: OpenTable, kind: str, *, anew: bool) -> MirrorReport:
 
     What it says afterwards is compared: a mirror that is followed may differ for a reason that no version tells.
     """
-    _require_open(opened)
+    require_open(opened)
     mirror = TableMirror(opened, kind)
     for _ in range(LOOKS):
         held = mirror.bring_up(anew=anew)
@@ -87,12 +87,6 @@ def dropped(opened: OpenTable, kind: str) -> MirrorReport:
         )
     count = TableMirror(opened, kind).drop()
     return MirrorReport(table=str(opened.table.name), kind=kind, state="dropped", files=count)
-
-
-def _require_open(opened: OpenTable) -> None:
-    """Refuse a table that was handed over: its mirrors stay, of either kind."""
-    opened.log.lister.read(allow_lost=True)
-    opened.log.slots.require_open(str(opened.table.name))
 
 
 def _is_behind(mirror: TableMirror, held: Held) -> bool:

@@ -120,15 +120,13 @@ class TableMirror:
             marks, numbered = self._marks, self.mirror.numbers_versions
             held = self.mirror.read()
             self._require_mirror(held)
-            self._log.lister.read(allow_lost=True)
-            self._log.slots.require_open(str(self._opened.table.name))
+            require_open(self._opened)
             if self._marks != marks:
                 continue  # what was read may be of the one before, or after
             retired = held if held is None or held.is_dropped else self.mirror.retire(held)
             if held is not None and retired is None:
                 continue
-            self._log.lister.read(allow_lost=True)  # a handover that has its claim by now has the mirror, too
-            self._log.slots.require_open(str(self._opened.table.name))
+            require_open(self._opened)  # a handover that has its claim by now has the mirror, too
             if retired is not None or marks.is_there:
                 newest = retired.own_version if retired is not None and numbered else -1
                 self._log.marks.forget_mirror(self.kind, max(newest + 1, marks.next_number), marks)
@@ -155,8 +153,7 @@ class TableMirror:
         if held is not None and held.is_dropped:
             again = f"`table-writer mirror {self._opened.table.name} --as {self.kind} --drop` ends that"
             raise StorageError(f"it is being dropped, or a drop has died: {again}")
-        begins = held is None or not self._marks.is_there
-        began, is_mended = False, held is not None and bool(held.damage)
+        begins, looks_again = held is None or not self._marks.is_there, held is not None and bool(held.damage)
         try:
             for told in changes:
                 if not self._hands_over:
@@ -166,9 +163,9 @@ class TableMirror:
                 )
                 change = told if is_told else self.changes.whole()
                 require_fit(self._opened, self.kind, change)
-                if begins and not began:
+                if begins:
                     self._begin(held)
-                    began = True
+                    begins, looks_again = False, True
                 held = self.mirror.write(held, change)
                 if held is None:
                     return None
@@ -177,7 +174,7 @@ class TableMirror:
                     break
         except OvertakenError:
             return None
-        if (began or is_mended) and not self._is_marked():
+        if looks_again and not self._is_marked():
             return None  # a drop, which has not seen this one, has ended it
         if held is not None and held.file_count <= MOST_REMEMBERED:
             self._opened.memory[self._key] = (held, self.changes.seen, self._looked_at, self._marks.dropped_to)
@@ -185,8 +182,7 @@ class TableMirror:
 
     def _begin(self, held: Held | None) -> None:
         """Note in the log that there is a mirror, or that a new one begins."""
-        self._log.lister.read(allow_lost=True)
-        if held is None or not self._marks.is_there:
+        if not self._is_marked() or held is None:
             self._log.marks.remember_mirror(self.kind, self._marks.next_number, self._marks)
             self._log.lister.read(allow_lost=True)
 
@@ -212,6 +208,12 @@ class TableMirror:
 
     def _forget(self) -> None:
         self._opened.memory.pop(self._key, None)
+
+
+def require_open(opened: OpenTable) -> None:
+    """Refuse a table that was handed over: its mirrors stay, of either kind."""
+    opened.log.lister.read(allow_lost=True)
+    opened.log.slots.require_open(str(opened.table.name))
 
 
 def _lacks_files_before(held: Held, change: MirrorChange) -> bool:

@@ -563,4 +563,6 @@ def _undone(
         return place if is_hidden and not layout.is_placeholder(Location.parse(str(place))) else partition.old_location
 
     ended = {PartitionState.DONE, PartitionState.SWITCHED_THEN_MOVED}
-    return {one.values: where(one) for one in claimed.partitions if found[one.values] not in ended}
+    return {
+        partition.values: where(partition) for partition in claimed.partitions if found[partition.values] not in ended
+    }

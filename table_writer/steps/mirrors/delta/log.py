@@ -80,7 +80,7 @@ class DeltaMirror:
 
     def _require_own(self) -> None:
         """Refuse a log of another tool."""
-        is_log = any(self._number_of(found.key) >= 0 for found in self._store.list(self._prefix))
+        is_log = any(_number_of(found.key, self._prefix) >= 0 for found in self._store.list(self._prefix))
         if is_log and not is_own_delta_log(self._store, self._root):
             raise NotOursError(
                 f"{self._root}{DELTA_LOG}/ is a Delta log that this library did not begin: it is left alone. Move it"
@@ -128,10 +128,7 @@ class DeltaMirror:
     def retire(self, held: Held) -> Snapshot | None:
         """Commit that the log is being deleted."""
         before = self._known(held)
-        number = before.own_version + 1
-        actions = dropping(before.own_facts)
-        is_first = self._store.put_if_absent(self._commit_key(number), commit_lines(actions))
-        return before.after(number, actions) if is_first else None
+        return self._put_commit(before, dropping(before.own_facts))
 
     @property
     def _first(self) -> int:
@@ -142,13 +139,18 @@ class DeltaMirror:
         return held if isinstance(held, Snapshot) else Snapshot(root=self._root, own_version=self._first - 1)
 
     def _commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
-        number = before.own_version + 1
-        if not self._store.put_if_absent(self._commit_key(number), commit_lines(actions)):
+        after = self._put_commit(before, actions)
+        if after is None:
             return None
-        after = replace(before.after(number, actions), damage="", foreign=())
+        number, after = after.own_version, replace(after, damage="", foreign=())
         after = replace(after, anchor=before.anchor if before.anchor[0] > NOTHING else (number, after.transaction))
         begins_late = number > 0 and not before.is_ours  # readers ask for what was before
         return self._with_checkpoint(after, is_due=bool(before.damage) or begins_late)
+
+    def _put_commit(self, before: Snapshot, actions: Sequence[Action]) -> Snapshot | None:
+        number = before.own_version + 1
+        is_first = self._store.put_if_absent(self._commit_key(number), commit_lines(actions))
+        return before.after(number, actions) if is_first else None
 
     def release(self, locations: Collection[Location]) -> None:
         """Leave all commits: as after a vacuum of Delta's own, versions that name files there fail their readers."""
@@ -167,7 +169,9 @@ class DeltaMirror:
         }
         kept_from = min(max(old, default=0), max(self._pointer()[0], 0)) if old else 0
         kept_from = max(kept_from, self._first)
-        gone = [found for found in self._store.list(self._prefix) if -1 < self._number_of(found.key) < kept_from]
+        gone = [
+            found for found in self._store.list(self._prefix) if -1 < _number_of(found.key, self._prefix) < kept_from
+        ]
         if gone and is_own_delta_log(self._store, self._root):
             require_deleted(delete_keys(self._store, gone), f"{self._root}{DELTA_LOG}/")
 
@@ -177,15 +181,10 @@ class DeltaMirror:
         last = self._commit_key(retired.own_version)
         listed = (found.key for found in self._store.list(self._prefix))
         kept = {f"{self._prefix}{POINTER}"} if self._pointer()[0] > retired.own_version else ()
-        keys = [key for key in listed if self._number_of(key) <= retired.own_version and key not in kept]
+        keys = [key for key in listed if _number_of(key, self._prefix) <= retired.own_version and key not in kept]
         for batch in ([key for key in keys if key != last], [key for key in keys if key == last]):
             require_deleted(delete_keys(self._store, batch), f"{self._root}{DELTA_LOG}/")
         return len(keys)
-
-    def _number_of(self, key: str) -> int:
-        """Return the number that an object's name begins with; -1 if that is none, as of the pointer."""
-        found = NUMBER.match(key.removeprefix(self._prefix))
-        return int(found[1]) if found else -1
 
     def _with_checkpoint(self, after: Snapshot, *, is_due: bool) -> Snapshot:
         """Put a checkpoint, or send readers to the one before: at most one more request, which may fail."""
@@ -261,6 +260,12 @@ class DeltaMirror:
 
     def _commit_key(self, number: int) -> str:
         return f"{self._prefix}{number:020d}.json"
+
+
+def _number_of(key: str, prefix: str) -> int:
+    """Return the number that an object's name begins with; -1 if that is none, as of the pointer."""
+    found = NUMBER.match(key.removeprefix(prefix))
+    return int(found[1]) if found else -1
 
 
 def _after(snapshot: Snapshot, number: int, actions: list[Action]) -> Snapshot | None:

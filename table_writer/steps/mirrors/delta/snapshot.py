@@ -189,7 +189,7 @@ class Snapshot:
             actions.append({"metaData": wanted_metadata})
         actions += self._changed_files(change)
         is_held = change.version <= self.version and change.in_doubt == self.in_doubt
-        if not actions and is_held and not self.damage and not self.is_dropped:
+        if not actions and is_held and not self.damage:
             return ()
         return (commit_info(change), transaction(change), *actions)
 
