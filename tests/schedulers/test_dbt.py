@@ -86,6 +86,9 @@ def test_models_in_sql_and_python_are_published_and_a_model_that_fails_changes_n
     assert code == 1, said
     assert "amount" in said
     assert rows("mart.daily") == sorted(daily, key=str)
-    modes = [[one.mode for one in keeper.history(f"mart.{name}").versions] for name in ("orders", "daily", "texts")]
-    assert modes[:2] == [["overwrite_table", "overwrite_partitions"], ["overwrite_table"]]
-    assert modes[2] == ["overwrite_table", "overwrite_partitions where day = 'd1'"]
+    calls = [
+        [(one.mode, one.words.where) for one in keeper.history(f"mart.{name}").versions]
+        for name in ("orders", "daily", "texts")
+    ]
+    assert calls[:2] == [[("overwrite_table", ""), ("overwrite_partitions", "")], [("overwrite_table", "")]]
+    assert calls[2] == [("overwrite_table", ""), ("overwrite_partitions", "day = 'd1'")]
