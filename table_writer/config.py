@@ -321,9 +321,11 @@ class WriteOptions:
         ``"replace"``, of ``overwrite_table`` and tables without partitions only: the table gets exactly the DataFrame's
         columns, with their order, types and comments, in the call that shows its rows.
     engine
-        Who encodes the files. ``"arrow"``: this library, Parquet only. ``"spark"``: Spark's own writer, every format
-        that it can write into a Hive table, buckets too, into this write's own location; names and sizes of files are
-        Spark's then. ``"auto"``: Arrow where it can write the table, else Spark.
+        Who encodes the files. ``"arrow"``: this library in Spark's tasks, Parquet only. ``"spark"``: Spark's own
+        writer, every format that it can write into a Hive table, buckets too, into this write's own location; names and
+        sizes of files are Spark's then. ``"auto"``: Arrow where it can write the table, else Spark; and of few rows, up
+        to 32 MiB in Arrow, the driver writes the files by itself, which is done before Python workers would have begun.
+        Where rows turn out to be more, they are computed again, for tasks (Spark 4.0 and newer).
     distribution
         ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
         ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition. ``"auto"``:

@@ -32,6 +32,7 @@ QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
 TICK_SECONDS: Final = 0.5
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
 State = Literal["running", "done", "failed"]
+UploadedBy = Literal["", "driver", "executors"]
 Ask = Callable[[], tuple[int, int, str]]  # returns the number of units done, their total, and their name
 
 
@@ -240,6 +241,7 @@ class Stopwatch:
         self._executor_requests: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
         self.steps: list[StepTime] = []
+        self.uploaded_by: UploadedBy = ""
 
     def follow(self, store: ObjectStore) -> None:
         """Count the driver's requests to this store from now on."""

@@ -9,6 +9,7 @@ from typing import Any
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_facts import PartitionFacts
+from table_writer.progress import UploadedBy
 from table_writer.reports.checks import CheckResults, check_grids
 from table_writer.reports.layout import ACTION, FILES, NAME, ROWS, SIZE, Column, Grid, size, size_or_dash
 from table_writer.reports.report import NOTES, Report, ReportOfPartitions
@@ -45,6 +46,9 @@ class WriteResult(
         What a person should know: what was left alone, what a best-effort step could not do.
     checks
         What the checks of this write found.
+    uploaded_by
+        ``"driver"`` where rows were few enough for that, or ``"executors"``; empty where this call uploaded nothing, or
+        Spark's own writer did.
     """
 
     mode: str
@@ -57,6 +61,7 @@ class WriteResult(
     metastore_calls: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     checks: tuple[CheckResult, ...] = ()
+    uploaded_by: UploadedBy = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checks", CheckResults(self.checks))
@@ -104,7 +109,8 @@ class WriteResult(
         requests, calls = sum(self.storage_requests.values()), sum(self.metastore_calls.values())
         steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in self.seconds.items())
         yield f"write_id {self.write_id}"
-        yield f"{counted(requests, 'storage request')}, {counted(calls, 'metastore call')}; {steps}"
+        by = f", uploaded by the {self.uploaded_by}" if self.uploaded_by else ""
+        yield f"{counted(requests, 'storage request')}, {counted(calls, 'metastore call')}; {steps}{by}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -48,7 +48,7 @@ from table_writer.spark.gateway import (
 )
 from table_writer.spark.parser import StatementParser
 from table_writer.spark.past import PastRows
-from table_writer.spark.reads import QueryReads, items, last_run_here, leaves, past_versions, query_id_here
+from table_writer.spark.reads import QueryReads, items, last_run_here, leaves, leaves_of, past_versions, query_id_here
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     asks_clock,
@@ -84,6 +84,10 @@ LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its ta
 POLL_SECONDS: Final = 0.05
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+COUNTS_ROWS: Final = re.compile(r"CollectMetrics|Truncated plan of")  # an observation; a plan that is not shown
+OF_RDDS: Final = ("LogicalRDD", "ExternalRDD")  # of which Spark knows no size
+TASKS_OF_FEW: Final = 2  # for each core: more tasks of an RDD have more than few rows
+MOST_LEAVES_OF_FEW: Final = 50  # that are asked for their sizes, each by some questions to Java
 MOST_LEAVES: Final = 1_000  # of a plan that are asked what they read: a loop of unions may have made more
 MOST_PATHS: Final = 100  # of one relation: a query may read as many files as it likes by their paths
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
@@ -94,6 +98,7 @@ class ClassicSpark:
     """Implements :class:`~table_writer.spark.gateway.SparkGateway` with Py4J."""
 
     lacks_writer = ""
+    shows_reads = True
 
     def __init__(self, spark: SparkSession) -> None:
         if not hasattr(spark, "_jsparkSession"):
@@ -222,6 +227,23 @@ class ClassicSpark:
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
 
+    def source_bytes(self, rows: DataFrame) -> int | None:
+        execution: Any = rows._jdf.queryExecution()  # noqa: SLF001 - PySpark has no public way to the plan
+        if COUNTS_ROWS.search(str(execution.analyzed().toString())):
+            return None
+        unknown_bytes = int(self._session.sessionState().conf().defaultSizeInBytes())
+        most_tasks = TASKS_OF_FEW * self._spark.sparkContext.defaultParallelism
+        found = list(islice(leaves_of(execution.optimizedPlan()), MOST_LEAVES_OF_FEW + 1))
+        total = 0
+        for leaf in found:
+            size_bytes = int(str(leaf.stats().sizeInBytes()))
+            if size_bytes >= unknown_bytes:
+                if str(leaf.getClass().getSimpleName()) not in OF_RDDS or leaf.rdd().getNumPartitions() > most_tasks:
+                    return None
+                size_bytes = 0
+            total += size_bytes
+        return total if len(found) <= MOST_LEAVES_OF_FEW else None
+
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         return rows  # analyzed when it was made
 
@@ -266,9 +288,6 @@ class ClassicSpark:
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
         return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(as_sent(work)).collect
-
-    def base_of(self, rows: DataFrame, table: Table) -> None:  # noqa: ARG002  # files say more
-        return None
 
     def past_rows(
         self,

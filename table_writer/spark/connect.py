@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -92,6 +93,10 @@ AS_NAMED: Final = {"__globPaths__": "false"}  # a name with a bracket is a name
 OF_THE_CLIENT: Final = ("LocalRelation", "ChunkedCachedLocalRelation", "CachedLocalRelation", "Range")
 """With these a query may begin that reads nothing; all others may read any table, by a name or by a text of SQL."""
 
+OPTIMIZED: Final = "== Optimized Logical Plan ==\n"
+SIZE: Final = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE])?i?B")
+OF_ONE_RUN: Final = re.compile(r"CollectMetrics|Truncated plan of")  # an observation; a plan that is not shown
+UNKNOWN_BYTES: Final = 2**60  # a source of which Spark knows nothing has 8 EiB
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
 NOT_KNOWN: Final = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
@@ -106,6 +111,7 @@ class ConnectSpark:
     """Implements :class:`~table_writer.spark.gateway.SparkGateway` without a JVM."""
 
     lacks_writer = NO_WRITER
+    shows_reads = False
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark  # whose class has more than the one that both kinds share
@@ -168,7 +174,7 @@ class ConnectSpark:
         joined = frame.join(other, value.isNotNull(), "left_semi").select(F.lit(1))
         return Analysis(
             kinds=kinds,
-            names=self._names(frame, value, str(expression)),
+            names=_names(frame, value, str(expression)),
             is_aggregate=as_filter == AGGREGATE_IN_WHERE,
             makes_rows=makes_rows,
             has_window=as_filter not in {"", AGGREGATE_IN_WHERE},
@@ -177,20 +183,6 @@ class ConnectSpark:
             asks_clock=asks_clock(f"{expression}\n{_explained(frame.select(value))}"),
             has_foreign_code=inside == PYTHON_IN_A_LAMBDA,
         )
-
-    def _names(self, frame: DataFrame, value: Column, text: str) -> frozenset[str]:
-        """Return the columns without which the expression means nothing; of a star, all."""
-        text = text.lower()
-        if "*" in text and self._has_star(frame, value):
-            return frozenset(frame.columns)
-        likely = [name for name in frame.columns if name.lower() in text or quoted(name.lower())[1:-1] in text]
-        return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(value)))
-
-    def _has_star(self, frame: DataFrame, value: Column) -> bool:
-        """Return whether a further column would change what the expression is, as its name spells it out."""
-        more = frame.select(F.lit(1).alias(OTHER), *(F.col(quoted(name)) for name in frame.columns))
-        nested = more.select(F.array(value))  # a name that the expression gives itself does not hide it there
-        return _refusal(nested) != "" or OTHER in nested.columns[0]
 
     def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
         return None
@@ -220,10 +212,11 @@ class ConnectSpark:
         named = (version_named(node._alias, str(table.name)) for node in _nodes(rows) if hasattr(node, "_alias"))  # noqa: SLF001
         return min((version for version in named if version is not None), default=None)
 
-    base_of = version_read
-
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
+
+    def source_bytes(self, rows: DataFrame) -> int | None:
+        return estimated_bytes(_explained(rows, mode="cost"))
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         """Compare the types in the job itself: what a name stands for is looked up each time a query is run."""
@@ -423,6 +416,22 @@ def _needs_classic(table: Table, what: str) -> InvalidInputError:
     )
 
 
+def _names(frame: DataFrame, value: Column, text: str) -> frozenset[str]:
+    """Return the columns without which the expression means nothing; of a star, all."""
+    text = text.lower()
+    if "*" in text and _has_star(frame, value):
+        return frozenset(frame.columns)
+    likely = [name for name in frame.columns if name.lower() in text or quoted(name.lower())[1:-1] in text]
+    return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(value)))
+
+
+def _has_star(frame: DataFrame, value: Column) -> bool:
+    """Return whether a further column would change what the expression is, as its name spells it out."""
+    more = frame.select(F.lit(1).alias(OTHER), *(F.col(quoted(name)) for name in frame.columns))
+    nested = more.select(F.array(value))  # a name that the expression gives itself does not hide it there
+    return _refusal(nested) != "" or OTHER in nested.columns[0]
+
+
 def _refusal(frame: DataFrame) -> str:
     """Return the name of the reason for which Spark does not take a query; empty where it does."""
     try:
@@ -433,10 +442,34 @@ def _refusal(frame: DataFrame) -> str:
     return ""
 
 
-def _explained(frame: Any) -> str:
+def _explained(frame: Any, *, mode: str = "extended") -> str:
     """Return the plans of a query, as Spark explains them."""
     with without_query_log():
-        return str(frame._explain_string(extended=True))  # noqa: SLF001  # explain() prints
+        return str(frame._explain_string(mode=mode))  # noqa: SLF001  # explain() prints
+
+
+def estimated_bytes(explained: str) -> int | None:
+    r"""Return the bytes of all leaves of an optimized plan; ``None`` where one is unknown, or rows are counted.
+
+    Examples
+    --------
+    >>> plan = "Join Inner, Statistics(sizeInBytes=8.0 EiB)"
+    >>> leaf = "Range (0, 9, step=1), Statistics(sizeInBytes=72.0 B)"
+    >>> explained = f"== Optimized Logical Plan ==\n{plan}\n:- {leaf}\n+- {leaf}\n\n== Physical Plan =="
+    >>> estimated_bytes(explained), estimated_bytes(explained.replace("72.0 B", "8.0 EiB"))
+    (144, None)
+    """
+    plan = explained.partition(OPTIMIZED)[2].partition("\n==")[0]
+    nodes = [(len(line) - len(line.lstrip(" :+-")), line) for line in plan.splitlines() if SIZE.search(line)]
+    if not nodes or OF_ONE_RUN.search(explained):
+        return None
+    depths = [depth for depth, _ in nodes[1:]]
+    total = 0
+    for (depth, line), next_depth in zip(nodes, [*depths, 0], strict=True):
+        if next_depth <= depth:
+            number, unit = SIZE.search(line).groups()  # type: ignore[union-attr]  # it was found above
+            total += int(float(number) * 1024 ** " KMGTPE".index(unit or " "))
+    return total if total < UNKNOWN_BYTES else None
 
 
 def _unpacking_task(work: Callable[[Iterable[Item]], Iterator[Answer]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

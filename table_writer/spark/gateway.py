@@ -143,6 +143,10 @@ class SparkGateway(Protocol):
     def lacks_writer(self) -> str:
         """Say why Spark's own writer is not to be had, and what to do; empty where it is."""
 
+    @property
+    def shows_reads(self) -> bool:
+        """Return whether :meth:`reads` tells what a query reads; else :meth:`version_read` is all that is known."""
+
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
         """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them.
 
@@ -200,13 +204,17 @@ class SparkGateway(Protocol):
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
         """Return the version of the table that a query reads by number, the oldest of several; ``None`` if none."""
 
-    def base_of(self, rows: DataFrame, table: Table) -> int | None:
-        """Return :meth:`version_read` where :meth:`reads` does not tell more; else ``None``."""
-
     def runs_other_python(self, rows: DataFrame) -> bool:
         """Return whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
 
         Such code gets its batches by the same two limits, and its rows may be of any width.
+        """
+
+    def source_bytes(self, rows: DataFrame) -> int | None:
+        """Return how many bytes there are where a query reads, as Spark estimates them.
+
+        A list of rows of the driver's, of which Spark knows nothing, counts as none if it has few tasks. ``None`` where
+        a source may be of any size, or where somebody counts the rows that go by: such a query must run once.
         """
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:

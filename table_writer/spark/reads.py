@@ -332,7 +332,11 @@ def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
 
 def leaves(rows: DataFrame) -> Iterator[Any]:
     """Yield what an analyzed plan reads, its subqueries too."""
-    plan = _execution(rows).analyzed()
+    return leaves_of(_execution(rows).analyzed())
+
+
+def leaves_of(plan: Any) -> Iterator[Any]:
+    """Yield what a plan reads, its subqueries too."""
     for tree in chain([plan], items(plan.subqueriesAll())):
         yield from items(tree.collectLeaves())
 

@@ -46,8 +46,8 @@ def fixed_row_bytes(schema: T.StructType) -> int | None:
 
 
 def is_measurable(schema: T.StructType) -> bool:
-    """Return whether Spark can compute how wide a row is, and sooner than it weighs its batches; not of a variant."""
-    return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and _is_measurable(schema)
+    """Return whether Spark can compute how wide a row is, and sooner than it weighs its batches."""
+    return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and has_width(schema)
 
 
 def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
@@ -57,20 +57,25 @@ def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
     compute it twice.
     """
     first, *others = (F.col(quoted(name)) for name in rows.columns)
-    width = _sum(part for field in rows.schema for part in _widths(F.col(quoted(field.name)), field.dataType))
     wide = F.raise_error(F.lit(f"\ntable_writer.errors.WideRowError: a row has over {max_row_bytes:,} bytes\n"))
-    checked = F.when(width <= max_row_bytes, first).otherwise(wide)
+    checked = F.when(row_width(rows) <= max_row_bytes, first).otherwise(wide)
     return rows.select(checked.alias(rows.columns[0]), *others)
 
 
-def _is_measurable(kind: T.DataType, depth: int = 0) -> bool:
+def row_width(rows: DataFrame) -> Column:
+    """Return the bytes that a row takes, of a schema for which :func:`has_width` is true."""
+    return _sum(part for field in rows.schema for part in _widths(F.col(quoted(field.name)), field.dataType))
+
+
+def has_width(kind: T.DataType, depth: int = 0) -> bool:
+    """Return whether Spark can compute how wide a value, or a row, is: not of a variant."""
     if isinstance(kind, T.StructType):
         is_clear = len({name.lower() for name in kind.names}) == len(kind)  # else: which is meant?
-        return is_clear and all(_is_measurable(field.dataType, depth) for field in kind)
+        return is_clear and all(has_width(field.dataType, depth) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return depth < DEEPEST and _is_measurable(kind.elementType, depth + 1)
+        return depth < DEEPEST and has_width(kind.elementType, depth + 1)
     if isinstance(kind, T.MapType):
-        return depth < DEEPEST and all(_is_measurable(part, depth + 1) for part in (kind.keyType, kind.valueType))
+        return depth < DEEPEST and all(has_width(part, depth + 1) for part in (kind.keyType, kind.valueType))
     return type(kind) in FIXED_WIDTHS or isinstance(kind, T.StringType | T.BinaryType)
 
 

@@ -98,9 +98,14 @@ def end_publish(
 
 
 def _with_costs(result: WriteResult, watch: Stopwatch) -> WriteResult:
-    """Add the seconds, requests and calls that were used until now."""
-    requests, calls = watch.storage_requests(), watch.metastore_calls()
-    return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
+    """Add the seconds, requests and calls that were used until now, and by whom."""
+    return replace(
+        result,
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+        uploaded_by=watch.uploaded_by,
+    )
 
 
 def _partitions(files: WrittenFiles, published: PublishResult) -> tuple[PartitionFacts, ...]:

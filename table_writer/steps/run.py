@@ -61,7 +61,7 @@ from table_writer.steps.rows.where import DeletedWhere
 from table_writer.steps.running_write import MadeTable, RunningWrite, readers_unharmed
 from table_writer.steps.session_services import SessionServices, audit_of, staged_frame
 from table_writer.steps.staged_writes import BySpark, StagedWrites
-from table_writer.steps.upload.job import refuse_existing, run_upload, write_by_spark
+from table_writer.steps.upload.job import refuse_existing, run_upload, upload_few, write_by_spark
 from table_writer.steps.vacuum_results import discard_report
 from table_writer.table.open_table import OpenTable, RepeatedError
 
@@ -170,7 +170,7 @@ class Steps:
                 df, layout = compaction.rows()
                 planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
                 plan = replace(planned.plan, compacted=compaction.replaced_files, max_copied_bytes=None)
-                planned = replace(planned, plan=plan, rows=compaction.with_fingerprint(planned.rows))
+                planned = replace(planned, plan=plan, rows=compaction.with_fingerprint(planned.rows), few=None)
                 announcement.concerns(opened, write_id=plan.write_id)
             with RunningWrite(opened, plan) as write:
                 files = self._write_files(planned, opened, write, watch)
@@ -409,9 +409,12 @@ class Steps:
             require_inside(files)
             return files
         with watch.step("upload"), _explain_failures(planned):
-            messages = run_upload(planned.rows, planned.spec)
-        for message in messages:
-            watch.add_requests(dict(message.requests))
+            messages = upload_few(planned.few, planned.spec, opened.store) if planned.few else None
+            watch.uploaded_by = "executors" if messages is None else "driver"
+            if messages is None:
+                messages = run_upload(planned.rows, planned.spec)
+                for message in messages:
+                    watch.add_requests(dict(message.requests))
         files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
         require_inside(files)
         with watch.step("complete"):

@@ -12,18 +12,22 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
+from table_writer.config import Engine
 from table_writer.log.table_log import TableLog
 from table_writer.steps.complete import Completer
 from table_writer.steps.publish import in_place
 from table_writer.steps.publish.switch import Switch
 from table_writer.storage.s3 import S3Store
 
+BY_THE_DRIVER: Final = ("before the driver's first part", "after the driver's first part")
 MOMENTS: dict[str, tuple[type, str, str]] = {
+    BY_THE_DRIVER[0]: (S3Store, "upload_part", "before"),
+    BY_THE_DRIVER[1]: (S3Store, "upload_part", "after"),
     "before complete": (Completer, "complete", "before"),
     "after complete": (Completer, "complete", "after"),
     "before the claim": (TableLog, "claim", "before"),
@@ -65,12 +69,13 @@ def main(settings: str, table: str, moment: str, carry: str = "") -> None:
     in_place.COPY_THREADS = 1  # type: ignore[misc]
     setattr(kind, name, dying(getattr(kind, name), phase))
     config = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
+    engine: Engine = "auto" if moment in BY_THE_DRIVER else "arrow"  # by tasks
     df = spark.sql("SELECT 100L AS id, 'new' AS note, 'd1' AS dt UNION ALL SELECT 300L, 'new', 'd3'")
     writer = TableWriter(spark, config=config)
     if carry:
-        writer.append(df, table, carry="in_place")
+        writer.append(df, table, carry="in_place", engine=engine)
     else:
-        writer.overwrite_partitions(df, table)
+        writer.overwrite_partitions(df, table, engine=engine)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ from pyspark.sql import SparkSession
 from table_writer import ConflictError, TableWriter
 from table_writer.spark import is_connect
 
-from .killed_writer import MOMENTS
+from .killed_writer import BY_THE_DRIVER, MOMENTS
 
 WRITER = Path(__file__).with_name("killed_writer.py")
 OLD = {(1, "old", "d1"), (2, "old", "d2")}
 NEW = {(100, "new", "d1"), (2, "old", "d2"), (300, "new", "d3")}
-EARLY = {"before complete", "after complete", "before the claim"}
+EARLY = {*BY_THE_DRIVER, "before complete", "after complete", "before the claim"}
+NOT_SLOW = (BY_THE_DRIVER[1], "after the switch")
 SWITCHED = {"after the switch", "after its outcome"}
 OF_ANY_SESSION = (
     "spark.hadoop.",
@@ -63,8 +64,7 @@ def require_killed(directory: Path, script: Path, *words: str | Path) -> None:
 
 @pytest.mark.connect
 @pytest.mark.parametrize(
-    "moment",
-    [pytest.param(moment, marks=[] if moment == "after the switch" else [pytest.mark.slow]) for moment in MOMENTS],
+    "moment", [pytest.param(moment, marks=[] if moment in NOT_SLOW else [pytest.mark.slow]) for moment in MOMENTS]
 )
 def test_after_a_kill_readers_see_all_old_or_all_new_rows_and_the_next_run_succeeds(
     moment: str,

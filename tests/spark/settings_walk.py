@@ -134,7 +134,8 @@ def write_modes(world: World) -> None:
     world.look(table, writer.append(world.rows(7), table, carry="in_place").rows)
     world.look(table, len(writer.compact(table, where="dt >= 'd1'", min_files=2).partitions))
     world.look(table, writer.create_partitions(world.rows(8, dt="d3"), table).rows)
-    world.look(table, writer.plan(world.rows(8), table).partitions)
+    planned = writer.plan(world.rows(8), table).partitions
+    world.look(table, [(partition.name, partition.action, partition.rows) for partition in planned])
     world.look(table, writer.overwrite_table(world.rows(9), table).rows)
 
 

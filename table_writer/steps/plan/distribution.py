@@ -10,9 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
+from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
+from table_writer.model.table import Table
 from table_writer.model.upload_spec import BatchLimits
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import analyzed_now, quoted
 from table_writer.spark.types import all_types, shown_type
 from table_writer.spark.widths import fixed_row_bytes, is_measurable
 
@@ -28,6 +30,14 @@ SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slow
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
 UNSEEN_ROWS: Final = 500  # of a first write: no slower than larger batches
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
+
+
+def laid_out(rows: DataFrame, table: Table, options: WriteOptions) -> DataFrame:
+    """Return a write's rows spread over tasks, and in order within each, as the call asks for it."""
+    names = [column.name for column in table.partition_columns]
+    usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
+    distribution = usual if options.distribution == "auto" else options.distribution
+    return analyzed_now(lay_out(rows, partition_columns=names, distribution=distribution, sort_by=options.sort_by))
 
 
 def lay_out(

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,12 +45,13 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.model.write_mode import WriteMode
-from table_writer.spark import open_gateway
+from table_writer.spark import few_rows, open_gateway
 from table_writer.spark.conditions import condition, is_settled
+from table_writer.spark.few_rows import FewRows
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, fetched, frame_of, quoted, spark_reason
 from table_writer.spark.types import cast_sql, exact_type, shown_type
 from table_writer.spark.widths import fixed_row_bytes
-from table_writer.steps.plan.distribution import batch_limits, lay_out
+from table_writer.steps.plan.distribution import batch_limits, laid_out
 from table_writer.steps.plan.file_options import engine_of, file_options
 from table_writer.steps.plan.fit import FittedRows, fit, require_spellable
 from table_writer.steps.plan.parquet_settings import FileSettings
@@ -75,6 +77,7 @@ class PlannedWrite:
     fitted: FittedRows
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
+    few: FewRows | None = None  # the same rows, for the driver to upload if they are few; None: it must not
     existing: Collection[PartitionValues] = ()  # partitions that must not get a row
 
 
@@ -117,9 +120,14 @@ class Planner:
             rows, spec = self.prepare(fitted, options, write_id, spelled if mode.facts.only_creates else frozenset())
         notes, log_id, listing = self._own_root(reading, seen)
         notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
-        spec = spec and replace(spec, batches=self._batches(rows, data_schema, listing), is_marked=bool(self._mark))
+        seen_bytes = self._seen_row_bytes(rows, data_schema, listing) if spec else 0
+        spec = spec and replace(spec, batches=self._batches(rows, seen_bytes), is_marked=bool(self._mark))
         based_on = self._base_of(rows, mode, options, listing)
-        rows, reads = open_gateway(rows.sparkSession).reads(rows, self._opened, listed=not mode.facts.keeps_rows)
+        spark = open_gateway(rows.sparkSession)
+        now, reads = spark.reads(fitted.rows, self._opened, listed=not mode.facts.keeps_rows)
+        rows = rows if now is fitted.rows else laid_out(now, self._table, options)
+        few = self._few(now, options, seen_bytes) if spec and options.engine == "auto" else None
+        refused = existing if mode.facts.only_creates else ()
         plan = WritePlan(
             write_id=write_id,
             mode=mode,
@@ -144,9 +152,7 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        return PlannedWrite(
-            plan=plan, fitted=fitted, rows=rows, spec=spec, existing=existing if mode.facts.only_creates else ()
-        )
+        return PlannedWrite(plan=plan, fitted=fitted, rows=rows, spec=spec, few=few, existing=refused)
 
     def _scope_of_existing(
         self, df: DataFrame, mode: WriteMode, options: WriteOptions
@@ -169,16 +175,31 @@ class Planner:
 
     def _base_of(self, rows: DataFrame, mode: WriteMode, options: WriteOptions, listing: Listing) -> int | None:
         """Return the version that rows are based on, as the call says it, or their own plan."""
-        carried = None if mode.facts.keeps_rows else open_gateway(rows.sparkSession).base_of(rows, self._table)
+        spark = open_gateway(rows.sparkSession)
+        is_told = mode.facts.keeps_rows or spark.shows_reads
+        carried = None if is_told else spark.version_read(rows, self._table)
         return self.base(carried if options.based_on is None else options.based_on, listing)
 
-    def _batches(self, rows: DataFrame, data_schema: StructType, listing: Listing) -> BatchLimits:
+    def _seen_row_bytes(self, rows: DataFrame, data_schema: StructType, listing: Listing) -> int:
+        """Return how wide the rows of the last write were, where that tells something of these."""
+        is_fixed = fixed_row_bytes(rows.schema) is not None
+        return 0 if is_fixed else self._opened.log.seen_row_bytes(listing, data_schema.json())
+
+    def _batches(self, rows: DataFrame, seen_bytes: int) -> BatchLimits:
         """Return how many rows executors take at a time."""
         if open_gateway(rows.sparkSession).runs_other_python(rows):
             return BatchLimits()
-        is_fixed = fixed_row_bytes(rows.schema) is not None
-        seen_bytes = 0 if is_fixed else self._opened.log.seen_row_bytes(listing, data_schema.json())
         return batch_limits(rows.schema, seen_bytes)
+
+    def _few(self, rows: DataFrame, options: WriteOptions, seen_bytes: int) -> FewRows:
+        """Return the rows for the driver: in one task, which needs no distribution."""
+        in_order = partial(laid_out, table=self._table, options=replace(options, distribution="none"))
+        return FewRows(
+            rows=rows,
+            ordered=in_order if options.sort_by else None,
+            max_bytes=few_rows.MOST_BYTES,
+            seen_row_bytes=seen_bytes,
+        )
 
     def prepare(
         self,
@@ -197,16 +218,7 @@ class Planner:
         if engine == "spark":
             self._require_no_renames()
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
-        names = [column.name for column in self._table.partition_columns]
-        usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
-        rows = analyzed_now(
-            lay_out(
-                fitted.rows,
-                partition_columns=names,
-                distribution=usual if options.distribution == "auto" else options.distribution,
-                sort_by=options.sort_by,
-            )
-        )
+        rows = laid_out(fitted.rows, self._table, options)
         data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
         return rows, spec

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from table_writer.errors import CheckFailedError, StorageError, WideRowError
+from table_writer.errors import CheckFailedError, StorageError, TableWriterError, WideRowError
 from table_writer.model.message import CommitMessage, CommitMessages, names_of_task
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
 from table_writer.model.upload_spec import BatchLimits, UploadSpec
@@ -21,11 +21,12 @@ from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
+from table_writer.spark.few_rows import FewRows
 from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import balanced_tree, frame_of, quoted
 from table_writer.spark.types import cast_sql
 from table_writer.spark.widths import refusing_wide
-from table_writer.steps.upload.task import MESSAGE_COLUMN, map_function
+from table_writer.steps.upload.task import MESSAGE_COLUMN, map_function, upload_rows
 from table_writer.storage.hadoop import why_renamed
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 from table_writer.table.open_table import OpenTable
@@ -34,6 +35,25 @@ logger = logging.getLogger(__name__)
 FOUND: Final = "_exists"
 MESSAGES: Final = StructType([StructField(MESSAGE_COLUMN, BinaryType())])  # as text, Spark would start its parser
 PLAIN_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")  # PySpark trips over dots in others
+
+
+def upload_few(few: FewRows, spec: UploadSpec, store: ObjectStore) -> CommitMessages | None:
+    """Upload rows from this process if they are few, as the one task of a job would; no Python worker is started.
+
+    ``None``: they are not, nothing of them was kept, and nothing is on the store. What the store was asked is counted
+    by the store alone. Raises what :func:`run_upload` raises, and leaves no more.
+    """
+    current().name(spec.write_id)
+    batches = few.fetched(spec.write_id)
+    if batches is None:
+        logger.debug("write_id=%s is uploaded by executors", spec.write_id)
+        return None
+    try:
+        message = upload_rows(batches, spec, store, task_index=0, attempt_id=0)
+    except TableWriterError as error:
+        error.write_id = spec.write_id
+        raise
+    return check_messages([message], spec)
 
 
 def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
