@@ -69,6 +69,7 @@ SHAPES: Final = {
     shape.name: shape
     for shape in (
         Shape("small", "2,000 rows of one partition", CASES["orders"], 2_000, one_partition=True),
+        Shape("fifty", "50,000 rows of one partition", CASES["orders"], 50_000, one_partition=True),
         Shape("one", "1,000,000 rows of one partition", CASES["orders"], 1_000_000, one_partition=True),
         Shape("thirty", "3,000,000 rows of 30 partitions", CASES["orders"], 3_000_000),
         Shape("unpartitioned", "1,000,000 rows, unpartitioned", CASES["unpartitioned"], 1_000_000),

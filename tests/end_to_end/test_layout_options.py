@@ -30,8 +30,8 @@ def spread(spark: SparkSession, rows: int = 80, tasks: int = 4, partitions: int 
 def test_a_distribution_makes_one_file_of_each_partition_where_every_task_had_its_own(
     distribution: Any, spark: SparkSession, writer: TableWriter, orders: str
 ) -> None:
-    assert writer.overwrite_table(spread(spark), orders).files == 8
-    result = writer.overwrite_table(spread(spark), orders, distribution=distribution)
+    assert writer.overwrite_table(spread(spark), orders, engine="arrow").files == 8
+    result = writer.overwrite_table(spread(spark), orders, distribution=distribution, engine="arrow")
     assert {one.name: (one.files, one.rows) for one in result.partitions} == {"dt=d0": (1, 40), "dt=d1": (1, 40)}
     assert spark.table(orders).count() == 80
 
@@ -39,7 +39,7 @@ def test_a_distribution_makes_one_file_of_each_partition_where_every_task_had_it
 def test_rows_of_each_file_are_sorted_as_asked(
     spark: SparkSession, writer: TableWriter, orders: str, look: Look, lakehouse: Lakehouse
 ) -> None:
-    writer.overwrite_table(spread(spark), orders, distribution="hash", sort_by=["note desc", "id"])
+    writer.overwrite_table(spread(spark), orders, distribution="hash", sort_by=["note desc", "id"], engine="arrow")
     seen = look(orders)
     for partition, location in seen.locations.items():
         for name in seen.files_of(partition):
@@ -74,7 +74,7 @@ def test_files_are_rolled_over_at_the_target_size(
 
 
 def test_many_small_files_are_reported_with_what_to_do(spark: SparkSession, writer: TableWriter, orders: str) -> None:
-    result = writer.append(spread(spark, tasks=26), orders)
+    result = writer.append(spread(spark, tasks=26), orders, engine="arrow")
     assert result.files == 52
     assert any("52 files of" in note and "distribution='rebalance'" in note for note in result.notes)
     assert writer.append(spread(spark), orders, distribution="hash").notes == ()
