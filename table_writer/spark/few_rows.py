@@ -12,18 +12,18 @@ from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.spark import is_connect, open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, quoted
-from table_writer.spark.widths import fixed_row_bytes, has_width, row_width
+from table_writer.spark.sql import SPARK_ERRORS
+from table_writer.spark.widths import fixed_row_bytes, has_width, row_width_at_once
 
 MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver takes: no slower in a warm session either
 USUAL_ROW_BYTES: Final = 512  # that one row may take where nobody has written such rows
 WIDER_THAN_SEEN: Final = 4  # how many times as wide as those of an earlier write one row may be
 RESULT_LIMIT: Final = "spark.driver.maxResultSize"  # which a session may have set lower than our bound
-ROW: Final = "row"
+MOST_BYTES_OF_A_TASK: Final = 4 * 1024 * 1024  # of sources that one task reads: a shuffle of its rows takes longer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,23 +43,26 @@ class FewRows:
 
         After ``None`` nothing of them is kept, and their query may have run in part. Failures of the query are raised.
         """
-        frame = self._bounded_frame()
-        if frame is None:
+        if not hasattr(self.rows, "toArrow") or not self.row_count or not has_width(self.rows.schema):
             return None
-        spark = open_gateway(frame.sparkSession)
+        spark = open_gateway(self.rows.sparkSession)
+        rows = spark.with_pinned_types(self.rows)
+        frame = self._bounded(rows.coalesce(1))
         source_bytes = spark.source_bytes(frame)
         if source_bytes is None or source_bytes > self.max_bytes // (1 if self.is_fixed else WIDER_THAN_SEEN):
             return None
+        if self.ordered is None and (source_bytes > MOST_BYTES_OF_A_TASK or spark.runs_other_python(rows)):
+            frame = self._bounded(rows)
         try:
             batches = spark.run(write_id, partial(arrow_batches, frame))
         except SPARK_ERRORS as error:
             if RESULT_LIMIT not in str(error):
                 raise
             return None
-        found = [batch.column(0) for batch in batches]
-        if sum(map(len, found)) > self.row_count or any(rows.null_count for rows in found):
+        found = batches if self.is_fixed else [batch.column(0) for batch in batches]
+        if sum(map(len, found)) > self.row_count or any(rows.null_count for rows in found if not self.is_fixed):
             return None
-        return list(map(pa.RecordBatch.from_struct_array, found))
+        return found if self.is_fixed else list(map(pa.RecordBatch.from_struct_array, found))
 
     @property
     def is_fixed(self) -> bool:
@@ -77,22 +80,13 @@ class FewRows:
         """How many rows there may be: all of the widest are no more than ``max_bytes``."""
         return self.max_bytes // self.row_bytes
 
-    def _bounded_frame(self) -> DataFrame | None:
-        """Return one row more than there may be, each a struct: null where it is too wide."""
-        if not hasattr(self.rows, "toArrow") or not self.row_count or not has_width(self.rows.schema):
-            return None
-        rows = open_gateway(self.rows.sparkSession).with_pinned_types(self.rows)
-        if self.ordered is None:
-            return self._as_structs(rows).limit(self.row_count + 1)
-        in_one_task = rows.limit(self.row_count + 1).coalesce(1)  # where Spark needs no limit, it leaves it out
-        return self._as_structs(self.ordered(in_one_task))
-
-    def _as_structs(self, rows: DataFrame) -> DataFrame:
-        columns = [F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(rows.columns)]
-        row: Column = F.struct(*columns)
+    def _bounded(self, rows: DataFrame) -> DataFrame:
+        """Return one row more than there may be; where widths vary each is a struct, and null if it is too wide."""
+        if self.ordered is not None:  # in one task, and after a limit: where Spark needs none, it leaves it out
+            rows = self.ordered(rows.limit(self.row_count + 1).coalesce(1))
         if not self.is_fixed:
-            row = F.when(row_width(rows) <= self.row_bytes, row)
-        return rows.select(row.alias(ROW))
+            rows = rows.select(F.when(row_width_at_once(rows) <= self.row_bytes, F.struct("*")))
+        return rows.limit(self.row_count + 1)
 
 
 def arrow_batches(rows: Any) -> list[Any]:
