@@ -19,7 +19,8 @@ from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.spark.widths import fixed_row_bytes, has_width, row_width_at_once
 
-MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver takes: no slower in a warm session either
+MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver holds
+MOST_ROWS: Final = 65_536  # from here on two warm Python workers are sooner done
 USUAL_ROW_BYTES: Final = 512  # that one row may take where nobody has written such rows
 WIDER_THAN_SEEN: Final = 4  # how many times as wide as those of an earlier write one row may be
 RESULT_LIMIT: Final = "spark.driver.maxResultSize"  # which a session may have set lower than our bound
@@ -77,8 +78,8 @@ class FewRows:
 
     @property
     def row_count(self) -> int:
-        """How many rows there may be: all of the widest are no more than ``max_bytes``."""
-        return self.max_bytes // self.row_bytes
+        """How many rows there may be: if all were the widest, they would be no more than ``max_bytes``."""
+        return min(MOST_ROWS, self.max_bytes // self.row_bytes)
 
     def _bounded(self, rows: DataFrame) -> DataFrame:
         """Return one row more than there may be; where widths vary each is a struct, and null if it is too wide."""
