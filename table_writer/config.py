@@ -325,7 +325,8 @@ class WriteOptions:
         writer, every format that it can write into a Hive table, buckets too, into this write's own location; names and
         sizes of files are Spark's then. ``"auto"``: Arrow where it can write the table, else Spark; and of few rows, up
         to 65,536 and 32 MiB in Arrow, the driver writes the files by itself, which is done before Python workers would
-        have begun. Where rows turn out to be more, they are computed again, for tasks (Spark 4.0 and newer).
+        have begun. Where rows turn out to be more, they are computed again, for tasks: not where functions of your own
+        are in the query, or an order. Of Spark 4.0 and newer.
     distribution
         ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
         ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition. ``"auto"``:

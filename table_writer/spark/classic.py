@@ -37,10 +37,13 @@ from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import (
     FILE_PREFIXES,
     HADOOP_PREFIXES,
+    MAKES_ROWS,
+    RUNS_AS_IT_IS,
     Analysis,
     Answer,
     Counted,
     Item,
+    QuerySources,
     hive_session_required,
     old_rows_note,
     stale_statistics_note,
@@ -84,7 +87,6 @@ LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its ta
 POLL_SECONDS: Final = 0.05
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-COUNTS_ROWS: Final = re.compile(r"CollectMetrics|Truncated plan of")  # an observation; a plan that is not shown
 OF_RDDS: Final = ("LogicalRDD", "ExternalRDD")  # of which Spark knows no size
 TASKS_OF_FEW: Final = 2  # for each core: more tasks of an RDD have more than few rows
 MOST_LEAVES_OF_FEW: Final = 50  # that are asked for their sizes, each by some questions to Java
@@ -227,22 +229,24 @@ class ClassicSpark:
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
 
-    def source_bytes(self, rows: DataFrame) -> int | None:
-        execution: Any = rows._jdf.queryExecution()  # noqa: SLF001 - PySpark has no public way to the plan
-        if COUNTS_ROWS.search(str(execution.analyzed().toString())):
+    def sources_once(self, rows: DataFrame) -> QuerySources | None:
+        plan, optimized = _plan(rows), rows._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - the same
+        text = f"{plan.toString()}{optimized.toString()}"  # Python's functions have their names in the first
+        scala_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.SCALA_UDF()
+        runs_as_it_is = RUNS_AS_IT_IS.search(text) or HIVE_FUNCTION.search(text) or plan.containsPattern(scala_udf)
+        found = list(islice(leaves_of(optimized), MOST_LEAVES_OF_FEW + 1))
+        if runs_as_it_is or len(found) > MOST_LEAVES_OF_FEW:
             return None
         unknown_bytes = int(self._session.sessionState().conf().defaultSizeInBytes())
         most_tasks = TASKS_OF_FEW * self._spark.sparkContext.defaultParallelism
-        found = list(islice(leaves_of(execution.optimizedPlan()), MOST_LEAVES_OF_FEW + 1))
         total = 0
         for leaf in found:
             size_bytes = int(str(leaf.stats().sizeInBytes()))
-            if size_bytes >= unknown_bytes:
-                if str(leaf.getClass().getSimpleName()) not in OF_RDDS or leaf.rdd().getNumPartitions() > most_tasks:
-                    return None
-                size_bytes = 0
-            total += size_bytes
-        return total if len(found) <= MOST_LEAVES_OF_FEW else None
+            is_unknown = size_bytes >= unknown_bytes
+            if is_unknown and not _is_rdd_of_few(leaf, most_tasks):
+                return None
+            total += 0 if is_unknown else size_bytes
+        return QuerySources(size_bytes=total, is_plain=MAKES_ROWS.search(text) is None)
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         return rows  # analyzed when it was made
@@ -390,6 +394,10 @@ class SessionToken:
         token = self._java.org.apache.hadoop.security.token.Token()
         token.decodeFromUrlString(text)
         return token
+
+
+def _is_rdd_of_few(leaf: Any, most_tasks: int) -> bool:
+    return str(leaf.getClass().getSimpleName()) in OF_RDDS and leaf.rdd().getNumPartitions() <= most_tasks
 
 
 def _plan(rows: DataFrame) -> Any:

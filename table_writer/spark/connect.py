@@ -36,10 +36,13 @@ from table_writer.spark.gateway import (
     ALL_OR_NOTHING,
     FILE_PREFIXES,
     HADOOP_PREFIXES,
+    MAKES_ROWS,
+    RUNS_AS_IT_IS,
     Analysis,
     Answer,
     Counted,
     Item,
+    QuerySources,
     hive_session_required,
     native_provider,
     old_rows_note,
@@ -95,7 +98,7 @@ OF_THE_CLIENT: Final = ("LocalRelation", "ChunkedCachedLocalRelation", "CachedLo
 
 OPTIMIZED: Final = "== Optimized Logical Plan ==\n"
 SIZE: Final = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) ([KMGTPE])?i?B")
-OF_ONE_RUN: Final = re.compile(r"CollectMetrics|Truncated plan of")  # an observation; a plan that is not shown
+TRUNCATED: Final = "Truncated plan of"
 UNKNOWN_BYTES: Final = 2**60  # a source of which Spark knows nothing has 8 EiB
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
@@ -215,8 +218,8 @@ class ConnectSpark:
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
 
-    def source_bytes(self, rows: DataFrame) -> int | None:
-        return estimated_bytes(_explained(rows, mode="cost"))
+    def sources_once(self, rows: DataFrame) -> QuerySources | None:
+        return sources_explained(_explained(rows, mode="cost"))
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:
         """Compare the types in the job itself: what a name stands for is looked up each time a query is run."""
@@ -448,20 +451,21 @@ def _explained(frame: Any, *, mode: str = "extended") -> str:
         return str(frame._explain_string(mode=mode))  # noqa: SLF001  # explain() prints
 
 
-def estimated_bytes(explained: str) -> int | None:
-    r"""Return the bytes of all leaves of an optimized plan; ``None`` where one is unknown, or rows are counted.
+def sources_explained(explained: str) -> QuerySources | None:
+    r"""Return the bytes of all leaves of an optimized plan; ``None`` where one is unknown, or the query must run once.
 
     Examples
     --------
-    >>> plan = "Join Inner, Statistics(sizeInBytes=8.0 EiB)"
+    >>> plan = "Union, Statistics(sizeInBytes=8.0 EiB)"
     >>> leaf = "Range (0, 9, step=1), Statistics(sizeInBytes=72.0 B)"
     >>> explained = f"== Optimized Logical Plan ==\n{plan}\n:- {leaf}\n+- {leaf}\n\n== Physical Plan =="
-    >>> estimated_bytes(explained), estimated_bytes(explained.replace("72.0 B", "8.0 EiB"))
-    (144, None)
+    >>> sources_explained(explained)
+    QuerySources(size_bytes=144, is_plain=True)
+    >>> sources_explained(explained.replace("72.0 B", "8.0 EiB"))
     """
     plan = explained.partition(OPTIMIZED)[2].partition("\n==")[0]
     nodes = [(len(line) - len(line.lstrip(" :+-")), line) for line in plan.splitlines() if SIZE.search(line)]
-    if not nodes or OF_ONE_RUN.search(explained):
+    if not nodes or RUNS_AS_IT_IS.search(plan) or TRUNCATED in explained:
         return None
     depths = [depth for depth, _ in nodes[1:]]
     total = 0
@@ -469,7 +473,7 @@ def estimated_bytes(explained: str) -> int | None:
         if next_depth <= depth:
             number, unit = SIZE.search(line).groups()  # type: ignore[union-attr]  # it was found above
             total += int(float(number) * 1024 ** " KMGTPE".index(unit or " "))
-    return total if total < UNKNOWN_BYTES else None
+    return QuerySources(size_bytes=total, is_plain=MAKES_ROWS.search(plan) is None) if total < UNKNOWN_BYTES else None
 
 
 def _unpacking_task(work: Callable[[Iterable[Item]], Iterator[Answer]]) -> Callable[[Iterator[Any]], Iterator[Any]]:

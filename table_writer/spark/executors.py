@@ -18,7 +18,7 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import PendingUpload
 from table_writer.model.process import PerProcess
 from table_writer.progress import current
-from table_writer.spark.gateway import Answer, Item, SparkGateway
+from table_writer.spark.gateway import TASK, Answer, Item, SparkGateway
 from table_writer.spark.shipping import is_in_a_zip, package_of_tasks
 from table_writer.spark.sql import SPARK_ERRORS, fetched, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
@@ -187,6 +187,7 @@ def as_sent(work: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[An
             )
         yield from pickle.loads(packed_work)(items)  # noqa: S301 - packed by the driver, as all of a job is
 
+    run.__name__ = TASK
     return run
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.spark.widths import fixed_row_bytes, has_width, row_width_at_once
+from table_writer.spark.widths import fixed_row_bytes, is_measured_soon, row_width_at_once
 
 MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver holds
 MOST_ROWS: Final = 65_536  # from here on two warm Python workers are sooner done
@@ -25,6 +25,8 @@ USUAL_ROW_BYTES: Final = 512  # that one row may take where nobody has written s
 WIDER_THAN_SEEN: Final = 4  # how many times as wide as those of an earlier write one row may be
 RESULT_LIMIT: Final = "spark.driver.maxResultSize"  # which a session may have set lower than our bound
 MOST_BYTES_OF_A_TASK: Final = 4 * 1024 * 1024  # of sources that one task reads: a shuffle of its rows takes longer
+_in_vain: Final[set[tuple[str, int]]] = set()
+"""What this process has asked, and rows were not few: the next batch of a stream is as large."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +36,7 @@ class FewRows:
     Spark's Java has them once more for a moment, as the result of a task.
     """
 
+    table: str  # its full name
     rows: DataFrame  # fitted, and neither spread over tasks nor ordered
     ordered: Callable[[DataFrame], DataFrame] | None = None  # puts the rows of each task in the order of files
     max_bytes: int
@@ -44,16 +47,36 @@ class FewRows:
 
         After ``None`` nothing of them is kept, and their query may have run in part. Failures of the query are raised.
         """
-        if not hasattr(self.rows, "toArrow") or not self.row_count or not has_width(self.rows.schema):
+        if not self._is_worth_asking:
             return None
         spark = open_gateway(self.rows.sparkSession)
         rows = spark.with_pinned_types(self.rows)
         frame = self._bounded(rows.coalesce(1))
-        source_bytes = spark.source_bytes(frame)
-        if source_bytes is None or source_bytes > self.max_bytes // (1 if self.is_fixed else WIDER_THAN_SEEN):
+        sources = spark.sources_once(frame if self.ordered is None else rows)
+        if sources is None or sources.size_bytes > self.max_bytes // (1 if self.is_fixed else WIDER_THAN_SEEN):
             return None
-        if self.ordered is None and (source_bytes > MOST_BYTES_OF_A_TASK or spark.runs_other_python(rows)):
+        is_for_one_task = sources.is_plain and sources.size_bytes <= MOST_BYTES_OF_A_TASK
+        if self.ordered is None and not is_for_one_task:
             frame = self._bounded(rows)
+        batches = self._batches(frame, write_id)
+        if batches is None:
+            _in_vain.add(self._question)
+        return batches
+
+    @property
+    def _is_worth_asking(self) -> bool:
+        """Whether this Spark can be asked, types are soon measured, and nobody here has asked in vain before."""
+        is_measured = self.is_fixed or is_measured_soon(self.rows.schema)
+        return hasattr(self.rows, "toArrow") and self.row_count > 0 and is_measured and self._question not in _in_vain
+
+    @property
+    def _question(self) -> tuple[str, int]:
+        """What is asked: rows of this table, of up to about this width."""
+        return self.table, self.row_bytes.bit_length()
+
+    def _batches(self, frame: DataFrame, write_id: str) -> list[Any] | None:
+        """Run the query; ``None`` if its rows are not few."""
+        spark = open_gateway(frame.sparkSession)
         try:
             batches = spark.run(write_id, partial(arrow_batches, frame))
         except SPARK_ERRORS as error:

@@ -6,6 +6,7 @@ Connect, is another class with the same methods (:mod:`table_writer.spark.connec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -52,6 +53,17 @@ FILE_PREFIXES: Final = (
 
 ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
 """Options of each read of files by this library: they win over a session that passes over what it cannot read."""
+
+TASK: Final = "table_writer_task"
+"""The name of this library's own functions in plans: they may run twice."""
+
+RUNS_AS_IT_IS: Final = re.compile(
+    rf"CollectMetrics|Truncated plan of|Python|Pandas|InArrow (?!{TASK})|\bUDF\(|\bSort \["
+)
+"""In the text of a plan: an observation, a plan that is not shown, code of the user's own, an order."""
+
+MAKES_ROWS: Final = re.compile(r"\b(Join|Generate|Expand|Aggregate|Window|Intersect|Except)\b")
+"""In the text of a plan: a row that is not made of one row of a source."""
 
 NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
 
@@ -112,6 +124,14 @@ class Analysis:
     def is_repeatable(self) -> bool:
         """Return whether a row's values alone give the same answer each time."""
         return self.is_deterministic and not self.has_subquery and not self.has_window
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuerySources:
+    """What a query reads."""
+
+    size_bytes: int  # of all sources together
+    is_plain: bool  # each row is made of one row of a source: no join, no aggregate, no row becomes many
 
 
 class SparkFiles(Protocol):
@@ -210,11 +230,12 @@ class SparkGateway(Protocol):
         Such code gets its batches by the same two limits, and its rows may be of any width.
         """
 
-    def source_bytes(self, rows: DataFrame) -> int | None:
-        """Return how many bytes there are where a query reads, as Spark estimates them.
+    def sources_once(self, rows: DataFrame) -> QuerySources | None:
+        """Return what a query reads, as Spark estimates it; ``None`` where it may be of any size, or must run once.
 
-        A list of rows of the driver's, of which Spark knows nothing, counts as none if it has few tasks. ``None`` where
-        a source may be of any size, or where somebody counts the rows that go by: such a query must run once.
+        A list of rows of the driver's, of which Spark knows nothing, counts as empty if it has few tasks. A query must
+        run once where somebody counts the rows that go by, or code of the user's own sees them; and as it is where
+        rows are sorted.
         """
 
     def with_pinned_types(self, rows: DataFrame) -> DataFrame:

@@ -30,6 +30,7 @@ FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
 
 DEEPEST: Final = 5  # arrays inside of arrays: Spark's analyzer takes some rounds for each
 MOST_FIELDS: Final = 100  # as many as Spark computes by generated code (spark.sql.codegen.maxFields)
+MOST_LISTS: Final = 8  # arrays and maps: for each, Spark compiles a loop
 OFFSET_BYTES: Final = 5  # where a value begins, and whether it is null
 
 
@@ -47,7 +48,13 @@ def fixed_row_bytes(schema: T.StructType) -> int | None:
 
 def is_measurable(schema: T.StructType) -> bool:
     """Return whether Spark can compute how wide a row is, and sooner than it weighs its batches."""
-    return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and has_width(schema)
+    return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and _has_width(schema)
+
+
+def is_measured_soon(schema: T.StructType) -> bool:
+    """Return whether Spark can compute how wide a row is with little to compile: few fields, of which few are lists."""
+    lists = (kind for kind in all_types(schema) if isinstance(kind, T.ArrayType | T.MapType))
+    return is_measurable(schema) and len(list(islice(lists, MOST_LISTS + 1))) <= MOST_LISTS
 
 
 def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
@@ -63,7 +70,7 @@ def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
 
 
 def row_width(rows: DataFrame) -> Column:
-    """Return the bytes that a row takes, of a schema for which :func:`has_width` is true."""
+    """Return the bytes that a row takes, of a schema that is measurable."""
     return _sum(part for field in rows.schema for part in _widths(F.col(quoted(field.name)), field.dataType))
 
 
@@ -77,15 +84,15 @@ def row_width_at_once(rows: DataFrame) -> Column:
     return _sum(parts)
 
 
-def has_width(kind: T.DataType, depth: int = 0) -> bool:
+def _has_width(kind: T.DataType, depth: int = 0) -> bool:
     """Return whether Spark can compute how wide a value, or a row, is: not of a variant."""
     if isinstance(kind, T.StructType):
         is_clear = len({name.lower() for name in kind.names}) == len(kind)  # else: which is meant?
-        return is_clear and all(has_width(field.dataType, depth) for field in kind)
+        return is_clear and all(_has_width(field.dataType, depth) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return depth < DEEPEST and has_width(kind.elementType, depth + 1)
+        return depth < DEEPEST and _has_width(kind.elementType, depth + 1)
     if isinstance(kind, T.MapType):
-        return depth < DEEPEST and all(has_width(part, depth + 1) for part in (kind.keyType, kind.valueType))
+        return depth < DEEPEST and all(_has_width(part, depth + 1) for part in (kind.keyType, kind.valueType))
     return type(kind) in FIXED_WIDTHS or isinstance(kind, T.StringType | T.BinaryType)
 
 

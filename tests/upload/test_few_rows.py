@@ -25,8 +25,9 @@ from table_writer import (
 )
 from table_writer.model.upload_spec import MIB, ParquetOptions, UploadSpec
 from table_writer.spark import few_rows, open_gateway
-from table_writer.spark.connect import estimated_bytes
+from table_writer.spark.connect import sources_explained
 from table_writer.spark.few_rows import FewRows
+from table_writer.spark.gateway import QuerySources
 from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.steps.upload.job import run_upload, upload_few
 from table_writer.storage import open_store
@@ -39,6 +40,7 @@ from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS
 def few(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> TableWriter:
     """A writer whose driver takes little: 2,048 rows of 512 bytes."""
     monkeypatch.setattr(few_rows, "MOST_BYTES", MIB)
+    monkeypatch.setattr(few_rows, "_in_vain", set())
     return TableWriter(spark)
 
 
@@ -94,7 +96,9 @@ def test_a_struct_may_be_null_that_has_a_field_which_never_is(
 
 
 def test_files_are_byte_for_byte_those_of_a_task(spark: SparkSession, tmp_path: Path) -> None:
-    for number, columns in enumerate((COLUMNS | TIMESTAMPS, LOCAL_TIMESTAMPS)):
+    of_all = [*(COLUMNS | TIMESTAMPS).items()]
+    groups = [dict(of_all[begin : begin + 6]) for begin in range(0, len(of_all), 6)]  # with few lists each
+    for number, columns in enumerate((*groups, LOCAL_TIMESTAMPS)):
         rows = table(spark, columns)
         spec = UploadSpec(
             write_id="w1",
@@ -106,7 +110,7 @@ def test_files_are_byte_for_byte_those_of_a_task(spark: SparkSession, tmp_path: 
         )
         store = open_store(spec.store)
         bodies, messages = [], []
-        wide = FewRows(rows=rows, max_bytes=MIB, seen_row_bytes=10_000)
+        wide = FewRows(table="mart.all", rows=rows, max_bytes=MIB, seen_row_bytes=10_000)
         for sent in (upload_few(wide, spec, store), run_upload(rows, spec)):
             assert sent is not None
             (message,) = sent
@@ -141,6 +145,7 @@ def test_what_is_too_much_is_written_by_executors_from_one_run_of_the_query(
     }
     counts = {"a view that explodes": 30_000, "a function that makes texts": 2020, "a cross join": 90_000}
     for what, rows in lies.items():
+        few_rows._in_vain.clear()
         result = few.overwrite_table(rows, orders)
         assert (what, result.uploaded_by) == (what, "executors")
         found = spark.table(orders)
@@ -178,11 +183,56 @@ def test_a_query_that_somebody_counts_runs_once(spark: SparkSession, few: TableW
     assert observation.get == {"rows": 5000}
 
 
+def test_a_query_with_code_of_the_user_runs_once(spark: SparkSession, few: TableWriter, orders: str) -> None:
+    calls = spark.sparkContext.accumulator(0)
+
+    def count(number):  # type: ignore[no-untyped-def]  # PySpark looks at hints
+        calls.add(1)
+        return f"n{number}"
+
+    rows = spark.range(5000).select("id", F.udf(count, "string")("id").alias("note"), F.lit("d1").alias("dt"))
+    assert few.append(rows, orders).uploaded_by == "executors"
+    assert calls.value == 5000
+
+
+def test_an_order_that_the_user_has_made_stays(spark: SparkSession, few: TableWriter, orders: str) -> None:
+    """A limit over it would hold the first rows of all tasks, however wide, in Java's memory."""
+    rows = numbered(spark, 100, tasks=3)
+    for ordered in (rows.orderBy("note"), rows.sortWithinPartitions("note"), rows.orderBy("note").where("id > 3")):
+        result = few.overwrite_table(ordered, orders)
+        assert result.uploaded_by == "executors"
+
+
+def test_rows_that_were_not_few_are_not_asked_about_again(
+    spark: SparkSession, few: TableWriter, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So each batch of a stream is computed once; another table is asked about."""
+    asked: list[str] = []
+    ran = few_rows.arrow_batches
+    monkeypatch.setattr(few_rows, "arrow_batches", lambda rows: asked.append("x") or ran(rows))
+    for _ in range(3):
+        assert few.append(numbered(spark, 3000), orders).uploaded_by == "executors"
+    assert len(asked) == 1
+    other = f"{orders}_other"
+    spark.sql(f"CREATE TABLE {other} LIKE {orders}")
+    assert few.append(numbered(spark, 3), other).uploaded_by == "driver"
+
+
+def test_wide_schemas_are_not_measured(spark: SparkSession, few: TableWriter, lakehouse_database: str) -> None:
+    """Java would compile a loop for each list."""
+    for number, (columns, kind, by) in enumerate(
+        ((8, "array(id)", "driver"), (9, "array(id)", "executors"), (100, "''", "driver"), (101, "''", "executors"))
+    ):
+        rows = spark.range(3).selectExpr(*(f"{kind} AS c{column}" for column in range(columns)))
+        result = few.append(rows, f"{lakehouse_database}.wide_{number}", if_missing=NewTable())
+        assert (columns, result.uploaded_by) == (columns, by)
+
+
 def test_sources_that_may_be_large_are_not_asked(
     spark: SparkSession, few: TableWriter, orders: str, tmp_path: Path
 ) -> None:
     tasks = spark.sparkContext.defaultParallelism
-    for count, by in ((2 * tasks, "driver"), (2 * tasks + 1, "executors")):
+    for count, by in ((2 * tasks + 1, "executors"), (2 * tasks, "driver")):
         rdd = spark.sparkContext.parallelize([(1, "a", "d1")] * 3, count)
         result = few.overwrite_table(spark.createDataFrame(rdd, "id LONG, note STRING, dt STRING"), orders)
         assert (count, result.uploaded_by) == (count, by)
@@ -318,12 +368,16 @@ Project [id#1L], Statistics(sizeInBytes={total})
         ("4.5 KiB", "Scan", 120 + 4608),
         ("8.0 EiB", "Scan", None),
         ("1.5 GiB", "Scan", 120 + 1_610_612_736),
-        ("4.5 KiB", "CollectMetrics", None),
         ("4.5 KiB", "... Truncated plan of 9 characters", None),
     ],
 )
 def test_a_connect_client_reads_sizes_of_leaves_where_spark_explains_a_plan(
     leaf: str, physical: str, expected: int | None
 ) -> None:
-    assert estimated_bytes(COST.format(total="9.0 B", leaf=leaf, physical=physical)) == expected
-    assert estimated_bytes("== Physical Plan ==\nScan") is None
+    found = sources_explained(COST.format(total="9.0 B", leaf=leaf, physical=physical))
+    assert found == (None if expected is None else QuerySources(size_bytes=expected, is_plain=False))
+    assert sources_explained("== Physical Plan ==\nScan") is None
+    assert (
+        sources_explained(COST.format(total="9.0 B", leaf="9.0 B", physical="").replace("Filter", "Sort [id ASC]"))
+        is None
+    )

@@ -195,6 +195,7 @@ class Planner:
         """Return the rows for the driver: in one task, which needs no distribution."""
         in_order = partial(laid_out, table=self._table, options=replace(options, distribution="none"))
         return FewRows(
+            table=str(self._table.name),
             rows=rows,
             ordered=in_order if options.sort_by else None,
             max_bytes=few_rows.MOST_BYTES,
