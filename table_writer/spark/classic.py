@@ -234,8 +234,10 @@ class ClassicSpark:
         text = f"{plan.toString()}{optimized.toString()}"  # Python's functions have their names in the first
         scala_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.SCALA_UDF()
         runs_as_it_is = RUNS_AS_IT_IS.search(text) or HIVE_FUNCTION.search(text) or plan.containsPattern(scala_udf)
+        if runs_as_it_is:
+            return None
         found = list(islice(leaves_of(optimized), MOST_LEAVES_OF_FEW + 1))
-        if runs_as_it_is or len(found) > MOST_LEAVES_OF_FEW:
+        if len(found) > MOST_LEAVES_OF_FEW:
             return None
         unknown_bytes = int(self._session.sessionState().conf().defaultSizeInBytes())
         most_tasks = TASKS_OF_FEW * self._spark.sparkContext.defaultParallelism

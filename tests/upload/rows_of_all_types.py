@@ -1,13 +1,17 @@
-"""Rows with the values of every type that files get wrong most easily."""
+"""Rows with the values of every type that files get wrong most easily, and the upload of them to local files."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.storage.settings import LocalSettings
 
 NAN, INF = math.nan, math.inf
 OLD_DATES = [
@@ -74,3 +78,17 @@ def table(spark: SparkSession, columns: dict[str, tuple[str, list[Any]]]) -> Dat
     ]
     types = ", ".join(f"`{name}` {kind}" for name, (kind, _) in columns.items())
     return spark.createDataFrame(rows, f"row int, {types}").coalesce(1)
+
+
+def spec_of(rows: DataFrame, directory: Path, **options: Any) -> UploadSpec:
+    """Upload rows of an unpartitioned table below ``w1/`` in a directory, with options of Parquet."""
+    return UploadSpec(
+        write_id="w1",
+        key_prefix=f"{str(directory).lstrip('/')}/w1/",
+        store=LocalSettings(),
+        data_columns=tuple(rows.columns),
+        partition_columns=(),
+        file_options=ParquetOptions(
+            spark_schema_json=rows.schema.json(), spark_version=rows.sparkSession.version, **options
+        ),
+    )

@@ -14,26 +14,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.steps.upload.job import run_upload
 from table_writer.storage import open_store
-from table_writer.storage.settings import LocalSettings
 from tests.cells import first_fast
-from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
+from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, spec_of, table
 
 
 def write_ours(rows: DataFrame, directory: Path, *, is_one: bool = True, **options: Any) -> Path:
     """Return the one file of these rows, or the directory of all."""
-    spec = UploadSpec(
-        write_id="w1",
-        key_prefix=f"{str(directory).lstrip('/')}/w1/",
-        store=LocalSettings(),
-        data_columns=tuple(rows.columns),
-        partition_columns=(),
-        file_options=ParquetOptions(
-            spark_schema_json=rows.schema.json(), spark_version=rows.sparkSession.version, **options
-        ),
-    )
+    spec = spec_of(rows, directory, **options)
     store = open_store(spec.store)
     for message in run_upload(rows, spec):
         for upload in message.uploads:
