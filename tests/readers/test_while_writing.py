@@ -24,9 +24,9 @@ ROWS = 40
 
 
 def rows(spark: SparkSession, gen: int, days: tuple[str, ...] = DAYS) -> DataFrame:
-    """Rows of one generation, in two files of each partition."""
+    """Rows of one generation, in two files of each partition: tasks write what is sorted, however few it is."""
     named = F.element_at(F.array(*map(F.lit, days)), (F.col("id") % len(days) + 1).cast("int"))
-    of_two_tasks = spark.range(0, ROWS * len(days), 1, 2)
+    of_two_tasks = spark.range(0, ROWS * len(days), 1, 2).sortWithinPartitions("id")
     return of_two_tasks.select(F.col("id"), F.lit(gen).alias("gen"), named.alias("dt"))
 
 
