@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from table_writer.testing import Lakehouse
 from table_writer.testing.jars import java_environment
+from tests.comet import comet_settings
 from tests.fuzz.puppet import pools_at_once
 
 SERVERS: Final = {"java", "spark-submit", "versitygw"}
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--metastore-database", choices=("postgresql", "mariadb"), help="what the contract's metastore runs on"
     )
     parser.addoption("--without-servers", action="store_true", help="whoever starts Java or a server fails")
+    parser.addoption("--comet", action="store_true", help="let Comet run the lakehouse's queries")
     parser.addoption("--openlineage-spec", type=Path, help="directory of OpenLineage's published schemas")
 
 
@@ -74,6 +76,12 @@ def in_one_thread() -> Iterator[None]:
     """Run pools in the test's own thread: a matrix over doubles is about what fails when, and threads take time."""
     with pools_at_once():
         yield
+
+
+@pytest.fixture(scope="session")
+def lakehouse_spark_conf(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Return what the lakehouse's Spark needs under `--comet`."""
+    return comet_settings() if request.config.getoption("--comet") else {}
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,8 @@
     The running :class:`~table_writer.testing.Lakehouse`, started at its first use, one per test run.
 ``lakehouse_database``
     The name of a fresh database with a location of its own, dropped with its tables after the test.
+``lakehouse_spark_conf``
+    More settings of the lakehouse's Spark, none by default: define a fixture of this name in your ``conftest.py``.
 
 ``--lakehouse-s3=moto|versitygw|none`` (or ``lakehouse_s3`` in the ini file) chooses the S3 server: ``moto``, which
 comes with pip and keeps objects in memory; ``versitygw``, which is faster, and closer to S3 in how multipart uploads
@@ -53,14 +55,20 @@ def chosen_option(config: pytest.Config, what: str) -> Any:
     return choice
 
 
+@pytest.fixture(scope="session", name="lakehouse_spark_conf")
+def _lakehouse_spark_conf() -> dict[str, str]:
+    """Return more settings of the lakehouse's Spark."""
+    return {}
+
+
 @pytest.fixture(scope="session", name="lakehouse")
-def _lakehouse(request: pytest.FixtureRequest) -> Iterator[testing.Lakehouse]:
+def _lakehouse(request: pytest.FixtureRequest, lakehouse_spark_conf: dict[str, str]) -> Iterator[testing.Lakehouse]:
     """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run.
 
     Only here is Spark loaded: pytest loads this plugin in every run, of tests that have nothing to do with it, too.
     """
     s3, hive = chosen_option(request.config, "s3"), chosen_option(request.config, "hive")
-    conf = {"spark.api.mode": chosen_option(request.config, "spark")}
+    conf = {"spark.api.mode": chosen_option(request.config, "spark"), **lakehouse_spark_conf}
     where: dict[str, Any] = {"storage": "file"} if s3 == "none" else {"s3_server": s3}
     with testing.lakehouse(**where, hive=hive, spark_conf=conf) as lake:
         yield lake

@@ -11,15 +11,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from table_writer.model.table import PartitionValues
+from table_writer.errors import InvalidInputError
+from table_writer.model.location import Location
+from table_writer.model.table import PastPartition
 from table_writer.reports.rows_result import RowsResult
-from table_writer.steps.rows.erasure import Erasing, LeftFiles
+from table_writer.steps.rows.erasure import Erasing
 from table_writer.steps.rows.where import DeletedWhere
-from table_writer.steps.vacuum.due import KeptLocation
 from tests.publish.world import TableWorld, plain, value_of
 
 Ids = frozenset[int]
 NO_SPARK = object.__new__(SparkSession)
+IN_UTC: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "UTC"))
 
 
 @dataclass
@@ -32,16 +34,16 @@ class ErasingOnDoubles(Erasing):
     def _predicate(self) -> Any:
         return SimpleNamespace(is_pure=True)
 
-    def _canonical(self, values: PartitionValues) -> PartitionValues:
-        return values
+    def _paths_with_hits(self, past: Sequence[PastPartition]) -> list[str]:
+        """Answer as Spark does, which fails at the first file that is not there."""
+        paths = [f"{part.location}{name}" for part in past for name in sorted(part.only or ())]
+        return [path for path in paths if self.wanted & self._ids_of(path)]
 
-    def _look_through(self, groups: Sequence[LeftFiles]) -> None:
-        for left in groups:
-            place, bodies = left.directory.place, [self.opened.store.get(file.key) for file in left.files]
-            found = frozenset().union(*(json.loads(one.body) for one in bodies if one is not None))
-            self._are_hit[place] = bool(self.wanted & found)
-            if None in bodies:
-                self._unread[place] = KeptLocation(left.directory, "it cannot be looked through: gone")
+    def _ids_of(self, path: str) -> Ids:
+        stored = self.opened.store.get(Location.parse(path).key.rstrip("/"))
+        if stored is None:
+            raise InvalidInputError(f"{path} is gone")
+        return frozenset(json.loads(stored.body))
 
 
 def deleted_rows(world: TableWorld, ids: Ids) -> RowsResult:
@@ -60,7 +62,7 @@ def deleted_rows(world: TableWorld, ids: Ids) -> RowsResult:
 def erasing(world: TableWorld, ids: Ids, since: int | None = None) -> ErasingOnDoubles:
     """Return the erasure that follows a delete."""
     change = DeletedWhere(f"id in {sorted(ids)}")
-    return ErasingOnDoubles(NO_SPARK, world.services(), change, since=since, wanted=ids)
+    return ErasingOnDoubles(IN_UTC, world.services(), change, since=since, wanted=ids)
 
 
 def purge(world: TableWorld, ids: Ids, between: Callable[[], object] = int) -> RowsResult:

@@ -275,18 +275,17 @@ class Erasing:
             self._are_hit |= {left.directory.place: left.directory.place in hits for left in groups}
 
     def _directories_with_hits(self, groups: Sequence[LeftFiles]) -> set[Place]:
-        opened, table, gateway = self.opened, self.opened.table, open_gateway(self.spark)
-        past = [self._as_past(left) for left in groups]
-        rows = gateway.past_rows(
-            opened,
-            f"what readers have left of {table.name} cannot be read",
-            [part for part in past if part.files],
-            file_column=FILE,
-        )
-        hits = self._named_table.hit_rows(rows, self._predicate).select(FILE).distinct()
-        paths = gateway.run(f"rows of {table.name}", partial(fetched, hits))
         places = {left.directory.place for left in groups}
-        return {place_and_name(row[FILE], places, table)[0] for row in paths}
+        past = [part for part in map(self._as_past, groups) if part.files]
+        return {place_and_name(path, places, self.opened.table)[0] for path in self._paths_with_hits(past)}
+
+    def _paths_with_hits(self, past: Sequence[PastPartition]) -> list[str]:
+        """Ask Spark for the paths of files with rows that the predicate is true of."""
+        opened, table, gateway = self.opened, self.opened.table, open_gateway(self.spark)
+        subject = f"what readers have left of {table.name} cannot be read"
+        rows = gateway.past_rows(opened, subject, past, file_column=FILE)
+        hits = self._named_table.hit_rows(rows, self._predicate).select(FILE).distinct()
+        return [row[FILE] for row in gateway.run(f"rows of {table.name}", partial(fetched, hits))]
 
     def _as_past(self, left: LeftFiles) -> PastPartition:
         """Describe a directory for a read of exactly its files, but for those that no reader sees."""
