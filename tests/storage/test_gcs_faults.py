@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pytest
 
@@ -366,3 +367,218 @@ def test_names_that_google_does_not_take_are_refused_before_anything_is_sent(fak
     with pytest.raises(InvalidInputError, match="too long"):
         store.create_upload("x" * 960)
     assert fake_s3.requests == []
+
+
+MANY: Final = [UploadedPart(number=number, etag=f"{DIGEST}-{number}", size_bytes=4) for number in range(1, 34)]
+PREFIX: Final = f"{GCS_UPLOADS}{KEY}/{UPLOAD}/"
+NAMES: Final = [f"{PREFIX}{part.number:05d}-{DIGEST}" for part in MANY]
+
+
+def composed(fake: FakeS3, number: int) -> tuple[str, list[tuple[str, str]]]:
+    """Return what a request has composed: its name, and what of, with generations."""
+    request = fake.requests[number]
+    path, _, query = request.path.partition("?")
+    document = json.loads(request.body)
+    sources = document["sourceObjects"]
+    assert query == "ifGenerationMatch=0"
+    assert all(one["objectPreconditions"] == {"ifGenerationMatch": one["generation"]} for one in sources)
+    assert document["destination"]["contentType"] == "application/octet-stream"
+    assert document["destination"]["metadata"] == {MARK: mark(*(name.rpartition("/")[2] for name in expected(fake)))}
+    name = unquote(path.removesuffix("/compose").partition("/b/lake/o/")[2])
+    return name, [(one["name"], one["generation"]) for one in sources]
+
+
+def expected(fake: FakeS3) -> list[str]:
+    """Return the parts of the upload that a test completes."""
+    first = json.loads(fake.requests[0].body)["sourceObjects"]
+    return NAMES if len(first) > 2 else NAMES[: len(first)]
+
+
+def give_parts(fake: FakeS3, *generations: int, more: tuple[str, ...] = ()) -> None:
+    items = [{"name": NAMES[number - 1], "generation": str(number)} for number in generations]
+    joined = [{"name": name, "generation": "99"} for name in more]
+    give(fake, {"kind": "storage#objects", "items": [*items, *joined]})
+
+
+def test_more_than_32_parts_are_composed_level_by_level_and_all_that_is_left_is_deleted(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    give(fake_s3, described(generation="101"))
+    give(fake_s3, described(generation="102"))
+    give_parts(fake_s3, *range(1, 34), more=(f"{PREFIX}joined-a", f"{PREFIX}joined-b"))
+    give(fake_s3, {"done": True})
+    for _ in range(35):
+        fake_s3.answer(204)
+    store.complete_upload(KEY, UPLOAD, MANY)
+    first, second = composed(fake_s3, 0), composed(fake_s3, 1)
+    assert first[1] == [(name, str(number)) for number, name in enumerate(NAMES[:32], start=1)]
+    assert second[1] == [(first[0], "101"), (NAMES[32], "33")]
+    assert second[0].startswith(f"{PREFIX}joined-")
+    assert len(second[0]) == len(f"{PREFIX}joined-") + 32
+    rewritten, deleted = fake_s3.requests[3], fake_s3.requests[4:]
+    assert "sourceGeneration=102&ifGenerationMatch=0" in rewritten.path
+    assert {(request.method, "generation=" in request.path) for request in deleted} == {("DELETE", True)}
+    assert len({request.path for request in deleted}) == 35
+    assert store.request_counts()["UploadPartCopy"] == 2
+
+
+@pytest.mark.parametrize("there", [(1,), ()])
+def test_parts_that_are_gone_after_they_were_composed_complete_nothing(
+    fake_s3: FakeS3, store: GcsStore, there: tuple[int, ...]
+) -> None:
+    for _ in range(3):
+        give(fake_s3, described(generation="101"))
+        give_parts(fake_s3, *there, more=(NAMES[1],))  # of the second another generation, sent after an abort
+        fail(fake_s3, 404, "notFound", "No such object")
+    with pytest.raises(StorageError, match="is gone"):
+        store.complete_upload(KEY, UPLOAD, MANY[:2])
+    assert len({composed(fake_s3, number)[0] for number in (0, 3, 6)}) == 3
+
+
+def test_a_compose_that_may_pass_is_made_again_under_another_name_if_all_parts_are_there(
+    fake_s3: FakeS3, settings: GcsSettings
+) -> None:
+    store = patient(settings)
+    fail(fake_s3, 500)
+    give(fake_s3, described())
+    give(fake_s3, described())
+    give(fake_s3, described(generation="101"))
+    give_parts(fake_s3, 1, 2)
+    give(fake_s3, {"done": True})
+    fake_s3.answer(204)
+    fake_s3.answer(204)
+    store.complete_upload(KEY, UPLOAD, MANY[:2])
+    assert composed(fake_s3, 0)[1] == composed(fake_s3, 3)[1]
+    assert composed(fake_s3, 0)[0] != composed(fake_s3, 3)[0]
+    assert [request.method for request in fake_s3.requests[1:3]] == ["GET", "GET"]
+
+
+def test_a_compose_of_parts_of_which_one_is_gone_is_no_failure_that_may_pass(
+    fake_s3: FakeS3, settings: GcsSettings
+) -> None:
+    store = GcsStore(replace(settings, max_attempts=1), sleep=lambda _: None)
+    for _ in range(3):
+        fail(fake_s3, 500)
+        give(fake_s3, described())
+        fail(fake_s3, 404, "notFound", "No such object")  # the second part
+        fail(fake_s3, 404, "notFound", "No such object")  # the file
+    with pytest.raises(StorageError, match="is gone"):
+        store.complete_upload(KEY, UPLOAD, MANY[:2])
+
+
+def test_a_compose_that_is_denied_or_fails_for_good_is_said_at_once(fake_s3: FakeS3, settings: GcsSettings) -> None:
+    fail(fake_s3, 403, "forbidden")
+    fail(fake_s3, 404, "notFound", "No such object")
+    with pytest.raises(StorageError, match="access denied"):
+        patient(settings).complete_upload(KEY, UPLOAD, MANY[:2])
+    assert len(fake_s3.requests) == 2
+    for _ in range(2):
+        fail(fake_s3, 503)
+        give(fake_s3, described())
+        give(fake_s3, described())
+    fail(fake_s3, 404, "notFound", "No such object")
+    with pytest.raises(StorageError, match="slow down"):
+        patient(settings).complete_upload(KEY, UPLOAD, MANY[:2])
+
+
+def test_parts_that_cannot_be_deleted_leave_the_file_complete(
+    fake_s3: FakeS3, store: GcsStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    give(fake_s3, {"done": True})
+    fail(fake_s3, 403, "forbidden")
+    store.complete_upload(KEY, UPLOAD, PARTS)
+    assert f"the parts below {PREFIX} were not deleted" in caplog.text
+
+
+def test_what_is_no_part_of_this_store_completes_nothing(store: GcsStore) -> None:
+    with pytest.raises(StorageError, match="is to be completed without parts"):
+        store.complete_upload(KEY, UPLOAD, [])
+    with pytest.raises(StorageError, match="is none of this store: 'etag'"):
+        store.complete_upload(KEY, UPLOAD, [replace(PARTS[0], etag="etag")])
+
+
+def test_what_was_put_is_compared_with_what_google_has(fake_s3: FakeS3, store: GcsStore) -> None:
+    give(fake_s3, described())
+    store.put(KEY, b"ours")
+    give(fake_s3, described(body=b"other"))
+    with pytest.raises(StorageError, match="other bytes"):
+        store.put(KEY, b"ours")
+    fail(fake_s3, 403, "forbidden")
+    with pytest.raises(StorageError, match="access denied: gs://lake/d/a"):
+        store.put(KEY, b"ours")
+
+
+def test_a_listing_goes_on_from_page_to_page(fake_s3: FakeS3, store: GcsStore) -> None:
+    give(fake_s3, {"kind": "storage#objects", "items": [described("d/a")], "prefixes": ["d/x/"], "nextPageToken": "t"})
+    give(fake_s3, {"kind": "storage#objects", "items": [described("d/b"), described("d/c/")], "prefixes": ["d/w/"]})
+    assert store.list_files("d/") == ["d/a", "d/b"]
+    give(fake_s3, {"kind": "storage#objects", "prefixes": ["d/x/", "d/ü/"], "nextPageToken": "t"})
+    give(fake_s3, {"kind": "storage#objects", "prefixes": ["d/w/"]})
+    assert store.list_directories("d/") == ["w", "x", "ü"]
+    assert ["pageToken=t" in request.path for request in fake_s3.requests] == [False, True, False, True]
+    assert all("delimiter=%2F" in request.path for request in fake_s3.requests)
+    give(fake_s3, {"kind": "storage#objects", "items": [described("d/a")], "nextPageToken": "t"})
+    page, more = store.list_page("d/")
+    assert ([info.key for info in page], more) == ([KEY], True)
+
+
+def test_a_range_past_the_end_is_what_is_there_and_nothing_is_asked_for_nothing(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    assert store.read_range(SOURCE, 4, 10) == b""
+    assert store.read_range(SOURCE, 0, 0) == b""
+    fake_s3.answer(206, "ws", headers=OF_MEDIA)
+    assert store.read_range(SOURCE, 2, 10) == b"ws"
+    assert fake_s3.requests[0].headers["range"] == "bytes=2-3"
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    with pytest.raises(SourceChangedError):
+        store.read_range(SOURCE, 0, 4)
+    fail(fake_s3, 403, "forbidden")
+    with pytest.raises(StorageError, match="access denied: gs://lake/d/a"):
+        store.read_range(SOURCE, 0, 4)
+
+
+def test_what_another_has_replaced_is_not_deleted_and_what_is_gone_is_no_failure(
+    fake_s3: FakeS3, store: GcsStore
+) -> None:
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    give(fake_s3, described(generation="18"))
+    with pytest.raises(StorageError, match="is another object than the one that was listed"):
+        store.delete([SOURCE])
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    store.delete([SOURCE])
+    fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
+    store.delete([KEY])
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("k" * 1_025, "is too long: Google takes 1,024 bytes"),
+        (f"{GCS_UPLOADS}a", "is for files that are being sent"),
+        (".", "Google takes no such name"),
+        ("..", "Google takes no such name"),
+        (".well-known/acme-challenge/a", "Google takes no such name"),
+        ("a\nb", "nor a line break"),
+    ],
+)
+def test_a_key_that_google_does_not_take_is_refused_before_anything_is_sent(
+    fake_s3: FakeS3, store: GcsStore, key: str, why: str
+) -> None:
+    for call in (
+        lambda: store.put(key, b""),
+        lambda: store.put_if_absent(key, b""),
+        lambda: store.copy(SOURCE, key),
+        lambda: store.create_upload(key),
+    ):
+        with pytest.raises(InvalidInputError, match=why):
+            call()
+    assert not fake_s3.requests
+
+
+def test_the_longest_key_of_an_upload_leaves_room_for_its_parts(store: GcsStore) -> None:
+    longest = 1_024 - 39 - len(f"{GCS_UPLOADS}/{UPLOAD}/")
+    assert len(store.create_upload("k" * longest)) == 32
+    with pytest.raises(InvalidInputError, match=f"with {GCS_UPLOADS} before it"):
+        store.create_upload("k" * (longest + 1))
