@@ -1,5 +1,5 @@
 # Java with all its compilers, as in a job; tests run for too short a time to earn them back.
-BENCHMARKS := bench bench-append bench-budget bench-cold bench-connect bench-formats bench-memory bench-rows bench-scale bench-small
+BENCHMARKS := bench bench-append bench-budget bench-cold bench-comet bench-connect bench-formats bench-memory bench-rows bench-scale bench-small
 .PHONY: $(BENCHMARKS)
 $(BENCHMARKS): export JAVA_TOOL_OPTIONS :=
 
@@ -14,6 +14,9 @@ bench-append: .venv/.ready versitygw  ## Appends to partitions of 1,000 files, s
 
 bench-budget: .venv/.ready versitygw  ## Where the time of an overwrite goes, step by step
 	$(BIN)/python -m benchmarks.budget
+
+bench-comet: .venv-bench/.ready versitygw  ## The same of rows in files, without Comet and with it
+	.venv-bench/bin/python -m benchmarks.budget --comet
 
 bench-cold: .venv/.ready versitygw  ## The only write of an application, ours and Spark's in turns; options: BENCH="--shapes small --latency-ms 20"
 	$(BIN)/python -m benchmarks.cold $(BENCH)

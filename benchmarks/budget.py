@@ -4,7 +4,9 @@ Where all processes share a few cores, core-seconds are what a step costs, and s
 
 The limit of a write is what its rows cost up to zstd, and to send the bytes alone: no writer in Python takes less.
 
-Run: ``python -m benchmarks.budget [--case orders] [--rows 4000000] [--runs 3] [--json FILE]``.
+With ``--comet`` the rows come from files of Parquet, once in a session as it is and once in one with Comet.
+
+Run: ``python -m benchmarks.budget [--case orders] [--rows 4000000] [--runs 3] [--comet] [--json FILE]``.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,6 +43,7 @@ from table_writer.steps.upload.task import upload_rows
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing import Lakehouse, lakehouse
+from tests.comet.settings import comet_settings
 
 KINDS: Final = {
     "org.apache.hadoop.hive.metastore.HiveMetaStore": "metastore",
@@ -48,7 +54,8 @@ KINDS: Final = {
 }
 COLUMNS: Final = ("Java", "workers", "driver", "S3", "metastore")
 LIMIT: Final = ("+ zstd", "sending its bytes alone")  # what comes before the first is in it
-MIB: Final = 1024 * 1024
+OURS: Final = "the write"
+FILES, COMET = "files", "comet"  # where rows come from, if not from Spark itself
 
 
 @dataclass(frozen=True)
@@ -134,29 +141,28 @@ def stages(lake: Lakehouse, case: Case, rows: DataFrame) -> dict[str, Callable[[
         "+ Arrow to Python": lambda: transfer(rows, count_rows, 10_000),
         "+ splitting, encoding": lambda: transfer(rows, partial(encode_rows, spec=plain), 10_000),
         "+ zstd": lambda: transfer(rows, partial(encode_rows, spec=spec), 10_000),
-        "the write": lambda: getattr(writer, mode)(rows, "ours"),
+        OURS: lambda: getattr(writer, mode)(rows, "ours"),
         "no column statistics": lambda: getattr(writer, mode)(rows, "plain", column_statistics="off"),
         "sending its bytes alone": lambda: send(store, sizes),
         "Spark's write": lambda: rows.write.insertInto("sparks", overwrite=True),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", choices=[name for name in CASES if name != "lineitem"], default="orders")
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    chosen = parser.parse_args()
+def measured(chosen: argparse.Namespace) -> dict[str, list[Cost]]:
+    """Run each stage in turns, in one application."""
     settings = {
         "spark.driver.memory": "4g",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.sources.partitionOverwriteMode": "dynamic",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        **(comet_settings() if chosen.source == COMET else {}),
     }
-    with lakehouse(s3_server=best_server(), spark_conf=settings) as lake:
+    with lakehouse(s3_server=best_server(), spark_conf=settings) as lake, tempfile.TemporaryDirectory() as directory:
         case = CASES[chosen.case]
         rows = case.rows(lake.spark, Size(rows=chosen.rows, scale=0, tpch=Path()), 0)
+        if chosen.source:
+            rows.write.parquet(f"file://{directory}/rows")
+            rows = lake.spark.read.parquet(f"file://{directory}/rows")
         work = stages(lake, case, rows)
         runs: dict[str, list[Cost]] = {name: [] for name in work}
         for number in range(chosen.runs + 1):
@@ -164,9 +170,14 @@ def main() -> None:
                 taken = cost(one)
                 if number:  # the first round warms up
                     runs[name].append(taken)
-    print(f"{case.title}; Spark {pyspark.__version__}; the cheapest of {chosen.runs}")
+    return runs
+
+
+def show(title: str, runs: dict[str, list[Cost]]) -> None:
+    """Print a table of the cheapest runs."""
+    print(f"{title}; Spark {pyspark.__version__}; the cheapest of {len(runs[OURS])}")
     print(f"{'':28}{'seconds':>9}{'cores':>8}" + "".join(f"{kind:>11}" for kind in COLUMNS))
-    best = {name: min(costs, key=lambda one: one.core_seconds) for name, costs in runs.items()}
+    best = {name: cheapest(costs) for name, costs in runs.items()}
     for name, one in best.items():
         least = min(taken.seconds for taken in runs[name])
         print(
@@ -175,8 +186,43 @@ def main() -> None:
         )
     limit = sum(best[name].core_seconds for name in LIMIT)
     print(f"The limit, {' and '.join(LIMIT)}: {limit:.2f} core-seconds")
-    for name in ("the write", "no column statistics"):
+    for name in (OURS, "no column statistics"):
         print(f"{name}: {best[name].core_seconds / limit:.2f} times the limit")
+
+
+def cheapest(costs: list[Cost]) -> Cost:
+    return min(costs, key=lambda one: one.core_seconds)
+
+
+def of_an_application(arguments: list[str], source: str) -> dict[str, list[Cost]]:
+    """Let an application of its own measure, since plugins are chosen when Spark starts."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as found:
+        command = [sys.executable, "-m", "benchmarks.budget", *arguments, "--source", source, "--json", found.name]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return {name: [Cost(**one) for one in costs] for name, costs in json.load(found).items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", choices=[name for name in CASES if name != "lineitem"], default="orders")
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--comet", action="store_true", help="rows of files, without Comet and with it")
+    parser.add_argument("--source", choices=["", FILES, COMET], default="", help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=Path)
+    chosen = parser.parse_args()
+    title = CASES[chosen.case].title
+    if chosen.comet:
+        given = ["--case", chosen.case, "--rows", str(chosen.rows), "--runs", str(chosen.runs)]
+        plain, native = of_an_application(given, FILES), of_an_application(given, COMET)
+        show(f"{title}, from files", plain)
+        show(f"{title}, from files, under Comet", native)
+        ours, sparks = cheapest(native[OURS]).core_seconds, cheapest(plain["Spark's write"]).core_seconds
+        print(f"Under Comet {OURS} takes {ours / cheapest(plain[OURS]).core_seconds:.2f} of its core-seconds without,")
+        print(f"and {ours / sparks:.2f} of those of Spark's own overwrite without")
+        return
+    runs = measured(chosen)
+    show(title, runs)
     if chosen.json:
         chosen.json.write_text(json.dumps({name: [vars(one) for one in costs] for name, costs in runs.items()}))
 

@@ -40,6 +40,7 @@ class Case:
     rows: Callable[[SparkSession, Size, int], DataFrame]
     marker: str
     partition_by: tuple[str, ...] = ("dt",)
+    from_files: bool = False  # else Spark makes the rows
     shape: bool = False  # one of the other shapes of data: measured with fewer contenders, and without a reader
 
     @property
@@ -156,6 +157,7 @@ CASES: Final = {
             rows=_lineitem,
             marker="l_linenumber",
             partition_by=("l_shipyear",),
+            from_files=True,
         ),
         Case(
             name="unpartitioned",

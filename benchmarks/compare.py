@@ -86,7 +86,11 @@ def contenders_of(case_name: str, chosen: Sequence[str] | None) -> list[Contende
     case = CASES[case_name]
     names = chosen or (PAIR if case.shape else CONTENDERS.keys() - ON_REQUEST)
     return [
-        one for name, one in CONTENDERS.items() if name in names and (case.partition_by or not one.only_partitioned)
+        one
+        for name, one in CONTENDERS.items()
+        if name in names
+        and (case.partition_by or not one.only_partitioned)
+        and (case.from_files or not one.only_from_files)
     ]
 
 

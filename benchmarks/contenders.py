@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.cases import Case
 from table_writer import TableWriter
 from table_writer.testing.jars import resolve_jars
+from tests.comet.settings import comet_settings
 
 Layout = Literal["task", "hash"]
 DELTA: Final = ("delta", ("io.delta:delta-spark_4.1_2.13:4.4.0",), True)
@@ -83,7 +84,9 @@ class Contender:
     properties: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     jar_sets: tuple[JarSet, ...] = ()
+    plugin: Callable[[], Mapping[str, str]] = dict  # settings of one, whose jar is fetched for them
     only_partitioned: bool = False
+    only_from_files: bool = False
     note: str = ""
 
     def jars(self) -> tuple[Path, ...]:
@@ -170,6 +173,15 @@ CONTENDERS: Final = {
             jar_sets=(ICEBERG,),
         ),
         Contender(name="table-writer", title="table_writer", write=overwrite_with_table_writer, ours=True),
+        Contender(
+            name="table-writer-comet",
+            title="table_writer under Comet 1.2 ⁴",
+            write=overwrite_with_table_writer,
+            ours=True,
+            plugin=comet_settings,
+            only_from_files=True,
+            note="⁴ a native engine: it runs queries over files, and hands their batches to Python as they are",
+        ),
         Contender(
             name="iceberg-hash",
             title="Iceberg 1.12, its default (hash) ³",

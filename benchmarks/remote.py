@@ -78,6 +78,7 @@ class RemoteApplication:
             "spark.hadoop.fs.s3a.committer.staging.tmp.path": (self._directory / "staging").as_uri(),
             **self._settings,
             **self._contender.settings,
+            **self._contender.plugin(),
         }
 
     def launch(self) -> None:

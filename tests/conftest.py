@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from table_writer.testing import Lakehouse
 from table_writer.testing.jars import java_environment
-from tests.comet import comet_settings
+from tests.comet.settings import comet_settings
 from tests.fuzz.puppet import pools_at_once
 
 SERVERS: Final = {"java", "spark-submit", "versitygw"}

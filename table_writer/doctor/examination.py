@@ -58,6 +58,7 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "multipart.size": spark.part_size,
     "pandas.udf.buffer.size": spark.buffer_size,
     "unix domain socket": spark.unix_socket,
+    "Comet": spark.comet,
     "socket timeout": spark.socket_timeout,
 }
 ADVICE: Final[Mapping[type[TableWriterError], str]] = {

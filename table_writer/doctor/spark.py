@@ -25,6 +25,14 @@ SMALLEST_PART_BYTES: Final = 5 * MIB  # S3
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024  # Spark's own of the setting below
 LEAST_OVERHEAD_MIB: Final = 384  # Spark
 SOCKET_SINCE: Final = (4, 3)  # where it was measured to help
+COMET: Final = "org.apache.spark.CometPlugin"
+COMETS_SHUFFLE: Final = "org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager"
+OF_COMET: Final = {  # what lets it hand its batches to Python, and what each is where nobody has set it
+    "spark.comet.exec.pyarrowUDF.enabled": "false",
+    "spark.memory.offHeap.enabled": "false",
+    "spark.comet.enabled": "true",
+    "spark.comet.exec.enabled": "true",
+}
 ABORT: Final = "committer.abort.pending.uploads"
 CLOUD_JAR: Final = "org.apache.spark:spark-hadoop-cloud_2.13:VERSION_OF_SPARK"
 SAYING_JARS: Final = (
@@ -155,6 +163,24 @@ def unix_socket(subject: Subject) -> Iterable[Finding]:
             f"{name} is not on: rows then reach Python over TCP, 1.4 times slower for 8 million rows on Spark 4.3",
             f"set {name}=true when the session starts; it cannot be changed later",
         )
+
+
+def comet(subject: Subject) -> Iterable[Finding]:
+    """Say whether Comet, where it is loaded, hands its batches to Python as they are."""
+    if COMET not in setting(subject, "spark.plugins"):
+        return
+    missing = [f"{name}=true" for name, usual in OF_COMET.items() if not flag(subject, name, default=usual == "true")]
+    shuffles = flag(subject, "spark.comet.exec.shuffle.enabled", default=True)
+    if shuffles and setting(subject, "spark.shuffle.manager") != COMETS_SHUFFLE:
+        missing.append(f"spark.shuffle.manager={COMETS_SHUFFLE}")
+    if missing:
+        yield warning(
+            "Comet is loaded, and makes rows of its batches before they reach Python: a write then costs three times"
+            " the processor time",
+            f"set {', '.join(missing)} when the session starts",
+        )
+    else:
+        yield ok("Comet hands its batches to Python as they are")
 
 
 def socket_timeout(subject: Subject) -> Iterable[Finding]:

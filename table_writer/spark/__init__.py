@@ -16,6 +16,7 @@
 ``other_statements``  statements that no call is made of, and what to do instead
 ``conditions``        the one rule for texts that are to be a condition
 ``widths``            how many bytes rows take in Arrow
+``comet``             Comet's batches, where it is a plugin of Spark
 ``few_rows``          rows that may be few enough for the driver to write
 ``create_table``      a table as Spark's own ``CREATE TABLE`` makes it
 ====================  ==========================================================================

@@ -32,6 +32,7 @@ from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
+from table_writer.spark.comet import BATCH_ROWS_SETTING, is_loaded
 from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import (
@@ -268,8 +269,8 @@ class ClassicSpark:
             return run_interruptibly(self._spark.sparkContext, work, tag=f"table_writer-{write_id}", counted=counted)
 
     @contextmanager
-    def batches_of(self, row_count: int) -> Iterator[None]:
-        """Set Spark's two limits for this thread's jobs alone.
+    def batches_of(self, row_count: int) -> Iterator[bool]:
+        """Set Spark's two limits, and Comet's, for this thread's jobs alone.
 
         Tasks read them from the properties of their job, into which Spark puts all that a session sets: so no setting
         changes, and nothing of what other threads run meanwhile.
@@ -278,11 +279,14 @@ class ClassicSpark:
         conf = self._session.sessionState().conf()  # what is set, without defaults
         limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
         chosen = {} if any(conf.contains(name) for name in limits) else limits
+        if chosen and is_loaded(self._spark):
+            own = int(self._spark.conf.get(BATCH_ROWS_SETTING, "") or row_count)
+            chosen = {**chosen, BATCH_ROWS_SETTING: str(min(row_count, own))}
         before = {name: context.getLocalProperty(name) for name in chosen}
         try:
             for name, value in chosen.items():
                 context.setLocalProperty(name, value)
-            yield
+            yield bool(chosen)
         finally:
             for name, former in before.items():
                 context.setLocalProperty(name, former)

@@ -253,9 +253,9 @@ class ConnectSpark:
         with spark_errors_translated(write_id), _server_lost(write_id):
             return run_interruptibly(self._spark, work, tag=f"table_writer-{write_id}", counted=counted)
 
-    def batches_of(self, row_count: int) -> nullcontext[None]:  # noqa: ARG002
+    def batches_of(self, row_count: int) -> nullcontext[bool]:  # noqa: ARG002
         """Leave it to Spark: a setting of a Connect session holds for everything that it runs."""
-        return nullcontext()
+        return nullcontext(enter_result=False)
 
     def prepare_executors(self) -> None:
         prepare_session(self._spark)

@@ -254,10 +254,11 @@ class SparkGateway(Protocol):
         the progress of this thread's write shows the tasks, or what ``counted`` makes of how many are done.
         """
 
-    def batches_of(self, row_count: int) -> AbstractContextManager[None]:
+    def batches_of(self, row_count: int) -> AbstractContextManager[bool]:
         """Let the jobs that this thread starts in a block send so many rows at once, not weighed; 0 leaves it to Spark.
 
-        A session that sets one of Spark's two limits keeps them, and what other threads run meanwhile has its own.
+        A session that sets one of Spark's two limits keeps them, and what other threads run meanwhile has its own. The
+        block is told whether batches end at that number, and not at the session's limits.
         """
 
     def prepare_executors(self) -> None:

@@ -31,6 +31,7 @@ from table_writer.reports.rows_result import RowsResult
 from table_writer.reports.staged_report import event_facts_of_staged
 from table_writer.reports.write_result import CompactReport, WriteResult
 from table_writer.spark import open_gateway
+from table_writer.spark.comet import notes_on_old_dates
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors, refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
@@ -417,6 +418,8 @@ class Steps:
                     watch.add_requests(dict(message.requests))
         files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
         require_inside(files)
+        notes = notes_on_old_dates(self.spark, (partition.figures for partition in files.partitions))
+        files = replace(files, plan=replace(plan, notes=(*plan.notes, *notes))) if notes else files
         with watch.step("complete"):
             write.complete(messages, _executors(self.spark, opened, plan.write_id, watch).complete)
         return files

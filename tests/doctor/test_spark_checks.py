@@ -18,6 +18,12 @@ FACTORY = {
     "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
 }
 PURGE = {"spark.hadoop.fs.s3a.multipart.purge": "true"}
+COMET = {
+    "spark.plugins": "org.apache.spark.CometPlugin",
+    "spark.comet.exec.pyarrowUDF.enabled": "true",
+    "spark.memory.offHeap.enabled": "true",
+    "spark.shuffle.manager": "org.apache.spark.sql.comet.execution.shuffle.CometShuffleManager",
+}
 MIB = 1024**2
 
 
@@ -48,6 +54,14 @@ MIB = 1024**2
         ("pandas.udf.buffer.size", {"spark.sql.execution.pandas.udf.buffer.size": "4mb"}, "warning"),
         ("unix domain socket", {"spark.python.unix.domain.socket.enabled": "true"}, "ok"),
         ("unix domain socket", {}, "note"),
+        ("Comet", COMET, "ok"),
+        ("Comet", {**COMET, "spark.plugins": "a.B, org.apache.spark.CometPlugin"}, "ok"),
+        ("Comet", {**COMET, "spark.comet.exec.pyarrowUDF.enabled": "false"}, "warning"),
+        ("Comet", {**COMET, "spark.memory.offHeap.enabled": "false"}, "warning"),
+        ("Comet", {**COMET, "spark.comet.enabled": "false"}, "warning"),
+        ("Comet", {**COMET, "spark.comet.exec.enabled": "False"}, "warning"),
+        ("Comet", {**COMET, "spark.shuffle.manager": "sort"}, "warning"),
+        ("Comet", {**COMET, "spark.shuffle.manager": "sort", "spark.comet.exec.shuffle.enabled": "false"}, "ok"),
         ("socket timeout", {}, "ok"),
         ("socket timeout", {"spark.hadoop.hive.metastore.client.socket.timeout": "600s"}, "note"),
     ],
@@ -154,3 +168,11 @@ def test_memory_advice_names_the_setting_and_its_value(world: World) -> None:
     smaller = world.services(TableWriterConfig(buffer_bytes=32 * MIB, upload_threads=2))
     (finding,) = of_check(smaller, "executor memory", {**YARN, "spark.executor.memoryOverhead": "2288m"})
     assert finding.status == "ok", finding
+
+
+def test_without_comet_nothing_is_said_of_it_and_with_it_all_that_is_missing(world: World) -> None:
+    opened = with_hadoop(world.services(), {})
+    assert of_check(opened, "Comet", {"spark.comet.exec.pyarrowUDF.enabled": "true"}) == []
+    (finding,) = of_check(opened, "Comet", {"spark.plugins": "org.apache.spark.CometPlugin"})
+    missing = ", ".join(f"{name}={COMET[name]}" for name in list(COMET)[1:])
+    assert finding.advice == f"set {missing} when the session starts"

@@ -72,6 +72,17 @@ def test_the_mirror_has_the_rows_of_the_table_after_each_call(world: MirroredWor
     assert world.keeper.mirror(TABLE, as_="delta", check=True).state == "in step"
 
 
+def test_what_goes_is_told_with_its_partition_and_its_size(world: MirroredWorld) -> None:
+    world.write(OLD)
+    added = {action["path"]: action for action in actions_of(world, "add")}
+    world.write({"d1": frozenset({9})})
+    (removed,) = actions_of(world, "remove")
+    assert removed["extendedFileMetadata"] is True
+    assert removed["dataChange"] is True
+    told = added[removed["path"]]
+    assert [removed[name] for name in ("partitionValues", "size")] == [{"dt": "d1"}, told["size"]]
+
+
 def test_an_unpartitioned_table_is_mirrored_with_the_columns_that_it_gets(world: MirroredWorld) -> None:
     world.become_unpartitioned()
     overwrite(world, {"": frozenset({1})})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
 
@@ -22,7 +23,7 @@ from table_writer.steps.mirrors.follow import KINDS
 from table_writer.steps.vacuum.sweep import Vacuum
 from table_writer.table.open_table import OpenTable
 from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, dead_publisher, erase
-from tests.publish.world import DeathError, Fault
+from tests.publish.world import DeathError, Fault, insert
 
 from .iceberg_world import IcebergWorld, rows_of_json
 from .test_damage import foreign
@@ -234,9 +235,28 @@ def test_a_handover_that_is_repeated_leaves_a_table_that_others_have_replaced(ki
     replaced_by_others(world, kind)
     before = world.commits()
     assert world.keeper.handover(TABLE, to=kind).state == "handed over"
-    with pytest.raises(InvalidInputError, match="cannot be taken back"):
+    with pytest.raises(InvalidInputError, match=f"cannot be taken back: the {kind} table was written since"):
         take_back(world)
     assert world.commits() == before
+
+
+def test_a_mirror_that_a_drop_is_deleting_is_not_written_to_by_the_undoing(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = mirrored(kind)
+    hand_over(world, kind)
+    mirror = KINDS[kind](world.services())
+    if kind == "delta":
+        dropped = replace(mirror.read(), is_dropped=True)
+        monkeypatch.setattr(type(mirror), "read", lambda _: dropped)
+    else:
+        monkeypatch.setattr(type(mirror.read()), "is_dropped", True)
+    before = (stored(world), world.commits())
+    assert world.keeper.handover(TABLE, undo=True, dry_run=True).state == "handed over"
+    assert (stored(world), world.commits()) == before
+    report = world.keeper.handover(TABLE, undo=True)
+    assert (report.state, report.version, is_open(world)) == ("taken back", None, True)
+    assert world.commits() == before[1]
 
 
 def test_an_erasure_that_waits_for_a_vacuum_is_named() -> None:
@@ -450,16 +470,7 @@ def test_a_handover_that_lets_a_claim_through_is_noticed(kind: str, mutated: str
 
 
 def test_a_handover_that_meets_its_undoing_leaves_one_who_may_write(kind: str) -> None:
-    def half(kind: str) -> MirroredWorld:
-        world = mirrored(kind)
-        calls = ("store", "put_if_absent") if kind == "delta" else ("metastore", "alter_partitions")
-        with (twin := mirrored(kind)).recording() as made:
-            hand_over(twin, kind)
-        with world.inject(Fault(*calls, made.count(calls), "before", DeathError)), suppress(DeathError):
-            hand_over(world, kind)
-        return world
-
-    for make in (lambda: half(kind), lambda: prepared(kind, "undo")):
+    for make in (lambda: half_handed_over(kind), lambda: prepared(kind, "undo")):
         for first, second in ((hand_over, take_back), (take_back, hand_over)):
             for world in at_each_call(make, lambda w, f=first: call(f, w, kind), lambda w, s=second: call(s, w, kind)):
                 assert agree(world, kind)
@@ -505,6 +516,59 @@ def test_a_handover_that_died_before_its_claim_closes_nothing(kind: str) -> None
     assert world.services().log.lister.read().closed_for == other
     world.keeper.handover(TABLE, undo=True)
     assert is_open(world)
+
+
+def test_a_claim_that_another_takes_leaves_no_mark_behind(kind: str) -> None:
+    world = mirrored(kind)
+    world.at_store("put_if_absent", "before", lambda: world.write(REPLACED), key=f"{3:020d}.json")
+    hand_over(world, kind)
+    assert len(closing_marks(world)) == 1
+    assert world.rows() == world.mirrored_rows() == {**OLD, **MIXED, **REPLACED}
+    take_back(world)
+    assert is_open(world)
+
+
+def test_what_cannot_be_mirrored_fails_before_the_log_is_closed(kind: str) -> None:
+    world = mirrored(kind)
+    world.pointed_by_another_tool("d5", world.located()["d1"])
+    with pytest.raises(InvalidInputError, match="are both at"):
+        hand_over(world, kind)
+    assert closing_marks(world) == []
+    assert world.services().log.lister.read().newest == 2
+    world.dropped_by_another_tool("d5")
+    hand_over(world, kind)
+
+
+def test_a_handover_that_goes_on_has_what_other_tools_have_put_there_since(kind: str) -> None:
+    world = half_handed_over(kind)
+    assert not is_open(world)
+    world.wait_out_claims()
+    insert(world, "d1", 77)
+    hand_over(world, kind)
+    assert is_opened_to_others(world, kind)
+    assert 77 in world.mirrored_rows()["d1"]
+    assert world.rows() == world.mirrored_rows()
+
+
+def half_handed_over(kind: str) -> MirroredWorld:
+    """Return a world in which the last call of a handover never came: that by which others may write."""
+    world = mirrored(kind)
+    calls = ("store", "put_if_absent") if kind == "delta" else ("metastore", "alter_partitions")
+    with (twin := mirrored(kind)).recording() as made:
+        hand_over(twin, kind)
+    with world.inject(Fault(*calls, made.count(calls), "before", DeathError)), suppress(DeathError):
+        hand_over(world, kind)
+    return world
+
+
+def test_of_a_managed_table_it_is_said_what_a_drop_deletes(kind: str) -> None:
+    world = mirrored(kind)
+    world.metastore.create_table(replace(world.table, kind="MANAGED_TABLE"))
+    (note,) = [note for note in world.keeper.handover(TABLE, to=kind).notes if "managed" in note]  # type: ignore[attr-defined]
+    assert note == (
+        "mart.orders is a managed table: DROP TABLE deletes the files, of the new table too. Make it external before,"
+        " by its table property EXTERNAL=TRUE"
+    )
 
 
 def died_at_its_claim(world: MirroredWorld, kind: str) -> None:

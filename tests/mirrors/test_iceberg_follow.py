@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.table.snapshots import Operation
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
@@ -97,6 +99,28 @@ def test_versions_that_were_missed_are_taken_up_one_by_one(world: IcebergWorld) 
     world.write(ADDED)
     assert world.versions() == [1, 2, 3, 4]
     assert world.mirrored_rows() == world.rows()
+
+
+def test_each_snapshot_says_what_it_has_done_and_that_nobody_else_may_delete(world: IcebergWorld) -> None:
+    world.write(OLD)
+    append(world, in_place=True)
+    world.write(MIXED)
+    append(world)
+    world.compact("d1")
+    said = [snapshot.summary for snapshot in world.snapshots()]
+    assert [one.operation for one in said if one] == [
+        Operation.APPEND,
+        Operation.APPEND,
+        Operation.OVERWRITE,
+        Operation.OVERWRITE,
+        Operation.REPLACE,
+    ]
+    entries = world.read_by_pyiceberg().inspect.entries().to_pylist()
+    assert {entry["data_file"]["content"] for entry in entries} == {DataFileContent.DATA}
+    described = world.metastore.get_table(MIRROR)
+    assert described is not None
+    kept = ("EXTERNAL", "external.table.purge", "gc.enabled")
+    assert [described.parameters[name] for name in kept] == ["TRUE", "false", "false"]
 
 
 def test_both_mirrors_follow_one_table() -> None:

@@ -221,6 +221,33 @@ def test_a_completion_whose_answer_was_lost_is_found_done_by_its_mark(fake_s3: F
     assert [request.method for request in fake_s3.requests] == ["POST", "POST", "GET", "GET"]
 
 
+def test_an_answer_that_lacks_something_is_told_of_with_its_place(fake_s3: FakeS3, store: GcsStore) -> None:
+    calls = (
+        ({"done": False}, lambda: store.copy(SOURCE, "b"), "gs://lake/b"),
+        (
+            {"kind": "storage#objects", "items": [{"name": NAMES[0], "updated": TIME}]},
+            lambda: list(store.list_uploads("d/")),
+            "gs://lake/d/",
+        ),
+        ({**described(), "size": "four"}, lambda: store.head(KEY), "gs://lake/d/a"),
+        ({**described(), "updated": "today"}, lambda: store.head(KEY), "gs://lake/d/a"),
+        ("{}}", lambda: store.head(KEY), "gs://lake/d/a"),
+        ("[]", lambda: store.head(KEY), "gs://lake/d/a"),
+    )
+    for said, call, where in calls:
+        fake_s3.answer(200, said if isinstance(said, str) else json.dumps(said), headers=JSON)
+        with pytest.raises(
+            StorageError, match=f"not what S3, Azure or Google would send.*{where}|{where}.*not what S3"
+        ):
+            call()
+
+
+def test_a_page_after_a_delete_is_no_success_also_behind_blanks(fake_s3: FakeS3, store: GcsStore) -> None:
+    fake_s3.answer(200, f"\r\n {PAGE.decode()}")
+    with pytest.raises(StorageError, match="it is a page"):
+        store.delete([KEY])
+
+
 @pytest.mark.parametrize("metadata", [{}, {MARK: mark("another part")}], ids=["another file", "other parts"])
 def test_a_file_of_others_is_not_taken_for_a_completion(
     fake_s3: FakeS3, store: GcsStore, metadata: dict[str, str]
@@ -543,7 +570,7 @@ def test_what_another_has_replaced_is_not_deleted_and_what_is_gone_is_no_failure
 ) -> None:
     fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
     give(fake_s3, described(generation="18"))
-    with pytest.raises(StorageError, match="is another object than the one that was listed"):
+    with pytest.raises(StorageError, match="gs://lake/d/a is another object than the one that was listed"):
         store.delete([SOURCE])
     fail(fake_s3, 404, "notFound", "No such object: lake/d/a")
     fail(fake_s3, 404, "notFound", "No such object: lake/d/a")

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+from unittest import mock
 
+import google.auth
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from google.auth.exceptions import DefaultCredentialsError
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
@@ -180,6 +183,10 @@ def test_a_login_that_is_not_there_is_refused_when_the_store_is_opened(
     with pytest.raises(InvalidInputError, match="no login for Google") as caught:
         open_store(settings(KEY))  # no key at all, in a PEM
     assert "hush" not in str(caught.value)
+    several = DefaultCredentialsError("no default login.\nLook at https://…")
+    monkeypatch.setattr(google.auth, "default", mock.Mock(side_effect=several))
+    with pytest.raises(InvalidInputError, match=r"no login for Google: no default login\. Set fs\.gs\.auth\.type"):
+        open_store(settings({}))
 
 
 def test_without_the_library_the_error_names_the_extra_and_executors() -> None:

@@ -77,7 +77,7 @@ class TableChanges:
     def since(self, held: Held) -> Iterator[MirrorChange]:
         """Yield the changes of each version that a mirror does not hold.
 
-        Raises ``MustBeWholeError`` if that cannot be told, or files of the newest version are not there.
+        Raises ``MustBeWholeError`` if that cannot be told, or files of one are gone.
         """
         log = self._opened.log
         begin = min({held.version + 1, *held.in_doubt}) - 1
@@ -99,25 +99,21 @@ class TableChanges:
         yield from self._one_by_one(held, history, table)
 
     def _one_by_one(self, held: Held, history: History, table: MirroredTable) -> Iterator[MirrorChange]:
-        """Yield a change for each version; one whose files are gone, or unfit, is told with the next."""
+        """Yield a change for each version; one whose files are unfit is told with the next."""
         waiting: tuple[SlotRecord, ...] = ()
-        change: MirrorChange | None = None
         for record in history.records.published:
             version = max(held.version, record.entry.version)
             in_doubt = (found.entry.version for found in history.records.publishes_in_doubt)
             doubtful = frozenset(number for number in in_doubt if number < version)
             try:
                 change = self._of_records((*waiting, record), history, table)
-            except _GoneError:
-                waiting, change = (*waiting, record), None
-                continue
+            except _GoneError as gone:
+                raise MustBeWholeError(f"files of version {record.entry.version} are gone: {gone}") from gone
             change = replace(change, version=version, in_doubt=doubtful)
             waiting = (*waiting, record) if change.unfit else ()
             if not waiting:
                 yield change
-        if waiting and change is None:
-            raise MustBeWholeError("files of the newest version are not there")
-        if waiting and change is not None:
+        if waiting:
             yield change  # which is refused, and says why
 
     def from_the_oldest(self) -> Iterator[MirrorChange]:

@@ -20,6 +20,7 @@ from table_writer.model.upload_spec import BatchLimits, UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
+from table_writer.spark.comet import weighed_by_spark
 from table_writer.spark.executors import as_sent
 from table_writer.spark.few_rows import FewRows
 from table_writer.spark.gateway import SparkGateway
@@ -82,11 +83,11 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
 
 
 def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
-    job = rows.mapInArrow(as_sent(map_function(spec)), MESSAGES)
+    send = as_sent(map_function(spec))
 
     def collect() -> list[Row]:
-        with spark.batches_of(spec.batches.row_count):
-            return job.collect()
+        with spark.batches_of(spec.batches.row_count) as are_counted:
+            return (rows if are_counted else weighed_by_spark(rows)).mapInArrow(send, MESSAGES).collect()
 
     return check_messages((row[MESSAGE_COLUMN] for row in spark.run(spec.write_id, collect)), spec)
 

@@ -337,6 +337,7 @@ def figures_of(file: MirroredFile, schema: Schema) -> dict[str, dict[int, Any]]:
     """Return what is known exactly of a file's columns, as a manifest has it."""
     known = {name.lower(): found for name, found in from_text(file.figures).items() if found.rows == file.rows}
     facts: dict[str, dict[int, Any]] = {
+        "column_sizes": {},  # pyiceberg lists no entry without
         "value_counts": {},
         "null_value_counts": {},
         "lower_bounds": {},

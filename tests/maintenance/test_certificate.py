@@ -1,0 +1,151 @@
+"""What a certificate says, word for word, and what an erasure has named for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from table_writer.log import table_log
+from table_writer.model.write_mode import WriteMode
+from tests.publish.world import TABLE, World
+
+from .erasures import holders, purge
+
+T: Final = str(TABLE)
+ANN: Final = frozenset({2})
+
+
+def ids(*numbers: int) -> frozenset[int]:
+    return frozenset(numbers)
+
+
+def world_with(*writes: dict[str, frozenset[int]]) -> World:
+    world = World()
+    world.sleep = lambda seconds: setattr(world, "skipped_seconds", world.skipped_seconds + seconds)
+    for rows in writes:
+        world.write(rows)
+    return world
+
+
+def test_a_certificate_says_who_asked_for_what_and_what_became_of_each_object() -> None:
+    world = world_with({"d1": ids(1), "d2": ids(2, 22)})
+    deleted = purge(world, ANN)
+    (entry,) = (one.entry for one in world.history().records if one.entry.erasure)
+    due = world.keeper.erasure(T)
+    assert [one.state for one in due.objects] == ["due"]
+    assert due.vacuumed_at is None
+    vacuumed = world.keeper.vacuum(T)
+    report = world.keeper.erasure(T)
+    assert report.write_id == deleted.write_id == entry.erasing_id
+    assert (report.table, report.version, report.deleted_rows) == (T, entry.version, 1)
+    assert report.requested_at == entry.created_at
+    assert report.requested_by == f"{entry.writer['user']}@{entry.writer['host']}"
+    assert report.vacuumed_at == world.services().log.slots.read(vacuumed.version).entry.created_at
+    assert [one.state for one in report.objects] == ["deleted"]
+    assert (report.is_complete, report.due, report.remarks) == (True, 0, ())
+    assert report.unknown == (
+        "what the store keeps of deleted objects (versions, soft delete)",
+        "the metastore's backups, and its log of notifications: figures and names of older partitions",
+        "what jobs have printed, logged or saved: a failed check shows example rows, Spark's event log the predicate",
+    )
+    assert world.keeper.erasure(T, write_id=deleted.write_id) == report
+
+
+def test_without_an_erasure_there_is_no_certificate() -> None:
+    world = world_with({"d1": ids(1)})
+    with pytest.raises(InvalidInputError, match=r"the log of mart\.orders has no erasure: delete_where"):
+        world.keeper.erasure(T)
+    with pytest.raises(InvalidInputError, match=r"has no erasure by write w7: delete_where"):
+        world.keeper.erasure(T, write_id="w7")
+
+
+def test_who_requested_it_may_not_be_known() -> None:
+    world = world_with({"d1": ids(1), "d2": ids(2)})
+    purge(world, ANN)
+    key = world.layout.entry_key(world.keeper.erasure(T).version)
+    stored = world.store.get(key)
+    assert stored is not None
+    world.store.put(key, stored.body.replace(b'"user"', b'"use"').replace(b'"host"', b'"hos"'))
+    assert world.keeper.erasure(T).requested_by == "?@?"
+
+
+def test_only_what_was_written_before_counts_for_what_the_log_keeps() -> None:
+    world = world_with({"d1": ids(1), "d2": ids(2)})
+    purge(world, ANN)
+    before = world.keeper.erasure(T).later
+    assert "predicates, and tags" not in " ".join(before)
+    world.write({"d1": ids(1)}, plan=replace(world.plan(), tags={"run": "7"}))
+    assert "predicates, and tags" not in " ".join(world.keeper.erasure(T).later)
+    world = World()
+    world.write({"d1": ids(1), "d2": ids(2)}, plan=replace(world.plan(), tags={"run": "7"}))
+    purge(world, ANN)
+    assert "what callers have said: predicates, and tags" in " ".join(world.keeper.erasure(T).later)
+
+
+def test_a_fold_of_before_is_named_with_when_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 3)
+    world = world_with({"d1": ids(1), "d2": ids(2)}, *({"d1": ids(100 + number)} for number in range(6)))
+    world.keeper.vacuum(T)
+    (folded,) = world.services().log.marks.listed("folded")
+    purge(world, ANN)
+    assert (
+        f"the log's fold of version {folded} holds the same of what was there then: it goes once the log was folded"
+        " twice more, each time after 100 versions"
+    ) in world.keeper.erasure(T).later
+
+
+def test_what_a_fold_knows_of_a_place_whose_name_says_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log, "FOLD_EVERY_VERSIONS", 3)
+    world = world_with({"d1": ids(1)})
+    for value, row in (("d1", 11), ("d2", 22)):
+        key = f"mart/orders/of-{value}/part-0.json"
+        world.store.put(key, f"[{row}]".encode())
+        world.pointed_by_another_tool(value, f"{world.root}of-{value}/")
+    world.write({"d1": ids(111), "d2": ids(2, 222)})
+    for number in range(6):
+        world.write({"d3": ids(300 + number)})
+    world.keeper.vacuum(T)
+    assert world.services().log.marks.listed("folded")
+    purge(world, ANN)
+    objects = {one.key for one in world.keeper.erasure(T).objects}
+    assert {key for key in objects if "/of-" in key} == {"mart/orders/of-d2/part-0.json"}
+
+
+def test_all_that_readers_have_left_of_a_changed_partition_goes_whatever_is_in_it() -> None:
+    """A row may have been there under another key, or with other values: only the delete knows the partition."""
+    world = world_with({"d1": ids(1), "d2": ids(22)}, {"d2": ids(2, 22)}, {"d1": ids(11)})
+    left = [key for key in holders(world, ids(22)) if key not in holders(world, ANN)]
+    assert len(left) == 1
+    purge(world, ANN)
+    objects = [one.key for one in world.keeper.erasure(T).objects]
+    assert set(objects) == {*left, *holders(world, ANN)}  # and not what d1 had
+    world.keeper.vacuum(T)
+    assert holders(world, ANN) == []
+    assert world.rows() == {"d1": ids(11), "d2": ids(22)}
+
+
+def test_a_partition_spelled_otherwise_is_the_one_that_was_changed() -> None:
+    world = World()
+    table = world.table
+    world.metastore.create_table(replace(table, partition_columns=(replace(table.partition_columns[0], type="int"),)))
+    world.write({"7": ids(22)})
+    first = world.located()["7"]
+    world.write({"7": ids(2, 22)})
+    world.dropped_by_another_tool("7")
+    world.pointed_by_another_tool("07", first.rstrip("/") + "-none/")
+    world.write({"7": ids(2, 22)})
+    purge(world, ANN)
+    named = {one.key.rpartition("/")[0] for one in world.keeper.erasure(T).objects}
+    assert any(first.endswith(f"{directory.removeprefix('mart/orders/')}/") for directory in named)
+
+
+def test_what_no_reader_sees_is_not_looked_through() -> None:
+    world = world_with({"d1": ids(1), "d2": ids(2)}, {"d1": ids(11)})
+    (left,) = holders(world, ids(1))
+    world.store.put(f"{left.rpartition('/')[0]}/_hidden.json", b"[2]")
+    world.write({"d3": ids(3)}, plan=world.plan(WriteMode.APPEND))
+    purge(world, ANN)
+    assert left not in [one.key for one in world.keeper.erasure(T).objects]
