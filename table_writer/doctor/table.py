@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from table_writer.doctor.findings import (
@@ -35,7 +35,7 @@ from table_writer.reports.history_facts import small_files_everywhere
 from table_writer.reports.layout import size
 from table_writer.steps.vacuum.due import vacuum_ages
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.storage.table_files import is_named_by_us
+from table_writer.storage.table_files import is_named_by_us, objects_of_each
 from table_writer.table.present import placements_now
 from table_writer.table.root_markers import SINK, why_marked
 
@@ -307,7 +307,9 @@ def files(subject: Subject) -> Iterable[Finding]:
             own_values.append(values)
     newest_first = sorted(own_values, key=lambda values: history.state.current_partitions[values].version, reverse=True)
     newest_values = newest_first[:LISTED_PARTITIONS]
-    troubles = many(lambda values: _trouble(subject, history, values), newest_values)
+    places = {values: _place(history, values) for values in newest_values}
+    listed = objects_of_each(subject.opened.store, subject.opened.layout, places.values())
+    troubles = [_trouble(history, values, place, listed[place]) for values, place in places.items()]
     mixed_values, lost_values = (
         sorted(values for values, found in zip(newest_values, troubles, strict=True) if found == kind)
         for kind in ("mixed", "lost")
@@ -359,10 +361,12 @@ def small_files(subject: Subject) -> Iterable[Finding]:
         yield ok("no partition of many small files, as far as the metastore knows their number")
 
 
-def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
+def _place(history: History, values: PartitionValues) -> Location:
+    return Location.parse(str(history.state.current_partitions[values].partition.new_location))
+
+
+def _trouble(history: History, values: PartitionValues, location: Location, objects: Sequence[ObjectInfo]) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
-    location = Location.parse(str(history.state.current_partitions[values].partition.new_location))
-    objects: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     described = None if history.layout.is_placeholder(location) else history.past.content_at(values, location)
     expected_sums = (described.files, described.bytes) if described else None
     if (len(objects), sum(file.size_bytes for file in objects)) == expected_sums:

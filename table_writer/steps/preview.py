@@ -31,7 +31,7 @@ from table_writer.steps.plan.planner import Planner, require_mode
 from table_writer.steps.plan.types import partition_schema, violation
 from table_writer.steps.rows.kept import files_that_stay
 from table_writer.steps.rows.rewrite import Rewrite
-from table_writer.storage.table_files import existing_values, files_read_at, why_not_copied
+from table_writer.storage.table_files import existing_values, files_of_each, why_not_copied
 from table_writer.table.open_table import OpenTable, RepeatedError
 
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -113,7 +113,7 @@ class Preview:
             return {values: [file.size_bytes for file in files.values()] for values, files in kept.items()}
         if not self._mode.facts.keeps_rows:
             return {}
-        return {values: self._sizes(partition) for values, partition in partitions_now.items()}
+        return self._sizes(partitions_now)
 
     def _first_write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the notes of the first write to a table, and the reasons to refuse it."""
@@ -224,12 +224,16 @@ class Preview:
             return "add"
         return "append" if self._mode.facts.keeps_rows else "replace"
 
-    def _sizes(self, partition: Partition) -> list[int]:
+    def _sizes(self, partitions_now: Mapping[PartitionValues, Partition]) -> dict[PartitionValues, list[int]]:
         """Return the sizes of the files that an append copies; none where the append would be refused."""
-        if why_not_copied(self._opened.layout, partition):
-            return []
-        files = files_read_at(self._opened.store, self._opened.layout, Location.parse(partition.location))
-        return [file.size_bytes for file in files]
+        layout = self._opened.layout
+        places = {
+            values: Location.parse(partition.location)
+            for values, partition in partitions_now.items()
+            if not why_not_copied(layout, partition)
+        }
+        files = files_of_each(self._opened.store, layout, places.values())
+        return {values: [file.size_bytes for file in files[place]] for values, place in places.items()}
 
     def _uncopied_partitions(self, partitions_now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
         """Name the partitions for which an append would be refused."""

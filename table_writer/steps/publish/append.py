@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,8 +13,8 @@ from table_writer.model.location import Location
 from table_writer.model.message import write_id_in
 from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionsNow, PartitionValues, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
-from table_writer.storage.table_files import files_read_at, is_named_by_us, why_not_copied
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, visible_files
+from table_writer.storage.table_files import files_of_each, is_named_by_us, why_not_copied
 
 logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 20  # attempts to copy files that others replace meanwhile
@@ -222,7 +222,9 @@ class CarryOver:
 
     def _files_by_partition(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
-        listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
+        locations = {values: self._place_of(partition) for values, partition in now.items()}
+        found = files_of_each(self.store, self.plan.layout, locations.values())
+        listed = {values: self._files_of(partition, found[locations[values]]) for values, partition in now.items()}
         if self.plan.compacted:
             return self._beside_compacted(now, listed)
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
@@ -263,8 +265,8 @@ class CarryOver:
             )
         return beside
 
-    def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
-        location = Location.parse(partition.location)
+    def _place_of(self, partition: Partition) -> Location:
+        """Return where a partition's files are; ``InvalidInputError`` if they cannot be copied."""
         reason = why_not_copied(self.plan.layout, partition)
         if reason:
             raise InvalidInputError(
@@ -273,7 +275,11 @@ class CarryOver:
                 f" {self.plan.table.overwrite_call}, with its rows and the new ones.",
                 **self.plan.named,
             )
-        found = files_read_at(self.store, self.plan.layout, location)
+        return Location.parse(partition.location)
+
+    def _files_of(self, partition: Partition, found: Sequence[ObjectInfo]) -> dict[str, ObjectInfo]:
+        """Return what readers of a partition see, by the names of files below its location."""
+        location = Location.parse(partition.location)
         files = {file.key.removeprefix(location.key): file for file in found}
         self._require_whole(partition, location, files)
         return files

@@ -23,10 +23,13 @@ from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, Writt
 from table_writer.steps.publish.append import CarriedFiles
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 from table_writer.storage.table_files import (
+    NOT_LISTED,
+    Listed,
     files_at,
     files_read_at,
     is_named_by_us,
     objects_by_location,
+    visible,
     without_marker,
 )
 from table_writer.table.open_table import OpenTable
@@ -252,13 +255,20 @@ class FilesThere:
 
 
 def files_there(
-    store: ObjectStore, history: History, values: PartitionValues, location: Location, *, version: int | None = None
+    store: ObjectStore,
+    history: History,
+    values: PartitionValues,
+    location: Location,
+    *,
+    version: int | None = None,
+    seen: Listed = NOT_LISTED,
 ) -> FilesThere:
     """Return what lay at a location, having compared it with what the log knows of it; else ``NotThereError``.
 
     ``version`` is the one after which it lay there, by default the newest: files that appends in place have added later
     do not count. Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size
-    and ETag. ``old_location`` and ``new_location`` are the caller's to set.
+    and ETag. ``old_location`` and ``new_location`` are the caller's to set. ``seen`` has what is known to lie in
+    directories of ours by a listing of just now.
     """
     if history.layout.is_placeholder(location):
         if location.place in history.state.deleted_places or list(files_read_at(store, history.layout, location)):
@@ -268,7 +278,10 @@ def files_there(
     later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
     known = history.past.content_at(values, location, version=version)
     ours = history.layout.all_data.contains(location)
-    listed_now = without_marker((files_read_at if ours else files_at)(store, history.layout, location), location)
+    if location in seen:
+        listed_now = without_marker(visible(seen[location], location), location)
+    else:
+        listed_now = without_marker((files_read_at if ours else files_at)(store, history.layout, location), location)
     found = [file for file in listed_now if file.key not in later]
     if known is not None and ours:
         if (len(found), sum(file.size_bytes for file in found)) != (known.files, known.bytes):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from table_writer.errors import InvalidInputError, counted
@@ -31,7 +30,15 @@ from table_writer.steps.publish.entry import (
 from table_writer.steps.publish.in_place import missing_files
 from table_writer.steps.publish.recovery import Recovery
 from table_writer.steps.publish.switch import ClaimedEntries
-from table_writer.storage.table_files import existing_values, files_read_at, is_named_by_us
+from table_writer.storage.object_store import many
+from table_writer.storage.table_files import (
+    Listed,
+    existing_values,
+    files_read_at,
+    is_named_by_us,
+    objects_of_each,
+    visible,
+)
 from table_writer.table.open_table import OpenTable
 
 
@@ -128,15 +135,19 @@ def _checked_partitions(
     wrong = [f"{shown_name(table, values)}{reason}" for values, reason in reasons.items() if reason]
     changed: dict[PartitionValues, str | None] = {}
     staying: dict[PartitionValues, str] = {}
-    for values in (values for values, reason in reasons.items() if not reason):
-        wanted = _with_rows(opened, history, targets[values].location)
+    possible = [values for values, reason in reasons.items() if not reason]
+    with_rows = many(lambda values: _with_rows(opened, history, targets[values].location), possible)
+    for values, wanted in zip(possible, with_rows, strict=True):
         grew = wanted is not None and history.past.surplus_names(Location.parse(wanted), version)
         if grew or not same_place(before.get(values), wanted):
             changed[values] = wanted
         elif wanted is not None and _has_rows_of_ours(history, Location.parse(wanted)):
             staying[values] = wanted  # from where its files may be gone
-    checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
-    not_there |= check_each(staying, partial(_require_rows, opened, history, version))[1]
+    places = map(Location.parse, filter(None, (*changed.values(), *staying.values())))
+    ours = [place for place in places if opened.layout.all_data.contains(place)]
+    files = _FilesOf(opened, history, version, before, objects_of_each(opened.store, opened.layout, ours))
+    checked, not_there = check_each(changed, files.there)
+    not_there |= check_each(staying, files.still_there)[1]
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
     wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
@@ -185,26 +196,6 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
 
 
-def _require_rows(
-    opened: OpenTable, history: History, version: int, values: PartitionValues, target: str
-) -> FilesThere:
-    """Return what lies where a partition stays; ``NotThereError`` if rows of the version are gone from there.
-
-    Readers look there, so rows that another tool has inserted stay. They are told by the names of files.
-    """
-    location, layout = Location.parse(target), opened.layout
-    if not layout.all_data.contains(location):
-        _require_added(opened, history, version, values, location)
-        return FilesThere(EntryPartition.without_rows(values, target))
-    ours = [
-        file for file in files_read_at(opened.store, layout, location) if is_named_by_us(file.key, location, layout)
-    ]
-    known = history.past.content_at(values, location, version=version)
-    if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
-        return FilesThere(known)
-    return files_there(opened.store, history, values, location, version=version)
-
-
 def _has_grown_there(history: History, location: Location) -> bool:
     """Return whether an append in place has added files at a location."""
     return location.place in history.state.grown_places
@@ -226,23 +217,47 @@ def _require_added(
         raise NotThereError(f"files that were appended at {location} are gone: {len(missing)}")
 
 
-def _check(
-    opened: OpenTable,
-    history: History,
-    version: int,
-    now: Mapping[PartitionValues, str],
-    values: PartitionValues,
-    target: str | None,
-) -> FilesThere:
-    if target is None:
-        return FilesThere(EntryPartition.without_rows(values, None))
-    location, is_left = Location.parse(target), not same_place(now.get(values), target)
-    if is_left and not opened.layout.is_placeholder(location) and not history.past.is_restorable(location):
-        erasure = history.past.erasure_of(location)
-        why = erasure.erased if erasure else "vacuumed, or were never this table's to keep"
-        raise NotThereError(f"its files at {location} were {why}")
-    found = files_there(opened.store, history, values, location, version=version)
-    return replace(found, described=replace(found.described, new_location=target))
+@dataclass(frozen=True, slots=True)
+class _FilesOf:
+    """The files of one version: what there is of them now."""
+
+    opened: OpenTable
+    history: History
+    version: int
+    before: Mapping[PartitionValues, str]  # where readers look
+    seen: Listed  # what lies in directories of ours
+
+    def there(self, values: PartitionValues, target: str | None) -> FilesThere:
+        """Return what lies where a partition is to go; ``NotThereError`` if readers would not find all of its files."""
+        if target is None:
+            return FilesThere(EntryPartition.without_rows(values, None))
+        opened, history = self.opened, self.history
+        location, is_left = Location.parse(target), not same_place(self.before.get(values), target)
+        if is_left and not opened.layout.is_placeholder(location) and not history.past.is_restorable(location):
+            erasure = history.past.erasure_of(location)
+            why = erasure.erased if erasure else "vacuumed, or were never this table's to keep"
+            raise NotThereError(f"its files at {location} were {why}")
+        found = self._found(values, location)
+        return replace(found, described=replace(found.described, new_location=target))
+
+    def still_there(self, values: PartitionValues, target: str) -> FilesThere:
+        """Return what lies where a partition stays; ``NotThereError`` if rows of the version are gone from there.
+
+        Readers look there, so rows that another tool has inserted stay. They are told by the names of files.
+        """
+        location, layout = Location.parse(target), self.opened.layout
+        if not layout.all_data.contains(location):
+            _require_added(self.opened, self.history, self.version, values, location)
+            return FilesThere(EntryPartition.without_rows(values, target))
+        files = visible(self.seen[location], location)
+        ours = [file for file in files if is_named_by_us(file.key, location, layout)]
+        known = self.history.past.content_at(values, location, version=self.version)
+        if known is not None and (len(ours), sum(file.size_bytes for file in ours)) == (known.files, known.bytes):
+            return FilesThere(known)
+        return self._found(values, location)
+
+    def _found(self, values: PartitionValues, location: Location) -> FilesThere:
+        return files_there(self.opened.store, self.history, values, location, version=self.version, seen=self.seen)
 
 
 def _entry(
