@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.model.table import PastPartition
+from table_writer.model.table import PastPartition, shown_name
 from table_writer.reports.rows_result import RowsResult
 from table_writer.steps.rows.erasure import Erasing
 from table_writer.steps.rows.where import DeletedWhere
@@ -36,6 +36,8 @@ class ErasingOnDoubles(Erasing):
 
     def _paths_with_hits(self, past: Sequence[PastPartition]) -> list[str]:
         """Answer as Spark does, which fails at the first file that is not there."""
+        assert all(part.name == shown_name(self.opened.table, part.values) for part in past)
+        assert all(part.files == len(part.only or ()) and (part.bytes or 0) > 0 for part in past)
         paths = [f"{part.location}{name}" for part in past for name in sorted(part.only or ())]
         return [path for path in paths if self.wanted & self._ids_of(path)]
 

@@ -7,11 +7,21 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pytest
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, MapType, NestedField, StringType, StructType
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION
-from table_writer.steps.mirrors.iceberg.columns import FieldIds, hive_columns, partition_record, schema_of, spec_of
+from table_writer.steps.mirrors.iceberg.columns import (
+    FIRST_EXTRA_ID,
+    FieldIds,
+    hive_columns,
+    name_mapping,
+    partition_record,
+    schema_of,
+    spec_of,
+)
+from table_writer.steps.mirrors.iceberg.files import MetadataFiles
 from table_writer.steps.mirrors.mirror import MirroredTable
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -118,3 +128,24 @@ def test_partitions_are_those_of_the_values_themselves() -> None:
     by_double = table_with({"name": "x", "type": "double"}, by=("x",))
     with pytest.raises(InvalidInputError, match="partitioned by x, a double"):
         spec_of(by_double, schema_of(by_double, FieldIds()))
+
+
+def test_what_a_file_has_under_a_partitions_name_is_no_column_of_the_table() -> None:
+    """Partitions alone say what their values are, so the mapping must not give the file's column that number."""
+    table = table_with({"name": "id", "type": "long"}, {"name": "Dt", "type": "string"}, by=("Dt",))
+    schema = schema_of(table, FieldIds())
+    mapped = NameMapping.model_validate_json(name_mapping(table, [schema], [("ID",), ("dt",), ("other",)]))
+    numbers = {name: found.field_id for found in mapped.root for name in found.names}
+    assert numbers["id"] == numbers["ID"] == 1
+    assert {numbers["dt"], numbers["other"]} == {FIRST_EXTRA_ID + 1, FIRST_EXTRA_ID + 2}
+    again = name_mapping(table, [schema], mapped=mapped.model_dump_json())
+    assert NameMapping.model_validate_json(again) == mapped
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("00007-9c.metadata.json", 7), ("00012-a-b.metadata.json", 12), ("v3.metadata.json", 0), ("x-1.metadata.json", 0)],
+)
+def test_a_file_of_metadata_says_its_number(name: str, number: int) -> None:
+    files = object.__new__(MetadataFiles)
+    assert files.number_of(f"s3://lake/mart/orders/_iceberg/metadata/{name}") == number

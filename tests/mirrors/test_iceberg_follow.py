@@ -119,6 +119,8 @@ def test_each_snapshot_says_what_it_has_done_and_that_nobody_else_may_delete(wor
     assert {entry["data_file"]["content"] for entry in entries} == {DataFileContent.DATA}
     described = world.metastore.get_table(MIRROR)
     assert described is not None
+    assert described.output_format == "org.apache.hadoop.mapred.FileOutputFormat"
+    assert world.read_by_pyiceberg().metadata.format_version == 2
     kept = ("EXTERNAL", "external.table.purge", "gc.enabled")
     assert [described.parameters[name] for name in kept] == ["TRUE", "false", "false"]
 
