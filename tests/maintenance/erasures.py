@@ -43,8 +43,8 @@ class ErasingOnDoubles(Erasing):
 
     def _ids_of(self, path: str) -> Ids:
         stored = self.opened.store.get(Location.parse(path).key.rstrip("/"))
-        if stored is None:
-            raise InvalidInputError(f"{path} is gone")
+        if stored is None or not stored.body.startswith(b"["):
+            raise InvalidInputError(f"{path} cannot be read")
         return frozenset(json.loads(stored.body))
 
 

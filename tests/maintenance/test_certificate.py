@@ -10,9 +10,11 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.log import table_log
 from table_writer.model.write_mode import WriteMode
-from tests.publish.world import TABLE, World
+from table_writer.steps.rows.erasure import SeenAgainError
+from tests.publish.world import TABLE, World, schema_of
 
 from .erasures import holders, purge
+from .operations import replace_columns
 
 T: Final = str(TABLE)
 ANN: Final = frozenset({2})
@@ -149,3 +151,56 @@ def test_what_no_reader_sees_is_not_looked_through() -> None:
     world.write({"d3": ids(3)}, plan=world.plan(WriteMode.APPEND))
     purge(world, ANN)
     assert left not in [one.key for one in world.keeper.erasure(T).objects]
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_looked_through() -> None:
+    world = world_with({"d1": ids(1), "d2": ids(2), "d3": ids(2, 3), "d4": ids(4)}, {"d1": ids(11), "d3": ids(33)})
+    (damaged,) = holders(world, ids(1))
+    held = [key for key in holders(world, ids(3)) if key in holders(world, ANN)]
+    world.store.put(damaged, b"no rows")
+    purge(world, ANN)
+    report = world.keeper.erasure(T)
+    place = damaged.rpartition("/")[0]
+    assert report.remarks == (f"s3a://lake/{place}/: it cannot be looked through: InvalidInputError",)
+    assert not report.is_complete
+    assert set(held) <= {one.key for one in report.objects}
+    assert damaged not in {one.key for one in report.objects}
+
+
+def test_what_other_tools_have_put_where_readers_have_left_is_named() -> None:
+    world = world_with({"d1": ids(1)})
+    world.written_by_another_tool("d5", ids(5))
+    world.write({"d5": ids(55), "d2": ids(2)})
+    for number in (1, 2):
+        world.store.put(f"mart/orders/dt=d5/part-{number}.json", b"[2]")
+        purge(world, ids(100 + number))
+        remark = (
+            f"s3a://lake/mart/orders/dt=d5/: {number} object{'s' * (number > 1)} that other tools have put there since"
+        )
+        assert remark in world.keeper.erasure(T).remarks
+
+
+def test_who_sees_such_rows_again_is_named_three_at_the_most() -> None:
+    world = world_with({f"d{number}": ids(2, 10 + number) for number in range(5)})
+
+    def back() -> None:
+        world.write({f"d{number}": ids(2) for number in range(5)})
+
+    with pytest.raises(SeenAgainError, match=r"in dt=d0, dt=d1, dt=d2, …: a rollback"):
+        purge(world, ANN, back)
+
+
+@pytest.mark.parametrize("has_other_columns", [True, False])
+def test_rows_of_other_columns_are_not_looked_through(has_other_columns: bool) -> None:
+    """The predicate is about the columns of today."""
+    world = World()
+    world.become_unpartitioned()
+    world.write({"": ids(1)}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    if has_other_columns:
+        replace_columns(world)
+    else:
+        plan = world.plan(WriteMode.OVERWRITE_TABLE)
+        world.write({"": ids(40)}, plan=replace(plan, schema=schema_of(world.table.columns)))
+    purge(world, ANN)  # which finds no such row, and so changes nothing
+    remarks = [text.partition(": ")[2] for text in world.keeper.erasure(T).remarks]
+    assert remarks == (["it was written with other columns, and not looked through"] if has_other_columns else [])

@@ -21,7 +21,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors import fitting
 from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, APPENDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
-from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, without_answer
+from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, schema_of, without_answer
 
 from .world import PREFIX, MirroredWorld, actions_of
 
@@ -92,6 +92,17 @@ def test_an_unpartitioned_table_is_mirrored_with_the_columns_that_it_gets(world:
     assert world.mirrored_rows() == world.rows() == WHOLE
 
 
+def test_a_column_that_is_added_later_is_one_of_a_mirror_that_begins_before() -> None:
+    world = MirroredWorld(config=TableWriterConfig())
+    world.become_unpartitioned()
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    world.write({"": frozenset({1})}, plan=replace(plan, schema=schema_of(world.table.columns)))
+    world.metastore.create_table(replace(world.table, columns=(*world.table.columns, Column("more", "int"))))
+    world.keeper.mirror(TABLE, as_="delta")
+    fields = json.loads(actions_of(world, "metaData")[-1]["schemaString"])["fields"]
+    assert [field["name"] for field in fields] == ["id", "more"]
+
+
 def test_a_column_that_is_added_is_a_column_of_the_mirror(world: MirroredWorld) -> None:
     world.write(OLD)
     world.metastore.create_table(replace(world.table, columns=(*world.table.columns, Column("more", "char(3)"))))
@@ -126,6 +137,21 @@ def test_a_mirror_begins_after_what_a_vacuum_has_deleted() -> None:
     world.write(MIXED)
     world.keeper.mirror(TABLE, as_="delta")
     assert [world.mirrored_rows(number) for number in range(2)] == [REPLACED, {**REPLACED, **MIXED}]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_mirror_does_not_begin_where_a_partition_may_have_been_elsewhere(moved: bool) -> None:
+    world = MirroredWorld(config=TableWriterConfig())
+    world.write(OLD)
+    world.write({"d2": frozenset({20})})
+    world.skipped_seconds += 8 * 86_400
+    if moved:
+        move(world, "d1", "elsewhere", 77)
+    world.write({"d1": frozenset({10})})
+    assert world.keeper.vacuum(TABLE).objects_deleted == 1  # what version 2 has replaced: there the mirror may begin
+    world.keeper.mirror(TABLE, as_="delta")
+    assert [found["version"] for found in actions_of(world, "txn")] == ([3] if moved else [2, 3])
+    assert world.mirrored_rows() == world.rows()
 
 
 def test_versions_that_were_missed_are_taken_up_one_by_one(world: MirroredWorld) -> None:
