@@ -21,7 +21,7 @@ from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors import fitting
 from table_writer.steps.mirrors.follow import follow
 from tests.maintenance.operations import ADDED, APPENDED, MIXED, OLD, REPLACED, WHOLE, replace_columns
-from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, schema_of, without_answer
+from tests.publish.world import DeathError, Fault, Rows, body_of, fail, insert, move, without_answer
 
 from .world import PREFIX, MirroredWorld, actions_of
 
@@ -95,12 +95,12 @@ def test_an_unpartitioned_table_is_mirrored_with_the_columns_that_it_gets(world:
 def test_a_column_that_is_added_later_is_one_of_a_mirror_that_begins_before() -> None:
     world = MirroredWorld(config=TableWriterConfig())
     world.become_unpartitioned()
-    plan = world.plan(WriteMode.OVERWRITE_TABLE)
-    world.write({"": frozenset({1})}, plan=replace(plan, schema=schema_of(world.table.columns)))
+    overwrite(world, {"": frozenset({1})})
+    replace_columns(world)
     world.metastore.create_table(replace(world.table, columns=(*world.table.columns, Column("more", "int"))))
     world.keeper.mirror(TABLE, as_="delta")
     fields = json.loads(actions_of(world, "metaData")[-1]["schemaString"])["fields"]
-    assert [field["name"] for field in fields] == ["id", "more"]
+    assert [field["name"] for field in fields] == ["other", "more"]
 
 
 def test_a_column_that_is_added_is_a_column_of_the_mirror(world: MirroredWorld) -> None:
