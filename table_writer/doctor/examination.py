@@ -59,6 +59,7 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "pandas.udf.buffer.size": spark.buffer_size,
     "unix domain socket": spark.unix_socket,
     "Comet": spark.comet,
+    "compression": spark.compression,
     "socket timeout": spark.socket_timeout,
 }
 ADVICE: Final[Mapping[type[TableWriterError], str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final
 
 from table_writer.doctor.findings import error, note, ok, warning
@@ -12,10 +13,14 @@ from table_writer.errors import counted
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
-from table_writer.steps.plan.file_options import is_arrows
+from table_writer.steps.plan.file_options import LEVEL_KEYS, is_arrows
+from table_writer.steps.plan.parquet_settings import FileSettings
 from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
 
 MIB: Final = 1024 * 1024
+CODEC: Final = "spark.sql.parquet.compression.codec"
+ZSTD_LEVEL: Final = LEVEL_KEYS["zstd"]
+WRITTEN_ALL_DAY: Final = 24  # versions
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
 ADDRESSES_MIB: Final = 2_560  # of a worker: Arrow's allocator reserves more than it uses, as the same page says
@@ -269,6 +274,23 @@ def partition_source(subject: Subject) -> Iterable[Finding]:
             f"{name}=false: Spark lists the path of `USING parquet` tables instead of asking the metastore, and sees"
             " only what other tools wrote",
             f"set {name}=true, Spark's default",
+        )
+
+
+def compression(subject: Subject) -> Iterable[Finding]:
+    """Advise a lower level of zstd for a table that is written all day."""
+    table = subject.opened.table
+    settings = FileSettings(table, subject.spark_conf or {})
+    codec = settings.of_table("compression", "parquet.compression") or setting(subject, CODEC) or "snappy"
+    written_at = [record.entry.created_at for record in subject.history().records.published]
+    recent = sum(moment > max(written_at) - timedelta(days=1) for moment in written_at)
+    if codec.lower() != "zstd" or settings.text(ZSTD_LEVEL) or not is_arrows(table) or recent < WRITTEN_ALL_DAY:
+        yield ok(f"new files are compressed by {codec.lower()}, and {counted(recent, 'version')} are of the newest day")
+    else:
+        yield note(
+            f"{recent} versions are of the newest day, and their files are compressed by zstd of level 3: level 1 took"
+            " 0.4 to 1 of the time to encode, for 2 % fewer to 8 % more bytes",
+            f"try it on this table: ALTER TABLE {subject.name} SET TBLPROPERTIES ('{ZSTD_LEVEL}' = '1')",
         )
 
 

@@ -176,3 +176,39 @@ def test_without_comet_nothing_is_said_of_it_and_with_it_all_that_is_missing(wor
     (finding,) = of_check(opened, "Comet", {"spark.plugins": "org.apache.spark.CometPlugin"})
     missing = ", ".join(f"{name}={COMET[name]}" for name in list(COMET)[1:])
     assert finding.advice == f"set {missing} when the session starts"
+
+
+CODEC = "spark.sql.parquet.compression.codec"
+LEVEL = "parquet.compression.codec.zstd.level"
+
+
+@pytest.mark.parametrize(
+    ("versions", "conf", "parameters", "status"),
+    [
+        (24, {CODEC: "zstd"}, {}, "note"),
+        (24, {CODEC: "snappy"}, {"parquet.compression": "ZSTD"}, "note"),
+        (23, {CODEC: "zstd"}, {}, "ok"),
+        (24, {}, {}, "ok"),
+        (24, {CODEC: "zstd"}, {"parquet.compression": "snappy"}, "ok"),
+        (24, {CODEC: "zstd"}, {LEVEL: "3"}, "ok"),
+        (24, {CODEC: "zstd", f"spark.hadoop.{LEVEL}": "1"}, {}, "ok"),
+    ],
+)
+def test_a_lower_level_is_advised_for_a_table_that_is_written_all_day(
+    versions: int, conf: Mapping[str, str], parameters: Mapping[str, str], status: str
+) -> None:
+    world = World()
+    table = world.table
+    world.metastore.create_table(
+        replace(
+            table,
+            serde="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe",
+            parameters={**table.parameters, **parameters},
+        )
+    )
+    for number in range(versions):
+        world.write({"d1": frozenset({number})})
+    (finding,) = of_check(with_hadoop(world.services(), {}), "compression", conf)
+    assert finding.status == status
+    if status == "note":
+        assert finding.advice.endswith(f"ALTER TABLE mart.orders SET TBLPROPERTIES ('{LEVEL}' = '1')")
