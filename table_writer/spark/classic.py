@@ -32,7 +32,7 @@ from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
-from table_writer.spark.comet import BATCH_ROWS_SETTING, is_loaded
+from table_writer.spark.comet import BATCH_ROWS_SETTING, has_no_more_rows, is_loaded
 from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import (
@@ -280,8 +280,7 @@ class ClassicSpark:
         limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
         chosen = {} if any(conf.contains(name) for name in limits) else limits
         if chosen and is_loaded(self._spark):
-            own = int(self._spark.conf.get(BATCH_ROWS_SETTING, "") or row_count)
-            chosen = {**chosen, BATCH_ROWS_SETTING: str(min(row_count, own))}
+            chosen = {**chosen, BATCH_ROWS_SETTING: str(row_count)} if has_no_more_rows(self._spark, row_count) else {}
         before = {name: context.getLocalProperty(name) for name in chosen}
         try:
             for name, value in chosen.items():

@@ -35,12 +35,18 @@ def is_loaded(spark: SparkSession) -> bool:
     return PLUGIN in (spark.conf.get("spark.plugins", "") or "")
 
 
+def has_no_more_rows(spark: SparkSession, row_count: int) -> bool:
+    """Return whether the session lets Comet's batches have no more rows than these: what it sets wins over a job's."""
+    own = spark.conf.get(BATCH_ROWS_SETTING, "") or ""
+    return not own or (own.isdecimal() and int(own) <= row_count)
+
+
 def notes_on_old_dates(spark: SparkSession, figures: Iterable[str]) -> tuple[str, ...]:
     """Name the columns of a write that Comet may have read otherwise than Spark does, by the figures of its files.
 
     Comet takes each file for one of today's calendar. Spark 2, Hive and Spark's LEGACY modes have written another one.
     """
-    if not is_loaded(spark) or any(spark.conf.get(name, "true") == "false" for name in READS_FILES):
+    if not is_loaded(spark) or any((spark.conf.get(name, "true") or "").lower() == "false" for name in READS_FILES):
         return ()
     names = {
         name

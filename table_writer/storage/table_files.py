@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, TypeVar
 
 from table_writer.errors import StorageError
 from table_writer.model.entry import ReplacedObject
-from table_writer.model.location import Location
+from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.model.message import write_id_in
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.table_read import Files
@@ -52,36 +52,39 @@ def objects_of_each(
     """List all objects of many directories, those that one write has made together where that takes fewer requests.
 
     A page holds 1,000 keys, often those of many partitions. Where it holds those of a few, each is listed by itself,
-    several at once.
+    several at once. Azure lists from no key on.
     """
-    by_write: dict[str, list[Location]] = {}
-    for location in sorted(dict.fromkeys(locations), key=lambda location: location.key.encode()):
-        write_id = layout.write_id_of(location)
-        by_write.setdefault(location.key if write_id is None else layout.data(write_id).key, []).append(location)
-    found: dict[Location, list[ObjectInfo]] = {}
+    wanted = list(locations)
+    keys = sorted({location.key for location in wanted}, key=str.encode)
+    outer = {key for key, following in pairwise(keys) if following.startswith(key)}  # which hold others' objects, too
+    by_write: dict[str, list[str]] = {}
+    for location in {location.key: location for location in wanted}.values():
+        write_id = layout.write_id_of(location) if layout.all_data.contains(location) else None
+        if write_id is not None and location.key not in outer and layout.root.scheme not in AZURE_SCHEMES:
+            by_write.setdefault(layout.data(write_id).key, []).append(location.key)
+    found: dict[str, list[ObjectInfo]] = {}
     for group in many(lambda item: _listed_together(store, *item), by_write.items()):
         found |= group
-    rest = [location for group in by_write.values() for location in group if location not in found]
-    return found | dict(zip(rest, many(lambda location: list(store.list(location.key)), rest), strict=True))
+    rest = [key for key in keys if key not in found]
+    found |= zip(rest, many(lambda key: list(store.list(key)), rest), strict=True)
+    return {location: found[location.key] for location in wanted}
 
 
-def _listed_together(
-    store: ObjectStore, directory: str, ordered: Sequence[Location]
-) -> dict[Location, list[ObjectInfo]]:
-    """List directories of one write for as long as each page has those of several; return the ones that are done."""
-    found: dict[Location, list[ObjectInfo]] = {}
-    waiting, more = list(ordered), True
+def _listed_together(store: ObjectStore, directory: str, keys: Iterable[str]) -> dict[str, list[ObjectInfo]]:
+    """List directories of one write, of which none is in another, while each page has several; return those done."""
+    found: dict[str, list[ObjectInfo]] = {}
+    waiting, more = sorted(keys, key=str.encode), True
     while more and len(waiting) >= TOGETHER:
-        page, more = store.list_page(directory, start_after=waiting[0].key)
+        page, more = store.list_page(directory, start_after=waiting[0])
         last = page[-1].key.encode() if more and page else None
-        done = [location for location in waiting if last is None or _end_of(location).encode() <= last]
+        done = [key for key in waiting if last is None or _end_of(key).encode() <= last]
         if len(done) < TOGETHER:
             break
-        starts = [location.key.encode() for location in done]
-        found |= {location: [] for location in done}
+        starts = [key.encode() for key in done]
+        found |= {key: [] for key in done}
         for info in page:
             place = bisect_right(starts, info.key.encode())
-            if place and info.key.startswith(done[place - 1].key):
+            if place and info.key.startswith(done[place - 1]):
                 found[done[place - 1]].append(info)
         waiting = waiting[len(done) :]
     return found
@@ -91,10 +94,10 @@ def files_of_each(
     store: ObjectStore, layout: TableLayout, locations: Collection[Location]
 ) -> dict[Location, list[ObjectInfo]]:
     """List what readers of many locations read, as :func:`files_read_at` does of one."""
-    own = [location for location in locations if layout.own.contains(location)]
-    others = [location for location in dict.fromkeys(locations) if not layout.own.contains(location)]
+    ours = [location for location in locations if layout.all_data.contains(location)]
+    others = [location for location in dict.fromkeys(locations) if not layout.all_data.contains(location)]
     found = {
-        location: list(visible(objects, location)) for location, objects in objects_of_each(store, layout, own).items()
+        location: list(visible(objects, location)) for location, objects in objects_of_each(store, layout, ours).items()
     }
     return found | dict(zip(others, many(lambda place: list(files_read_at(store, layout, place)), others), strict=True))
 
@@ -185,11 +188,11 @@ def _skip_scan(store: ObjectStore, layout: TableLayout, ordered: Sequence[Locati
     """
     last_key = ""
     for location in ordered:
-        if last_key.encode() >= _end_of(location).encode():
+        if last_key.encode() >= _end_of(location.key).encode():
             continue  # already passed within an earlier page
         start = last_key if last_key.startswith(location.key) else location.key
         more = True
-        while more and start.encode() < _end_of(location).encode():
+        while more and start.encode() < _end_of(location.key).encode():
             page, more = store.list_page(layout.root.key, start_after=start)
             yield from page
             if not page:
@@ -199,9 +202,9 @@ def _skip_scan(store: ObjectStore, layout: TableLayout, ordered: Sequence[Locati
             return
 
 
-def _end_of(location: Location) -> str:
+def _end_of(directory: str) -> str:
     """Return a key after every key of the directory: ``0`` follows ``/``."""
-    return f"{location.key[:-1]}0"
+    return f"{directory[:-1]}0"
 
 
 @dataclass(slots=True)

@@ -275,12 +275,15 @@ def test_batches_end_at_our_number_of_rows_and_where_spark_weighs_at_its_bytes(
     with open_gateway(spark).batches_of(500) as are_counted:
         assert are_counted
         assert max(rows for rows, _ in sent(wide)) == 500
-    spark.conf.set("spark.comet.batchSize", "200")
-    try:
-        with open_gateway(spark).batches_of(500):
-            assert max(rows for rows, _ in sent(wide)) == 200
-    finally:
-        spark.conf.unset("spark.comet.batchSize")
+    for own, are_ours in (("200", True), ("3000", False)):
+        spark.conf.set("spark.comet.batchSize", own)
+        try:
+            with open_gateway(spark).batches_of(500) as are_counted:
+                assert are_counted == are_ours
+                found = sent(wide if are_counted else weighed_by_spark(wide))
+        finally:
+            spark.conf.unset("spark.comet.batchSize")
+        assert max(rows for rows, _ in found) == 200 if are_ours else max(size for _, size in found) <= 66 * MIB
     with open_gateway(spark).batches_of(0) as are_counted:
         assert not are_counted
         weighed = sent(weighed_by_spark(wide))

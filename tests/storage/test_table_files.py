@@ -16,29 +16,43 @@ from tests.doubles.memory_store import MemoryStore
 ROOT: Final = "mart/orders/"
 LAYOUT: Final = TableLayout(Location.parse(f"s3a://lake/{ROOT}"))
 NAMES: Final = (
-    *("a", "a b", "a!", "aa", "b", "ä", "€", "z", "dt=1", "dt=10", "dt=1%2F", "x0", "x/y", "x/z"),
+    *("", "x", "dt=1/b=2", "a", "a b", "a!", "aa", "b", "ä", "€", "z", "dt=1", "dt=10", "dt=1%2F", "x0", "x/y", "x/z"),
     *map(str, range(30)),
 )
+WRITES: Final = ("w1", "w2", "w3", "w1 of another scheme", "placeholders of w1", "another tool")
+PLACES: Final = st.tuples(st.sampled_from(["w1", *WRITES]), st.sampled_from(NAMES))
 FILES: Final = ("part-0", "part-1", "_SUCCESS", ".part-0.crc", "below/part-2", "_hidden/part-3", "_dt=1/part-4")
 
 
 def place(write: str, name: str) -> Location:
-    return LAYOUT.data(write).child(name) if write else LAYOUT.root.child(name)
+    """Return a partition's place, or with no name that of the whole write."""
+    if write == "another tool":
+        return LAYOUT.root.child(name or "dt=0")
+    if write.startswith("placeholders"):
+        return LAYOUT.placeholder("w1").child(name) if name else LAYOUT.placeholder("w1")
+    directory = LAYOUT.data(write.partition(" ")[0])
+    if "scheme" in write:
+        directory = Location.parse(str(directory).replace("s3a:", "s3:"))
+    return directory.child(name) if name else directory
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
-    held=st.dictionaries(
-        st.tuples(st.sampled_from(["w1", "w2", "w3", ""]), st.sampled_from(NAMES)),
-        st.lists(st.sampled_from(FILES), max_size=len(FILES), unique=True),
-        max_size=60,
-    ),
-    wanted=st.lists(st.tuples(st.sampled_from(["w1", "w2", "w3", ""]), st.sampled_from(NAMES)), max_size=60),
-    page_keys=st.sampled_from([1, 5, 20, 1_000]),
+    first=st.lists(st.sampled_from(NAMES), min_size=10, unique=True),
+    more=st.lists(PLACES, max_size=12),
+    kept=st.lists(st.lists(st.sampled_from(FILES), max_size=4, unique=True), min_size=1, max_size=9),
+    unwanted=st.lists(PLACES, max_size=12),
+    page_keys=st.sampled_from([5, 12, 40, 1_000]),
 )
 def test_what_is_found_together_is_what_each_directory_holds(
-    held: dict[tuple[str, str], list[str]], wanted: list[tuple[str, str]], page_keys: int
+    first: list[str],
+    more: list[tuple[str, str]],
+    kept: list[list[str]],
+    unwanted: list[tuple[str, str]],
+    page_keys: int,
 ) -> None:
+    wanted = [*(("w1", name) for name in first), *more]
+    held = {where: kept[number % len(kept)] for number, where in enumerate((*wanted, *unwanted))}
     store = MemoryStore(page_keys=page_keys)
     for (write, name), files in held.items():
         for file in files:
