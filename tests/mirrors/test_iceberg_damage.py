@@ -247,3 +247,13 @@ def test_check_compares_what_manifests_say_of_files() -> None:
     ):
         found = held.differing(replace(whole, partitions=partitions))
         assert found == ({} if state is None else {file.key: state})
+
+
+def test_a_mirror_whose_metadata_cannot_be_read_can_be_dropped() -> None:
+    world = IcebergWorld()
+    world.write(OLD)
+    gone("metadata")(world)
+    world.memory.clear()
+    world.keeper.mirror("mart.orders", as_="iceberg", drop=True)
+    assert world.metastore.get_table(MIRROR) is None
+    assert list(world.store.list(HOME)) == []

@@ -16,6 +16,7 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
 from table_writer.reports.write_result import PartitionResult
+from table_writer.steps.rows import kept as kept_files
 from table_writer.steps.rows import small_files
 from table_writer.steps.rows import snapshot as snapshots
 from table_writer.steps.rows.kept import KeptFiles
@@ -121,6 +122,13 @@ def test_rows_of_replaced_files_are_counted_if_asked_and_files_that_stay_always(
 def test_a_partition_all_of_whose_files_are_replaced_keeps_none(two_days: World) -> None:
     kept = KeptFiles.of(snapshot_of(two_days), {D1: ["a", "b"]}, [D1], counts=True)
     assert (kept.files, kept.rows, kept.replaced_rows) == ({}, {}, 5)
+
+
+def test_a_file_of_which_nobody_has_counted_a_row_has_none(two_days: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's job names the files of which it has found rows alone."""
+    monkeypatch.setattr(kept_files, "rows_by_file", lambda *_: {D1: {}})
+    kept = KeptFiles.of(snapshot_of(two_days), {D1: ["a"]}, [D1], counts=True)
+    assert (kept.rows, kept.replaced_rows) == ({D1: 0}, 0)
 
 
 def test_copies_are_no_part_of_what_was_written(two_days: World) -> None:
