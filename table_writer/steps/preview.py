@@ -127,7 +127,7 @@ class Preview:
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
         columns = {name: F.col(quoted(name)).cast("string") for name in names}
         try:
-            rows = fetched(grouped(fitted.rows, columns, F.count(F.lit(1))))
+            rows = fetched(grouped(fitted.told_by_spark, columns, F.count(F.lit(1))))
         except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:

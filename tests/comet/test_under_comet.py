@@ -56,6 +56,45 @@ def test_comet_is_there_and_hands_over(spark: SparkSession, from_files: Rows) ->
     assert "ToRow" not in plan
 
 
+def test_a_write_of_a_table_by_days_hands_over_from_its_second_time_on(
+    spark: SparkSession,
+    writer: TableWriter,
+    make_table: Callable[..., str],
+    from_files: Rows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans: list[str] = []
+    original = job._messages
+
+    def noted(gateway: Any, rows: DataFrame, spec: Any) -> Any:
+        plans.append(plan_of(rows))
+        return original(gateway, rows, spec)
+
+    monkeypatch.setattr(job, "_messages", noted)
+    tables = {"dt": BY_DAY, "at": BY_DAY.replace("(dt)", "(at)"), "id": BY_DAY.replace("(dt)", "(id)")}
+    for name, ddl in tables.items():
+        table = make_table(ddl, f"by_{name}")
+        rows = from_files(orders(spark, count=40)).select(*[c for c in orders(spark).columns if c != name], name)
+        for _ in range(2):
+            writer.overwrite_partitions(rows, table, engine="arrow")
+        assert "CometColumnarToRow" in plans[-2], name  # nobody knew how wide rows are
+        assert plans[-1].startswith("CometMapInBatch"), name
+
+
+@pytest.mark.parametrize("engine", ["auto", "arrow", "spark"])
+def test_text_that_is_no_utf8_is_refused_as_a_partition(
+    engine: Any, spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], from_files: Rows, seen: Seen
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer.append(from_files(spark.sql("SELECT 1L AS id, 'd1' AS dt")), table)
+    bad = from_files(spark.sql("SELECT 2L AS id, CAST(X'C3' AS STRING) AS dt"))
+    with pytest.raises(SchemaMismatchError, match=r"column dt is a partition.s text.*no UTF-8.*0xC3"):
+        writer.append(bad, table, engine=engine)
+    with pytest.raises(SchemaMismatchError, match=r"column dt is a partition.s text.*no UTF-8.*0xC3"):
+        writer.merge(bad, table, on=["dt", "id"], engine=engine)
+    assert seen(table) == ["Row(id=1, dt='d1')"]
+
+
 @pytest.mark.parametrize(
     ("zone", "int96"), [("America/New_York", True), ("UTC", False)], ids=["New York, INT96", "UTC, micros"]
 )

@@ -64,6 +64,13 @@ class FittedRows:
     filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
     defaults: tuple[str, ...] = ()  # columns that it lacks, with what they get instead: "status: 'open'"
     limits: tuple[Limit, ...] = ()  # the rules that executors enforce on the rows, see violation()
+    texts: tuple[Rule, ...] = ()  # those of partitions' texts, which our tasks enforce by themselves
+
+    @property
+    def told_by_spark(self) -> DataFrame:
+        """The same rows for a job without tasks of ours: it refuses texts of partitions that no name tells."""
+        checked = {rule.column: enforce(rule, _same_column)(F.col(quoted(rule.column))) for rule in self.texts}
+        return self.rows.withColumns(checked) if checked else self.rows
 
 
 def fit(
@@ -96,7 +103,7 @@ def fit(
     matches = {field.name: _match(given.get(field.name.lower()), field, mode) for field in whole}
     _refuse([problem for found in matches.values() for problem in found.problems], table)
     columns: list[Column | str] = []
-    limits: list[Limit] = []
+    limits, texts = list[Limit](), list[Rule]()
     for field in whole:
         found = matches[field.name]
         source = given.get(field.name.lower())
@@ -104,7 +111,8 @@ def fit(
         if as_text and isinstance(field.dataType, T.TimestampType):
             found = _told_by_its_clock(found, field.name, df.sparkSession)
         if source is not None and field.name.lower() in partitions and isinstance(source.dataType, T.StringType):
-            found = _told_by_its_text(found, field.name, df.sparkSession)
+            texts.append(_told_by_its_text(field.name, df.sparkSession))
+            limits.extend(limits_of(texts[-1:], F.col(quoted(source.name))))
         if source is not None and source.name == field.name and found.convert is None and not as_text:
             columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
             continue
@@ -121,6 +129,7 @@ def fit(
         filled=filled,
         defaults=tuple(f"{name}: {field.metadata[CURRENT_DEFAULT]}" for name, field in defaults.items()),
         limits=tuple(limits),
+        texts=tuple(texts),
     )
 
 
@@ -255,16 +264,14 @@ def _told_by_its_clock(found: Match, name: str, spark: SparkSession) -> Match:
     return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
 
 
-def _told_by_its_text(found: Match, name: str, spark: SparkSession) -> Match:
+def _told_by_its_text(name: str, spark: SparkSession) -> Rule:
     """Refuse texts that a partition's name would make others of: a name is UTF-8, and Spark's strings are any bytes."""
-    convert = found.convert or _same_column
-    rule = Rule(
+    return Rule(
         column=name,
         rule="a partition's text",
         verdict="are no UTF-8, which no name of a partition tells (store such values as a column of the files)",
         offender=lambda column: F.when(~is_utf8(spark, column), F.concat(F.lit("0x"), F.hex(column))),
     )
-    return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
 
 
 def _same_column(column: Column) -> Column:

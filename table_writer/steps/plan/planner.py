@@ -219,7 +219,7 @@ class Planner:
         if engine == "spark":
             self._require_no_renames()
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
-        rows = laid_out(fitted.rows, self._table, options)
+        rows = laid_out(fitted.told_by_spark if engine == "spark" else fitted.rows, self._table, options)
         data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
         return rows, spec

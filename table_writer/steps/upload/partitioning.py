@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table_writer.errors import InvalidInputError, PartitionExistsError, StorageError
+from table_writer.errors import InvalidInputError, PartitionExistsError, SchemaMismatchError, StorageError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.upload_spec import CHUNK_BYTES
 from table_writer.steps.upload.arrays import whole_numbers
@@ -60,9 +60,9 @@ class PartitionIds:
         """
         codes = None  # of each row, into found; None while all rows agree
         found: list[PartitionValues] = [()]
-        for column in columns:
+        for name, column in zip(self._columns, columns, strict=True):
             encoded = pc.dictionary_encode(column, null_encoding="encode")
-            values = _texts(encoded.dictionary)
+            values = _texts(encoded.dictionary, name)
             if len(values) == 1:
                 found = [(*known, values[0]) for known in found]
             elif codes is None:
@@ -99,12 +99,19 @@ class PartitionIds:
         return self._ids[values]
 
 
-def _texts(values: Any) -> list[str]:
+def _texts(values: Any, column: str) -> list[str]:
     """Spell partition values as Spark does; null and the empty string are Hive's null partition."""
     if pa.types.is_date32(values.type):
         days = values.cast(pa.int32()).to_pylist()
         return [NULL_PARTITION if day is None else _date_text(day) for day in days]
-    return [NULL_PARTITION if value is None or value == "" else str(value) for value in values.to_pylist()]
+    try:
+        return [NULL_PARTITION if value is None or value == "" else str(value) for value in values.to_pylist()]
+    except UnicodeDecodeError as error:
+        raise SchemaMismatchError(
+            f"rows do not fit the table, nothing was published: column {column} is a partition's text, and one row or"
+            " more are no UTF-8, which no name of a partition tells (store such values as a column of the files), for"
+            f" example 0x{error.object.hex().upper()}. Correct or filter these rows"
+        ) from error
 
 
 def _date_text(days: int) -> str:
