@@ -87,11 +87,11 @@ def test_text_that_is_no_utf8_is_refused_as_a_partition(
 ) -> None:
     table = make_table("CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
     writer.append(from_files(spark.sql("SELECT 1L AS id, 'd1' AS dt")), table)
-    bad = from_files(spark.sql("SELECT 2L AS id, CAST(X'C3' AS STRING) AS dt"))
+    bad = spark.sql("SELECT 2L AS id, CAST(X'C3' AS STRING) AS dt")
+    with pytest.raises(Exception, match="non UTF-8 data"):  # Comet itself reads no such text from a file
+        writer.append(from_files(bad), table, engine=engine)
     with pytest.raises(SchemaMismatchError, match=r"column dt is a partition.s text.*no UTF-8.*0xC3"):
         writer.append(bad, table, engine=engine)
-    with pytest.raises(SchemaMismatchError, match=r"column dt is a partition.s text.*no UTF-8.*0xC3"):
-        writer.merge(bad, table, on=["dt", "id"], engine=engine)
     assert seen(table) == ["Row(id=1, dt='d1')"]
 
 
