@@ -211,4 +211,4 @@ def test_a_lower_level_is_advised_for_a_table_that_is_written_all_day(
     (finding,) = of_check(with_hadoop(world.services(), {}), "compression", conf)
     assert finding.status == status
     if status == "note":
-        assert finding.advice.endswith(f"ALTER TABLE mart.orders SET TBLPROPERTIES ('{LEVEL}' = '1')")
+        assert finding.advice.endswith(f"ALTER TABLE {table.name.sql} SET TBLPROPERTIES ('{LEVEL}' = '1')")

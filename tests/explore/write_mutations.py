@@ -320,7 +320,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "no rollback to what a vacuum deletes",
-        "steps.publish.rollback:_check",
+        "steps.publish.rollback:_FilesOf.there",
         "and not history.past.is_restorable(location)",
         "and False",
         ("rollback further", "vacuum"),
