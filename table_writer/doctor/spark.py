@@ -13,12 +13,11 @@ from table_writer.errors import counted
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.reports.health_reports import Finding
-from table_writer.steps.plan.file_options import LEVEL_KEYS, is_arrows
+from table_writer.steps.plan.file_options import LEVEL_KEYS, codec_of, is_arrows
 from table_writer.steps.plan.parquet_settings import FileSettings
 from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
 
 MIB: Final = 1024 * 1024
-CODEC: Final = "spark.sql.parquet.compression.codec"
 ZSTD_LEVEL: Final = LEVEL_KEYS["zstd"]
 WRITTEN_ALL_DAY: Final = 24  # versions
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -281,11 +280,11 @@ def compression(subject: Subject) -> Iterable[Finding]:
     """Advise a lower level of zstd for a table that is written all day."""
     table = subject.opened.table
     settings = FileSettings(table, subject.spark_conf or {})
-    codec = settings.of_table("compression", "parquet.compression") or setting(subject, CODEC) or "snappy"
+    codec = codec_of(settings, lambda name, usual: setting(subject, name) or usual)
     written_at = [record.entry.created_at for record in subject.history().records.published]
     recent = sum(moment > max(written_at) - timedelta(days=1) for moment in written_at)
-    if codec.lower() != "zstd" or settings.text(ZSTD_LEVEL) or not is_arrows(table) or recent < WRITTEN_ALL_DAY:
-        yield ok(f"new files are compressed by {codec.lower()}, and {counted(recent, 'version')} are of the newest day")
+    if codec != "zstd" or settings.text(ZSTD_LEVEL) or not is_arrows(table) or recent < WRITTEN_ALL_DAY:
+        yield ok(f"new files are compressed by {codec}, and {counted(recent, 'version')} are of the newest day")
     else:
         yield note(
             f"{recent} versions are of the newest day, and their files are compressed by zstd of level 3: level 1 took"

@@ -274,6 +274,11 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(UNFINISHED)
 
 
+def is_read(key: str, location_key: str) -> bool:
+    """Return whether readers of a directory read an object below it: no name from there on is hidden."""
+    return not any(map(is_hidden, key.removeprefix(location_key).split("/")))
+
+
 def visible_files(store: ObjectStore, location_key: str, *, beside: str = "") -> Iterator[ObjectInfo]:
     """Iterate over the objects below a directory that its readers read, in key order, each once.
 
@@ -294,5 +299,5 @@ def _visible(store: ObjectStore, location_key: str, beside: str) -> Iterator[Obj
             start_after = info.key
             if beside and info.key.startswith(beside):
                 start_after = max(info.key, f"{beside}{PAST_OWN_KEYS}")
-            elif not any(map(is_hidden, info.key.removeprefix(location_key).split("/"))):
+            elif is_read(info.key, location_key):
                 yield info

@@ -21,7 +21,7 @@ from table_writer.storage.object_store import (
     ObjectInfo,
     ObjectStore,
     UploadInfo,
-    is_hidden,
+    is_read,
     many,
     visible_files,
 )
@@ -104,7 +104,7 @@ def files_of_each(
 
 def visible(objects: Iterable[ObjectInfo], location: Location) -> Iterator[ObjectInfo]:
     """Leave out what no reader of a location reads."""
-    return (info for info in objects if not any(map(is_hidden, info.key.removeprefix(location.key).split("/"))))
+    return (info for info in objects if is_read(info.key, location.key))
 
 
 def listed_files(store: ObjectStore, layout: TableLayout, location: Location) -> Files:

@@ -33,8 +33,7 @@ def file_options(
 
     ``conf`` looks up a setting of the session; its second argument is the answer where it is not set.
     """
-    codec = settings.of_table("compression", "parquet.compression").lower()
-    codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
+    codec = codec_of(settings, conf)
     try:
         return ParquetOptions(
             compression=codec,
@@ -54,6 +53,12 @@ def file_options(
         )
     except InvalidInputError as error:
         raise InvalidInputError(error.message, table=str(table.name)) from error
+
+
+def codec_of(settings: FileSettings, conf: Conf) -> str:
+    """Return the codec of a table's files: its own, else the session's."""
+    codec = settings.of_table("compression", "parquet.compression")
+    return (codec or conf("spark.sql.parquet.compression.codec", "snappy")).lower()
 
 
 def _level(settings: FileSettings, codec: str) -> int | None:

@@ -103,16 +103,13 @@ def fit(
     matches = {field.name: _match(given.get(field.name.lower()), field, mode) for field in whole}
     _refuse([problem for found in matches.values() for problem in found.problems], table)
     columns: list[Column | str] = []
-    limits, texts = list[Limit](), list[Rule]()
+    limits: list[Limit] = []
     for field in whole:
         found = matches[field.name]
         source = given.get(field.name.lower())
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
         if as_text and isinstance(field.dataType, T.TimestampType):
             found = _told_by_its_clock(found, field.name, df.sparkSession)
-        if source is not None and field.name.lower() in partitions and isinstance(source.dataType, T.StringType):
-            texts.append(_told_by_its_text(field.name, df.sparkSession))
-            limits.extend(limits_of(texts[-1:], F.col(quoted(source.name))))
         if source is not None and source.name == field.name and found.convert is None and not as_text:
             columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
             continue
@@ -120,6 +117,8 @@ def fit(
         fitted = column if found.convert is None else found.convert(column)
         columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
         limits.extend(limits_of(found.rules, column))
+    texts = _rules_of_texts(whole.names[len(whole) - len(partition_columns) :], given, df.sparkSession)
+    limits += [limit for rule, source in texts.items() for limit in limits_of((rule,), F.col(quoted(source)))]
     filled = tuple(path for found in matches.values() for path in found.filled)
     return FittedRows(
         given=df,
@@ -264,14 +263,24 @@ def _told_by_its_clock(found: Match, name: str, spark: SparkSession) -> Match:
     return replace(found, convert=enforce(rule, convert), rules=(rule, *found.rules))
 
 
-def _told_by_its_text(name: str, spark: SparkSession) -> Rule:
-    """Refuse texts that a partition's name would make others of: a name is UTF-8, and Spark's strings are any bytes."""
-    return Rule(
-        column=name,
-        rule="a partition's text",
-        verdict="are no UTF-8, which no name of a partition tells (store such values as a column of the files)",
-        offender=lambda column: F.when(~is_utf8(spark, column), F.concat(F.lit("0x"), F.hex(column))),
-    )
+def _rules_of_texts(
+    partition_columns: Sequence[str], given: Mapping[str, T.StructField], spark: SparkSession
+) -> dict[Rule, str]:
+    """Refuse texts that a partition's name would make others of: a name is UTF-8, and Spark's strings are any bytes.
+
+    Each rule comes with the column of the DataFrame that has the texts.
+    """
+    sources = {name: given.get(name.lower()) for name in partition_columns}
+    return {
+        Rule(
+            column=name,
+            rule="a partition's text",
+            verdict="are no UTF-8, which no name of a partition tells (store such values as a column of the files)",
+            offender=lambda column: F.when(~is_utf8(spark, column), F.concat(F.lit("0x"), F.hex(column))),
+        ): source.name
+        for name, source in sources.items()
+        if source is not None and isinstance(source.dataType, T.StringType)
+    }
 
 
 def _same_column(column: Column) -> Column:
