@@ -7,7 +7,7 @@ call that commutes with all of that is the same as one after it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import permutations
@@ -19,7 +19,7 @@ from table_writer.table.root_markers import DELTA_LOG
 from tests.fuzz.history import CHANGING
 
 from .actors import ACTORS, ATOMIC
-from .run import Point, Reached, carried_out
+from .run import Point, Reached, Run, carried_out
 from .schedule import SWITCHES, Deviation, Schedule, What
 from .worlds import KINDS
 
@@ -134,11 +134,20 @@ class Node:
 class Exploration:
     """Explores what a few actors do to one table."""
 
-    def __init__(self, actors: Sequence[str], bound: Bound, *, kind: str = "", seed: int = 0) -> None:
+    def __init__(
+        self,
+        actors: Sequence[str],
+        bound: Bound,
+        *,
+        kind: str = "",
+        seed: int = 0,
+        noted: Callable[[Run], None] | None = None,
+    ) -> None:
         self._actors = tuple(actors)
         self._kind = kind
         self._weights: dict[What, float] = WEIGHTS | {"misreported": KINDS[kind].misreports}
         self._bound = bound
+        self._noted = noted  # gets each run that has ended
         self._random = Random(f"{seed} {kind}{actors}")
         self._outlines: set[tuple[str, str]] = set()
         self._is_whole = False
@@ -197,6 +206,8 @@ class Exploration:
     def _carried_out(self, schedule: Schedule) -> Node | None:
         """Carry a schedule out; return it to depart from, unless it has failed, or come to nothing new."""
         run = carried_out(schedule, self.figures.ended)
+        if self._noted:
+            self._noted(run)
         self.figures.schedules += 1
         self.figures.by_depth[schedule.preemptions, schedule.faults] += 1
         if run.oracle.wrong:
