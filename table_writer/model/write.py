@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -376,6 +376,10 @@ class WrittenFiles:
         inserted = self.row_count if only_adds else words.inserted
         where, tags = words.where or in_short(plan.where), dict(plan.tags)
         return msgspec.structs.replace(words, where=where, inserted=inserted, tags=tags)
+
+    def with_plan(self, **changes: Any) -> WrittenFiles:
+        """Return the same files with a plan of which these fields are other ones."""
+        return replace(self, plan=replace(self.plan, **changes))
 
     def with_checks(self, results: Iterable[CheckResult]) -> WrittenFiles:
         """Return the same files with these results, of which each replaces an earlier one of its check."""

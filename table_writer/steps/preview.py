@@ -294,7 +294,7 @@ def plan_of_rows(rewrite: Rewrite) -> RowsPlan:
     table, mode = str(rewrite.opened.table.name), rewrite.mode.value
     report = PlanReport(table=table, mode=mode, base_version=rewrite.snapshot.version)
     if rewrite.changed.may_write:
-        options = replace(rewrite.write_options, if_empty="ignore", max_copied_bytes=None)
+        options = replace(rewrite.write_options(rewrite.snapshot.version), if_empty="ignore", max_copied_bytes=None)
         report = Preview(rewrite.opened, rewrite.changed.rows, rewrite.mode, options, rewrite).report()
     facts = {item.name: getattr(report, item.name) for item in fields(PlanReport)}
     return RowsPlan(**facts | {"mode": rewrite.change.name}, **rewrite.facts)

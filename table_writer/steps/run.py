@@ -145,7 +145,7 @@ class Steps:
         with self._refresh_after_conflict(opened, planned):
             reads = Publisher(opened, Completer.of(opened).copy).as_read(files)
         record = StagedRecord(
-            files=_as_recorded(replace(files, plan=replace(files.plan, reads=reads)), opened),
+            files=_as_recorded(files.with_plan(reads=reads), opened),
             expires_after_seconds=expires_in.total_seconds(),
             added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
             writer=opened.identity,
@@ -236,7 +236,7 @@ class Steps:
             raise _published_before(repeated.entry) from None
         if planned is None:
             raise rewrite.nothing_to_stage()
-        planned = replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *rewrite.notes())))
+        planned = planned.with_plan(notes=(*planned.plan.notes, *rewrite.notes()))
         with RunningWrite(rewrite.opened, planned.plan) as write:
             files, _ = self._changed_files(rewrite, planned, write, announcement)  # 2 to 4
             if files is None:
@@ -419,7 +419,7 @@ class Steps:
         files = WrittenFiles.from_messages(plan, messages, keeps_files=bool(opened.followed_mirrors))
         require_inside(files)
         notes = notes_on_old_dates(self.spark, (partition.figures for partition in files.partitions))
-        files = replace(files, plan=replace(plan, notes=(*plan.notes, *notes))) if notes else files
+        files = files.with_plan(notes=(*plan.notes, *notes)) if notes else files
         with watch.step("complete"):
             write.complete(messages, _executors(self.spark, opened, plan.write_id, watch).complete)
         return files
@@ -464,7 +464,7 @@ def _with_scope(spark: SparkSession, files: WrittenFiles, opened: OpenTable) -> 
             return replace(scope, time_zone=zone)
         return Where(spark, scope.where, partition_schema(opened.table), str(plan.table.name))
 
-    return replace(files, plan=replace(plan, scope=asked_again(plan.scope), watched=asked_again(plan.watched)))
+    return files.with_plan(scope=asked_again(plan.scope), watched=asked_again(plan.watched))
 
 
 def _with_new_columns(
@@ -487,7 +487,7 @@ def _with_new_columns(
             table=str(table.name),
             write_id=files.plan.write_id,
         )
-    return replace(files, plan=replace(files.plan, table=table))
+    return files.with_plan(table=table)
 
 
 def _executors(spark: SparkSession, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
@@ -537,4 +537,4 @@ def _as_recorded(files: WrittenFiles, opened: OpenTable) -> WrittenFiles:
             return scope
         return RecordedScope(existing, scope(existing), scope.predicate, str(plan.table.name), plan.write_id)
 
-    return replace(files, plan=replace(plan, scope=recorded(plan.scope), watched=recorded(plan.watched)))
+    return files.with_plan(scope=recorded(plan.scope), watched=recorded(plan.watched))

@@ -2,8 +2,8 @@
 
 A change of the code that is to change nothing is proven by it: record at the commit before, compare at the one after::
 
-    python -m tests.explore.traces record FILE [--times 3]
-    python -m tests.explore.traces compare FILE [--show 5]
+    PYTHONHASHSEED=0 python -m tests.explore.traces record FILE [--times 3]
+    PYTHONHASHSEED=0 python -m tests.explore.traces compare FILE [--show 5]
 
 A deviation stands at the n-th point of its actor, and one read more moves all that come after it. So a trace also keeps
 at *which* call each deviation stood, the how-manieth of its name: where numbers no longer fit, the schedule is carried
@@ -208,6 +208,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1, help="so many times the budget's schedules are recorded")
     parser.add_argument("--show", type=int, default=5, help="differences of each kind that are printed")
     chosen = parser.parse_args()
+    if sys.flags.hash_randomization:
+        parser.error("set PYTHONHASHSEED=0: the order of sets is the order of some calls")
     logging.disable(logging.CRITICAL)
     if chosen.what == "record":
         print(f"{record(chosen.file, [*budget(chosen.times)])} traces")

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -79,6 +79,10 @@ class PlannedWrite:
     spec: UploadSpec | None  # None: Spark's own writer needs none
     few: FewRows | None = None  # the same rows, for the driver to upload if they are few; None: it must not
     existing: Collection[PartitionValues] = ()  # partitions that must not get a row
+
+    def with_plan(self, **changes: Any) -> PlannedWrite:
+        """Return the same with a plan of which these fields are other ones."""
+        return replace(self, plan=replace(self.plan, **changes))
 
 
 class Planner:

@@ -34,6 +34,16 @@ class RecoveryResult:
     taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The partitions of the log as the metastore has them."""
+
+    placements: Mapping[PartitionValues, Placement]
+    taken: frozenset[PartitionValues]  # at a placeholder to which another tool has written: left alone
+    was_right: bool = True  # nothing was behind
+    corrected: RecoveredEntry | None = None  # what was done again; not all that was behind, or others were faster
+
+
 class Correction:
     """Undoes late calls, each by a recover entry over what it has moved."""
 
@@ -50,13 +60,14 @@ class Correction:
         while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self._recovery.resolve_in_doubt(table)
             done += recovered
-            placements, taken, again = self._verify(table, history)
-            if again is None:
+            seen = self._verify(table, history)
+            if seen.was_right:
                 return RecoveryResult(
-                    resolved=tuple(done), corrected=tuple(corrected), placements=placements, taken=taken
+                    resolved=tuple(done), corrected=tuple(corrected), placements=seen.placements, taken=seen.taken
                 )
-            corrected += again
-            rounds.update((again[0].partitions if again else ()) or list(placements))  # a mapping would add its values
+            corrected += [seen.corrected] if seen.corrected else []
+            again = seen.corrected.partitions if seen.corrected else ()
+            rounds.update(again or list(seen.placements))  # a mapping would add its values
         raise MetastoreError(
             f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
@@ -80,7 +91,7 @@ class Correction:
         if history.newest > listing.newest:  # a newer entry may have moved them, and be in doubt: compare it first
             return True
         is_alone = not history.records.publishes_in_doubt  # otherwise two claims would be at one partition
-        if is_alone and self._verifiable(history) and self._verify(table, history)[2] is not None:
+        if is_alone and self._verifiable(history) and not self._verify(table, history).was_right:
             return True
         placements, taken = self._placements(history, values, now)
         if taken:
@@ -124,14 +135,10 @@ class Correction:
             placements[values] = Placement.IN_PLACE if is_gone else Placement.MOVED
         return placements, frozenset(values for values in written if placements[values] is Placement.MOVED)
 
-    def _verify(
-        self, table: Table, history: History
-    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[RecoveredEntry] | None]:
-        """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
+    def _verify(self, table: Table, history: History) -> _Comparison:
+        """Compare all partitions of the log with the metastore, and correct some that are behind.
 
-        In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
-        place of the corrections: nothing was behind. After recoveries of before which no call could come any more when
-        it looked, nobody has to look again.
+        If nothing was, nobody has to look again after recoveries of before which no call could come any more.
         """
         verifiable = self._verifiable(history)  # asked first: a call may come between a look and the question
         known = history.placements.known_values
@@ -140,12 +147,12 @@ class Correction:
             return self._verify(table, self._recovery.resolved_history(table)[0])
         placements, taken = self._placements(history, known, now)
         if Placement.BEHIND in placements.values():
-            again = self._correct(table, history, placements, now)
-            return placements, taken, [again] if again else []
+            corrected = self._correct(table, history, placements, now)
+            return _Comparison(placements, taken, was_right=False, corrected=corrected)
         are_right = not history.unverified or self._opened.correct_statistics(history, placements)
         if not taken and are_right:
             self._log.marks.forget_recoveries(verifiable)
-        return placements, taken, None
+        return _Comparison(placements, taken)
 
     def _verifiable(self, history: History) -> frozenset[int]:
         """Return the recoveries of before which calls may have come late, and none can any more."""

@@ -152,6 +152,7 @@ class Publisher:
             elif look := self._look(_after(draft, listing.end), carry_over, in_place, listing):
                 look_clock = Deadline(self._opened.config.publish_timeout_seconds)
                 self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
+                self._make_directory(staged.plan, look.entry)
                 deadline = self._opened.deadline(look.entry)
                 with claiming(look.entry) as lost:
                     if not self._claimed.claim(look.entry):
@@ -209,7 +210,7 @@ class Publisher:
         has_grown(self._opened, table, now, listing.end, compares=staged.plan.builds_on_rows)
         self._refuse_existing(staged.plan, now)
         self._refuse_other_names(staged.plan, draft, now)
-        if staged.plan.reads and table.partition_columns:  # else a marker would be put where no rows come
+        if staged.plan.reads:
             draft = self._with_emptied_partitions(staged.plan, draft, table, listing.newest)
             now = self._opened.metastore.get_partitions(table, sorted(draft.partition_values))
         require_as_read(self._opened, staged.plan, now, draft.partition_values)
@@ -341,8 +342,7 @@ class Publisher:
     def _with_emptied_partitions(self, plan: WritePlan, draft: LogEntry, table: Table, newest: int) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
-        An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
-        fails on one that does not; hence the marker.
+        An unpartitioned table cannot be dropped. It gets a directory without rows.
         """
         if plan.scope is no_partition:
             return draft
@@ -351,9 +351,12 @@ class Publisher:
         left_out = unlisted_partitions(self._opened, newest, names) if table.partition_columns else ()
         emptied = plan.scope([*names, *left_out]) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
-        if gone and nowhere:
-            self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
         return replace(draft, partitions=(*draft.partitions, *gone))
+
+    def _make_directory(self, plan: WritePlan, entry: LogEntry) -> None:
+        """Put a marker where an unpartitioned table is without rows: Spark fails on a directory that does not exist."""
+        if any(partition.values == () and not partition.files for partition in entry.partitions):
+            self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
         if not plan.mode.facts.only_creates:
@@ -402,7 +405,7 @@ class Publisher:
         """Return the files with a plan that names what had not ended when the version of its rows was claimed."""
         plan = staged.plan
         unseen = self._opened.log.unseen_at(plan.based_on)
-        return replace(staged, plan=replace(plan, in_doubt=plan.in_doubt | unseen)) if unseen else staged
+        return staged.with_plan(in_doubt=plan.in_doubt | unseen) if unseen else staged
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""

@@ -14,6 +14,7 @@ from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.model.message import RowMark
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
+from table_writer.model.table_read import ReadVersion
 from table_writer.model.words import Words
 from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.model.write_mode import WriteMode
@@ -83,10 +84,9 @@ class Rewrite:
         is_partitioned = bool(self.opened.table.partition_columns)
         return RecordedScope(frozenset(), frozenset(self.changed.replaced)) if is_partitioned else every_partition
 
-    @property
-    def write_options(self) -> WriteOptions:
-        """The options of the write, whose rows are based on the snapshot's version."""
-        options = self.call.options.of_write(based_on=self.snapshot.version)
+    def write_options(self, based_on: ReadVersion) -> WriteOptions:
+        """Return the options of the write, whose rows are based on the snapshot's version."""
+        options = self.call.options.of_write(based_on=based_on)
         is_left_to_us = options.distribution == "auto" and self.changed.is_by_key
         return replace(options, distribution="rebalance") if is_left_to_us else options
 
@@ -117,14 +117,15 @@ class Rewrite:
 
         Raises ``RepeatedError`` if the idempotency key was published before.
         """
-        _ = self.snapshot.version  # known before the log is read again, which has no older one then
+        based_on = self.snapshot.version  # asked before the log is read again, which has no older one then
         seen = self.opened.require_new_key(self.call.key, self.call.query_ids)
         if not self.changed.may_write:
             return None
         planner = self._planner.marking(self.changed.mark)
-        planned = planner.plan(self.changed.rows, self.mode, self.write_options, seen, stream=self.call.stream)
+        options = self.write_options(based_on)
+        planned = planner.plan(self.changed.rows, self.mode, options, seen, stream=self.call.stream)
         reads = (*planned.plan.reads, *self.changed.reads)
-        return replace(planned, plan=replace(planned.plan, watched=self.changed.watched, reads=reads, scope=self.scope))
+        return planned.with_plan(watched=self.changed.watched, reads=reads, scope=self.scope)
 
     def with_kept_files(self, files: WrittenFiles, copy_files: CopyFiles) -> WrittenFiles:
         """Let the store copy the files that stay beside those that were written, and return all of them.
@@ -149,7 +150,7 @@ class Rewrite:
                 **plan.named,
             ) from changed
         reads = (*plan.reads, self.snapshot.as_read(touched))
-        return self._kept.beside(replace(files, plan=replace(plan, reads=reads)))
+        return self._kept.beside(files.with_plan(reads=reads))
 
     def changes_anything(self, files: WrittenFiles) -> bool:
         """Return whether readers will see other rows; of those that may be new the files tell."""
