@@ -207,6 +207,24 @@ def test_what_has_read_nothing_of_its_table_may_be_staged_over_whatever_is_there
     assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({5})}
 
 
+def test_a_look_at_what_is_to_be_staged_or_published_changes_nothing() -> None:
+    """Also where a publish would put a marker, since the table is to be without rows."""
+    world = World()
+    world.become_unpartitioned()
+    world.write({"": frozenset({1})})
+    plan = plan_of(world, read_now(world), mode=WriteMode.OVERWRITE_TABLE)
+    files, publisher = WrittenFiles(plan=plan, partitions=()), publisher_of(world.services())
+    before = {found.key for found in world.store.list("")}
+    (read,) = publisher.as_read(files)
+    publisher.examine(files)
+    assert read.files.keys() == {Location.parse(world.partitions()[""].location).place}
+    assert {found.key for found in world.store.list("")} == before
+    world.write({"": frozenset({2})})
+    for look in (publisher.as_read, publisher.examine):
+        with pytest.raises(ConflictError, match="whole table"):
+            look(files)
+
+
 def test_rows_that_were_replaced_in_versions_that_the_log_has_forgotten_are_not_taken_for_compacted_ones() -> None:
     world = written({"d1": frozenset({1, 2})})
     read = read_now(world)
