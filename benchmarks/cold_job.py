@@ -67,6 +67,7 @@ SIDES: Final = {
 def main() -> None:
     """Write the rows of a directory into a table, and print what it took."""
     side, source, table, mode = sys.argv[1:]
+    sys.modules["IPython"] = None  # type: ignore[assignment]  # of a notebook; PySpark imports it at the first column
     spark = SparkSession.builder.getOrCreate()
     begun, used = time.monotonic(), used_core_seconds()
     SIDES[side](spark.read.parquet(source), table, mode)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.errors import WideRowError
 from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.spark.widths import fixed_row_bytes, is_measured_soon, refusing_wide, row_width_at_once
+from table_writer.spark.widths import fixed_row_bytes, is_measured_soon, row_width_at_once
 
 MOST_BYTES: Final = 32 * 1024 * 1024  # of rows in Arrow that the driver holds
 MOST_ROWS: Final = 65_536  # two warm Python workers were as fast with 24,000 narrow rows, and faster with 95,000
@@ -74,17 +75,18 @@ class FewRows:
         return self.table, self.row_bytes.bit_length()
 
     def _batches(self, frame: DataFrame, write_id: str) -> list[Any] | None:
-        """Run the query; ``None`` if its rows are not few, or one of them is too wide."""
+        """Run the query; ``None`` if its rows are not few."""
         spark = open_gateway(frame.sparkSession)
         try:
             batches = spark.run(write_id, partial(arrow_batches, frame))
-        except WideRowError:
-            return None
         except SPARK_ERRORS as error:
             if RESULT_LIMIT not in str(error):
                 raise
             return None
-        return None if sum(map(len, batches)) > self.row_count else batches
+        found = batches if self.is_fixed else [batch.column(0) for batch in batches]
+        if sum(map(len, found)) > self.row_count or any(rows.null_count for rows in found if not self.is_fixed):
+            return None
+        return found if self.is_fixed else list(map(pa.RecordBatch.from_struct_array, found))
 
     @property
     def is_fixed(self) -> bool:
@@ -103,15 +105,11 @@ class FewRows:
         return min(MOST_ROWS, self.max_bytes // self.row_bytes)
 
     def _bounded(self, rows: DataFrame) -> DataFrame:
-        """Return one row more than there may be; where widths vary the query fails at the first that is too wide.
-
-        A job that fails is rare: how wide rows are is known after the first write. Rows that say of themselves that
-        they are too wide would be structs, for which Java compiles longer than the query of a small write takes.
-        """
+        """Return one row more than there may be; where widths vary each is a struct, and null if it is too wide."""
         if self.ordered is not None:  # in one task, and after a limit: where Spark needs none, it leaves it out
             rows = self.ordered(rows.limit(self.row_count + 1).coalesce(1))
         if not self.is_fixed:
-            rows = refusing_wide(rows, self.row_bytes, row_width_at_once(rows))
+            rows = rows.select(F.when(row_width_at_once(rows) <= self.row_bytes, F.struct("*")))
         return rows.limit(self.row_count + 1)
 
 

@@ -57,15 +57,15 @@ def is_measured_soon(schema: T.StructType) -> bool:
     return is_measurable(schema) and len(list(islice(lists, MOST_LISTS + 1))) <= MOST_LISTS
 
 
-def refusing_wide(rows: DataFrame, max_row_bytes: int, width: Column | None = None) -> DataFrame:
+def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
     """Return the same rows, of a schema that is measurable; the job that meets a wider one ends with ``WideRowError``.
 
-    ``width`` is what a row takes, by default :func:`row_width`. The look is part of the first column, not a filter:
-    Spark would move that to where a value is not computed yet, and compute it twice.
+    The look is part of the first column, not a filter: Spark would move that to where a value is not computed yet, and
+    compute it twice.
     """
     first, *others = (F.col(quoted(name)) for name in rows.columns)
     wide = F.raise_error(F.lit(f"\ntable_writer.errors.WideRowError: a row has over {max_row_bytes:,} bytes\n"))
-    checked = F.when((row_width(rows) if width is None else width) <= max_row_bytes, first).otherwise(wide)
+    checked = F.when(row_width(rows) <= max_row_bytes, first).otherwise(wide)
     return rows.select(checked.alias(rows.columns[0]), *others)
 
 

@@ -55,7 +55,7 @@ file           what it has
 `mutation`     a broken rule of the real code, with who notices it: actors who are explored, a schedule, or a test;
                ``*mutations`` have them, ``rules.md`` says what they do not have
 `unit`         runs the tests that notice a broken rule
-`traces`       all calls of each schedule, recorded before a change and compared after it: what changed nothing says so
+`traces`       all calls of each schedule, recorded before a change and compared after it
 ============== ===========================================================================================
 
 What is left out: switches at calls that commute with all that the other does (another place, or both read; entries and

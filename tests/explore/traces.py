@@ -7,7 +7,8 @@ A change of the code that is to change nothing is proven by it: record at the co
 
 A deviation stands at the n-th point of its actor, and one read more moves all that come after it. So a trace also keeps
 at *which* call each deviation stood, the how-manieth of its name: where numbers no longer fit, the schedule is carried
-out with that call's new number. What is found:
+out with that call's new number. Bodies are not kept, nor what a call of the metastore names: that shows in where
+partitions are in the end, how entries ended, and which rows are there. What is found:
 
 ================= ====================================================================================================
 ``same``          every call is as it was, in the same order
@@ -36,8 +37,6 @@ from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.fuzz.history import CHANGING
-
 from .run import Point, Run, carried_out
 from .scenarios import BUDGETED_PAIRS, TRIPLES
 from .schedule import Deviation, Schedule
@@ -45,7 +44,6 @@ from .search import BUDGETED, Exploration
 from .worlds import KINDS
 
 WRITE_IDS: Final = re.compile(r"(?<!\d)\d{16}(?!\d)")
-CALLS_OF_A_CHANGE: Final = re.compile(rf"\d+ (before|after) \w+\.({'|'.join(sorted(CHANGING))})\b")
 FOUND: Final = ("same", "reads differ", "changes", "lost")
 
 
@@ -63,27 +61,25 @@ class Trace:
     schedule: str
     anchors: tuple[Anchor, ...]
     calls: tuple[str, ...]
-    results: tuple[str, ...]  # what each actor was answered
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """The calls that change something."""
-        return tuple(call for call in self.calls if CALLS_OF_A_CHANGE.match(call))
+    changes: tuple[str, ...]  # those of them that change something
+    went: tuple[str, ...]
+    """What each actor was answered; then where partitions are, how entries ended, and which rows are there."""
 
     @classmethod
     def of(cls, run: Run) -> Trace:
         """Take the trace of a run that has ended."""
         calls = named(step.point for step in run.steps)
+        changes = tuple(call for call, step in zip(calls, run.steps, strict=True) if step.point.changes)
         anchors = [anchor_of(run, calls, one) for one in run.schedule.deviations]
-        results = tuple(WRITE_IDS.sub("w", worker.result) for worker in run.workers)
-        return cls(str(run.schedule), tuple(one for one in anchors if one), calls, results)
+        went = tuple(WRITE_IDS.sub("w", text) for text in (*(worker.result for worker in run.workers), run.went))
+        return cls(str(run.schedule), tuple(one for one in anchors if one), calls, changes, went)
 
     @classmethod
     def parse(cls, line: str) -> Trace:
         """Read what :meth:`as_line` has written."""
         stored = json.loads(line)
         anchors = tuple(Anchor(*one) for one in stored["anchors"])
-        return cls(stored["schedule"], anchors, tuple(stored["calls"]), tuple(stored["results"]))
+        return cls(stored["schedule"], anchors, *(tuple(stored[name]) for name in ("calls", "changes", "went")))
 
     def as_line(self) -> str:
         """Write the trace."""
@@ -127,7 +123,10 @@ def traces_of(scenario: tuple[str, tuple[str, ...], int]) -> list[str]:
 
 
 def budget(times: int = 1) -> Iterator[tuple[str, tuple[str, ...], int]]:
-    """Yield the pairs and triples of the budgeted run, with how many schedules each has."""
+    """Yield the pairs and triples of the budgeted run, and who sets statistics, with how many schedules each has."""
+    yield from (
+        ("", ("overwrite with figures", other), 4 * times) for other in ("append", "recover", "vacuum", "rollback")
+    )
     for (by_kind, schedules), kind in product(((BUDGETED_PAIRS, 2), (TRIPLES, 4)), KINDS):
         yield from ((kind, actors, schedules * times) for actors in by_kind.get(kind, ()))
 
@@ -144,16 +143,16 @@ def compared(before: Trace) -> Difference:
     schedule = Schedule.parse(before.schedule)
     run = carried_out(schedule, set())
     after = Trace.of(run)
-    if (after.calls, after.results) == (before.calls, before.results):
+    if (after.calls, after.went) == (before.calls, before.went):
         return Difference("same")
     if after.anchors != before.anchors:
         anchored = _at_anchors(schedule, before.anchors)
         if anchored is None:
             return Difference("lost", f"{schedule}\n{before.anchors}")
         after = Trace.of(carried_out(anchored, set()))
-    if (after.changes, after.results) == (before.changes, before.results):
+    if (after.changes, after.went) == (before.changes, before.went):
         return Difference("reads differ", _diff(before.calls, after.calls))
-    kept = (*before.changes, *before.results), (*after.changes, *after.results)
+    kept = (*before.changes, *before.went), (*after.changes, *after.went)
     return Difference("changes", f"{after.schedule} (was {before.schedule})\n{_diff(*kept)}")
 
 

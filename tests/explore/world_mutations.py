@@ -13,6 +13,8 @@ COVERED_BELOW: Final = (
     "",
 )
 
+MODES: Final = "tests/publish/test_modes.py"
+
 MUTATIONS: Final = (
     Mutation(
         "an unpartitioned table is emptied, not dropped",
@@ -23,6 +25,13 @@ MUTATIONS: Final = (
         Bound(0, 0),
         10,
         kind="root",
+    ),
+    Mutation(
+        "the directory of a table without rows exists before readers are pointed there",
+        "steps.publish.publisher:Publisher.publish",
+        "self._make_directory(staged.plan, look.entry)",
+        "",
+        test=f"{MODES}::test_the_directory_of_a_table_without_rows_exists_before_its_version_is_claimed",
     ),
     Mutation(
         "a reader of the root does not look into the own directory",

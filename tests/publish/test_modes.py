@@ -14,10 +14,12 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
 from table_writer.model.entry import Key, Outcome
+from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import written_ids
 from table_writer.model.write_mode import WriteMode
+from table_writer.steps.publish.publisher import EMPTY_MARKER
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.table.open_table import RepeatedError
 from tests.publish.world import REFUSED, DeathError, Fault, World, fail, insert, without_answer, written
@@ -254,6 +256,19 @@ def test_an_unpartitioned_table_can_be_emptied_written_again_and_rolled_back() -
     assert world.rows() == {}
     world.keeper.rollback(str(world.name), version=0)
     assert world.rows() == {"": frozenset({1})}
+
+
+def test_the_directory_of_a_table_without_rows_exists_before_its_version_is_claimed() -> None:
+    """A recovery, which knows nothing of it, points readers there: Spark fails on a directory that does not exist."""
+    world = unpartitioned()
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))  # the first one takes the root
+    with world.inject(Fault("store", "put_if_absent", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert world.rows() == {}
+    prefix = Location.parse(world.partitions()[""].location).key
+    assert [info.key.removeprefix(prefix) for info in world.store.list(prefix)] == [EMPTY_MARKER]
 
 
 def test_the_second_of_two_overwrites_of_an_unpartitioned_table_is_a_conflict() -> None:
