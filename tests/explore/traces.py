@@ -1,6 +1,6 @@
 """Recorded traces: the calls of store and metastore that each schedule of the budget makes, before and after a change.
 
-A change of the code that is to change nothing is proven by it: record at the commit before, compare at the one after::
+They show whether a change of the code has changed what it does: record at the commit before, compare at the one after::
 
     PYTHONHASHSEED=0 python -m tests.explore.traces record FILE [--times 3]
     PYTHONHASHSEED=0 python -m tests.explore.traces compare FILE [--show 5]
