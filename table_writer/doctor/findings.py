@@ -13,7 +13,6 @@ from table_writer.log.records import SlotRecord
 from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
-from table_writer.model.entry import Operation
 from table_writer.model.table import PartitionValues, Table, TableName, shown_name
 from table_writer.reports.health_reports import BEHIND, IN_DOUBT, Finding
 from table_writer.steps.vacuum.due import Look, vacuum_ages
@@ -70,7 +69,7 @@ def publishes_in_doubt(history: History, name: TableName) -> Iterator[Finding]:
         hours = f"{record.age_seconds / 3600:.1f} h ago, write_id {entry.write_id}"
         if is_over:
             finding = warning(f"{doubt} ({hours}) has died, or its answer was lost", f"table-writer recover {name}")
-        elif entry.operation is not Operation.VACUUM:
+        elif entry.meaning.changes_partitions:
             finding = note(f"{doubt} ({hours}) is at work, or has died", f"table-writer recover {name}")
         else:
             continue

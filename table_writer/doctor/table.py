@@ -246,7 +246,7 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
 
 def erasures(subject: Subject) -> Iterable[Finding]:
     """Look for rows that are to be erased, and lie there until a vacuum."""
-    entries = [record.entry for record in subject.history().records.in_doubt if record.entry.erasure]
+    entries = [record.entry for record in subject.history().records.in_doubt if record.entry.meaning.erases]
     for entry in entries:
         yield warning(
             f"rows {entry.erased} are still in files that no vacuum has deleted since",

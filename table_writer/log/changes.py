@@ -11,7 +11,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.history import History
 from table_writer.log.records import SlotRecord
 from table_writer.log.versions import require_known_version
-from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, Place, same_place
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionValues, Table, shown_name
@@ -76,7 +76,7 @@ def writes_behind(
             version = entry.version - 1
         elif entry.is_compaction:
             version = entry.version - 1
-        elif entry.operation is Operation.RESTORE or entry.recovers is not None:
+        elif entry.meaning.returns_partitions:
             put_back, version = (record, partition), entry.version - 1
         else:
             yield record, partition

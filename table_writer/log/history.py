@@ -15,7 +15,6 @@ from table_writer.log.past_states import PastStates
 from table_writer.log.placements import Placements
 from table_writer.log.records import LogEnd, Records, SlotRecord
 from table_writer.log.state import TableState
-from table_writer.model.entry import Operation
 from table_writer.model.location import Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -123,8 +122,8 @@ class History:
                 found = entry.replaced_schema
             if entry.schema:
                 columns_by = entry.columns_by
-                is_of_then = entry.operation in {Operation.ROLLBACK, Operation.RESTORE}
-                found = entry.schema if columns_by == wanted_by and not (found and is_of_then) else found
+                is_told = found and entry.meaning.has_older_columns
+                found = entry.schema if columns_by == wanted_by and not is_told else found
         return Columns(found, wanted_by) if found else None
 
     @cached_property

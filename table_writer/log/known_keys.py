@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from table_writer.log.records import SlotRecord
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import Outcome
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class KnownKeys:
             self.older_batches[entry.idempotency_key.rpartition("/")[0]] = version
         elif entry.stream:
             self.batches[entry.stream] = version
-        if record.outcome is Outcome.PUBLISHED and entry.operation is Operation.WRITE:
+        if record.outcome is Outcome.PUBLISHED and entry.meaning.brings_rows:
             self.published[key_digest(entry.idempotency_key, entry.stream)] = version
 
     @property

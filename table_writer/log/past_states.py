@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 
 from table_writer.log.records import Records, SlotRecord
 from table_writer.log.state import TableState
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 
@@ -96,10 +96,9 @@ class PastStates:
         for record, partition in self._records.by_partition.get(values, ()):
             entry = record.entry
             if record.has_switched(values):
-                is_recovery = entry.operation is Operation.RECOVER
-                before = partition.new_location if is_recovery else partition.old_location
+                before = partition.new_location if entry.meaning.repeats else partition.old_location
                 sights.append(Sight(entry.version, False, before, partition.new_location, is_switched=True))
-            elif record.outcome is not None and entry.operation is not Operation.RECOVER:  # what its claim has found
+            elif record.outcome is not None and not entry.meaning.repeats:  # what its claim has found
                 sights.append(Sight(entry.version, False, partition.old_location, partition.old_location))
             if values in record.found:
                 found = record.found[values]

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from table_writer.log.records import Records, SlotRecord
 from table_writer.log.state import TableState
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import VERSION_PARAMETER, PartitionValues
 
@@ -179,7 +179,7 @@ class Placements:
     def _unverified_ids(self) -> frozenset[str]:
         """The recoveries that recorded the outcomes of entries whose calls may come late; none for one in doubt."""
         if self._unverified is None:
-            recoveries = (record.entry for record in self._records if record.entry.operation is Operation.RECOVER)
+            recoveries = (record.entry for record in self._records if record.entry.meaning.repeats)
         else:
             recoveries = (record.entry for record in self._records if record.entry.version in self._unverified)
         return frozenset({"", *(entry.write_id for entry in recoveries)})
@@ -188,8 +188,7 @@ class Placements:
         """Return whether an entry's call was unanswered, and may have come unseen, as where an outcome was rebuilt."""
         if record.recorded_by != record.entry.write_id:
             return record.recorded_by in self._unverified_ids
-        is_rebuilt = record.entry.operation is not Operation.RECOVER
-        return is_rebuilt and record.entry.version in (self._unverified or ())
+        return not record.entry.meaning.repeats and record.entry.version in (self._unverified or ())
 
     def _calls(self, values: PartitionValues) -> dict[Place | None, bool]:
         """Return where calls may bring a partition, ``None`` being nowhere; and whether only where there was none.

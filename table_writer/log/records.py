@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple, overload
 
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout, written_ids
@@ -71,12 +71,12 @@ class SlotRecord:
     @property
     def has_changed(self) -> bool:
         """Return whether it was published, and changed partitions: a vacuum changes none."""
-        return self.outcome is Outcome.PUBLISHED and self.entry.operation is not Operation.VACUUM
+        return self.outcome is Outcome.PUBLISHED and self.entry.meaning.changes_partitions
 
     @property
     def erased_places(self) -> frozenset[Place]:
         """The places whose files are to be erased by it, or were; none if it is no erasure."""
-        is_erasure = self.entry.erasure is not None and self.outcome is not Outcome.ABANDONED
+        is_erasure = self.entry.meaning.erases and self.outcome is not Outcome.ABANDONED
         named = (deletion for deletion in self.entry.deletes if is_erasure and not deletion.kept)
         return frozenset(Location.parse(deletion.location).place for deletion in named)
 
@@ -133,7 +133,7 @@ class Records(Sequence[SlotRecord]):
     @property
     def publishes_in_doubt(self) -> tuple[SlotRecord, ...]:
         """Entries in doubt that may change what readers see: all but vacuums."""
-        return tuple(record for record in self.in_doubt if record.entry.operation is not Operation.VACUUM)
+        return tuple(record for record in self.in_doubt if record.entry.meaning.changes_partitions)
 
     @property
     def published(self) -> tuple[SlotRecord, ...]:
@@ -150,8 +150,7 @@ class Records(Sequence[SlotRecord]):
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         self.require_all()
         for record in self.published:
-            has_made = record.entry.has_own_files or record.entry.recovers is not None
-            if has_made and write_id in written_ids(self._layout, record.entry):
+            if record.entry.meaning.shows_a_write and write_id in written_ids(self._layout, record.entry):
                 return record
         return None
 
@@ -185,6 +184,6 @@ class Records(Sequence[SlotRecord]):
             if location is not None
         }
         named = {self._layout.write_id_of(Location.parse(text)) for text in texts}
-        own = {record.entry.write_id for record in records if record.entry.has_own_files}
+        own = {record.entry.write_id for record in records if record.entry.meaning.has_own_files}
         recovered = {record.entry.recovered_write_id for record in records}
         return frozenset(write_id for write_id in named | own | recovered if write_id)

@@ -14,7 +14,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
-from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, Key, LogEntry, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, no_partition
@@ -53,7 +53,7 @@ def standing(
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
-    if entry.operation is Operation.VACUUM:
+    if not entry.meaning.changes_partitions:
         meets = (
             not seen
             and outcome is not Outcome.ABANDONED
@@ -66,7 +66,7 @@ def standing(
         return Standing.IN_DOUBT
     if outcome is not Outcome.PUBLISHED or not overlap:
         return Standing.UNRELATED
-    same_rows = entry.operation is Operation.COMPACT or entry.only_drops_late
+    same_rows = entry.meaning.keeps_all_rows or entry.only_drops_late
     return Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT
 
 
@@ -218,7 +218,7 @@ def _covers(record: SlotRecord, entry: LogEntry) -> bool:
     newer = record.entry
     if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
         return False
-    if newer.operation is Operation.RECOVER:
+    if newer.meaning.repeats:
         return record.outcome is Outcome.PUBLISHED and (newer.recovers or 0) > entry.version
     return record.outcome is not Outcome.ABANDONED
 
@@ -242,7 +242,7 @@ def published_with_key(records: Sequence[SlotRecord], key: Key) -> SlotRecord | 
     them again.
     """
     for record in reversed(records):
-        if key.is_of(record.entry) and record.entry.operation is Operation.WRITE and is_kept(record, records):
+        if key.is_of(record.entry) and record.entry.meaning.brings_rows and is_kept(record, records):
             return record
     return None
 
@@ -254,7 +254,7 @@ def newest_of_stream(records: Sequence[SlotRecord], stream: str) -> LogEntry | N
     """
     for record in reversed(records):
         entry = record.entry
-        is_batch = entry.operation is Operation.WRITE and stream_of(entry) == stream
+        is_batch = entry.meaning.brings_rows and stream_of(entry) == stream
         if is_batch and is_kept(record, records):
             return entry
     return None

@@ -18,7 +18,7 @@ import msgspec
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.records import UNRECORDED, SlotRecord, moved_locations, superseded_locations
 from table_writer.log.stored import MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed
-from table_writer.model.entry import HANDOVER, TAKE_BACK, LogEntry, Operation, Outcome
+from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
@@ -180,8 +180,7 @@ class Slots:
         Raises ``InvalidInputError`` if the log is closed, or the entry so long that nobody would read it again; nothing
         was stored then. A listing from before it was closed leads to a slot that the handover has taken.
         """
-        keeps_rows = entry.operation in {Operation.RECOVER, Operation.RESTORE}
-        if not keeps_rows and entry.mode not in {HANDOVER, TAKE_BACK}:
+        if not entry.meaning.may_claim_when_closed:
             self.require_open(entry.table)
         text = replace(entry, log_id=self.log_id).to_json(self._layout.root)
         try:

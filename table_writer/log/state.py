@@ -13,7 +13,7 @@ from datetime import datetime
 
 from table_writer.log.known_keys import KnownKeys
 from table_writer.log.records import SlotRecord
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -89,7 +89,7 @@ class TableState:
         self.version, self.write_id = entry.version, entry.write_id
         self._note_places(entry)
         self.keys.apply(record)
-        if entry.operation is Operation.VACUUM:
+        if not entry.meaning.changes_partitions:
             self._apply_vacuum(record)
         elif record.outcome is Outcome.ABANDONED:
             self._apply_abandoned(record)
@@ -128,7 +128,7 @@ class TableState:
         own = [
             self.parse(partition.own_location) for partition in entry.partitions if partition.own_location is not None
         ]
-        if entry.has_own_files:
+        if entry.meaning.has_own_files:
             self._leave(data, record, bytes=sum(partition.bytes for partition in entry.partitions))
             copies = [location for location in own if not data.contains(location)]  # in a fresh directory
         else:
@@ -202,7 +202,7 @@ class TableState:
         """Note that readers never came to these files, if they are this entry's, or of one that it recovers."""
         entry, location = record.entry, self.parse(str(partition.own_location))
         is_copy = self.layout.write_id_of(location) == entry.write_id
-        if is_copy or entry.has_own_files or entry.recovers is not None:
+        if is_copy or entry.meaning.shows_a_write:
             self._leave(location, record, bytes=partition.bytes)
 
     def _come_to(self, location: Location) -> None:

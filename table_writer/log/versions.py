@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import Outcome
 from table_writer.model.table import Table
 
 
@@ -106,7 +106,7 @@ def version_of(history: History, write_id: str, table: Table) -> int:
     newest = own[-1] if own else None
     if newest is None:
         why = "there is no entry of it in the log"
-    elif not newest.entry.has_own_files and newest.entry.recovers is None:
+    elif not newest.entry.meaning.shows_a_write:
         why = f"it is no write but the {newest.entry.operation.value} that is version {newest.entry.version}"
     elif newest.outcome is None:
         why = f"its version {newest.entry.version} is in doubt: run `table-writer recover {table.name}` first"
@@ -162,7 +162,7 @@ def oldest_whole_version(history: History) -> int | None:
     gone = (version for version in range(1, history.newest) if version not in history.records.by_version)
     since = max(gone, default=0)
     for record in history.records:
-        if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
+        if not record.entry.meaning.changes_partitions and record.outcome is not Outcome.ABANDONED:
             since = max([since, *(deletion.replaced_by or 0 for deletion in record.entry.deletes if not deletion.kept)])
     return next(
         (record.entry.version for record in history.records.published if record.entry.version >= since > 0), None

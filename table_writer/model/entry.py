@@ -23,6 +23,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
+from table_writer.model.meaning import COMPACT, ERASED, OF_MODE, OF_OPERATION, UNDONE, Meaning, Operation
 from table_writer.model.table import PartitionValues
 from table_writer.model.words import NO_WORDS, Words
 from table_writer.model.write_mode import WriteMode
@@ -46,25 +47,9 @@ ADDED_LATER: Final = frozenset(
     }
 )  # fields that older entries lack
 STORED_NAMES: Final = {"recovers": "settles"}  # fields with another name on the store
-COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
-DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
-ERASE: Final = "erase"  # the mode of a vacuum that an erasure has claimed, and that the next vacuum carries out
-HANDOVER: Final = "handover"  # the mode of a vacuum that deletes nothing: claims that were under way lose to it
-TAKE_BACK: Final = "take back"  # the same, before the log is open again
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
 MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long
-
-
-class Operation(enum.Enum):
-    """The operation of an entry."""
-
-    WRITE = "write"  # points partitions at new rows
-    COMPACT = "compact"  # points partitions at the same rows in fewer files
-    RECOVER = "recover"  # carries out another entry, whose writer is gone or which a late call has undone
-    ROLLBACK = "rollback"  # points partitions at rows they had before
-    RESTORE = "restore"  # adds partitions that the metastore has lost
-    VACUUM = "vacuum"  # deletes locations; no partition changes
 
 
 class Outcome(enum.Enum):
@@ -286,6 +271,16 @@ class LogEntry:
         return frozenset(partition.values for partition in self.partitions)
 
     @property
+    def meaning(self) -> Meaning:
+        """Return what it means to others."""
+        meaning = OF_OPERATION[self.operation]
+        if meaning.needs_last_word and not self.recovered_write_id:
+            return UNDONE
+        if meaning.changes_partitions:
+            return meaning
+        return OF_MODE.get(self.mode, meaning) if self.erasure is None else ERASED
+
+    @property
     def write_mode(self) -> WriteMode | None:
         """Return the mode of a write, or of a recovery that does one again; ``None`` of all else."""
         return WriteMode.of_entry(self.mode)
@@ -303,21 +298,14 @@ class LogEntry:
     @property
     def only_adds(self) -> bool:
         """Return whether the switch only adds partitions; a recovery alters the partitions that are there by then."""
-        is_recovery = self.operation is Operation.RECOVER
-        return not is_recovery and all(
+        return not self.meaning.repeats and all(
             partition.new_location and partition.old_location is None for partition in self.partitions
         )
 
     @property
     def only_drops_late(self) -> bool:
         """Return whether this is a correction that drops what the late call of an abandoned entry has added."""
-        is_correction = self.operation is Operation.RECOVER and not self.recovered_write_id
-        return is_correction and not any(partition.new_location for partition in self.partitions)
-
-    @property
-    def has_own_files(self) -> bool:
-        """Return whether the entry points readers at files of its own write."""
-        return self.operation in {Operation.WRITE, Operation.COMPACT}
+        return self.meaning is UNDONE and not any(partition.new_location for partition in self.partitions)
 
     @property
     def has_figures(self) -> bool:

@@ -43,7 +43,7 @@ def version_summary(
         version=entry.version,
         operation=entry.operation.value,
         mode=entry.called,
-        state=record.outcome.value if record.outcome else "due" if entry.erasure else "in doubt",
+        state=record.outcome.value if record.outcome else "due" if entry.meaning.erases else "in doubt",
         created_at=entry.created_at,
         write_id=entry.write_id,
         writer=entry.writer,

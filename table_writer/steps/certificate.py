@@ -16,7 +16,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History
 from table_writer.log.trimming import Trimming
-from table_writer.model.entry import Erasure, LogEntry, Operation, Outcome
+from table_writer.model.entry import Erasure, LogEntry, Outcome
 from table_writer.model.location import Location, Place
 from table_writer.model.table import HISTORY_PROPERTY
 from table_writer.reports.erasure_report import ErasedObject, ErasureReport
@@ -120,7 +120,9 @@ def erasure_report(opened: OpenTable, write_id: str | None) -> ErasureReport:
     """
     traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()
-    records = [record for record in history.records if record.entry.erasure and record.outcome is not Outcome.ABANDONED]
+    records = [
+        record for record in history.records if record.entry.meaning.erases and record.outcome is not Outcome.ABANDONED
+    ]
     wanted = write_id or next((record.entry.erasing_id for record in reversed(records)), "")
     entries = [record.entry for record in records if wanted in {record.entry.write_id, record.entry.erasing_id}]
     if not entries:
@@ -167,9 +169,11 @@ def _vacuums(history: History, entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Return the vacuums that have deleted what the erasure names."""
     places = {location.place for location in _locations(entries).values()}
     done = (
-        record.entry for record in history.records if record.outcome is Outcome.PUBLISHED and not record.entry.erasure
+        record.entry
+        for record in history.records
+        if record.outcome is Outcome.PUBLISHED and not record.entry.meaning.erases
     )
-    vacuums = (entry for entry in done if entry.operation is Operation.VACUUM and entry.version > entries[0].version)
+    vacuums = (entry for entry in done if not entry.meaning.changes_partitions and entry.version > entries[0].version)
     return [entry for entry in vacuums if any(location.place in places for location in _locations([entry]).values())]
 
 
@@ -198,7 +202,7 @@ def _in_writes(erased: Erased) -> Iterator[Finding]:
         entry = record.entry
         if record.outcome is Outcome.PUBLISHED:
             yield from map(left, _brought_by(erased, entry))
-        elif entry.has_own_files and entry.base_version < claimed:
+        elif entry.meaning.has_own_files and entry.base_version < claimed:
             given_up.add(entry.write_id)
     traces = erased.traces
     for write_id in sorted(traces.unclaimed_ids(history) | (given_up & traces.seen_ids)):
@@ -209,7 +213,7 @@ def _in_writes(erased: Erased) -> Iterator[Finding]:
 
 def _brought_by(erased: Erased, entry: LogEntry) -> Iterator[str]:
     """Say how a version may have brought such rows that came after the erasure."""
-    if entry.operation is Operation.WRITE and entry.base_version < erased.newest.version:
+    if entry.meaning.brings_rows and entry.base_version < erased.newest.version:
         yield (
             f"write {entry.write_id} was planned before the erasure and published after it, as version"
             f" {entry.version}: if it may have brought such rows, delete them again"
@@ -223,7 +227,7 @@ def _brought_by(erased: Erased, entry: LogEntry) -> Iterator[str]:
 
 def _carried_from(entry: LogEntry) -> list[str]:
     """Return where an entry has taken rows from that its partitions keep; a recovery takes none itself."""
-    keeps = entry.has_own_files and (entry.keeps_rows or entry.is_compaction or entry.depends_on_rows)
+    keeps = entry.meaning.has_own_files and (entry.keeps_rows or entry.is_compaction or entry.depends_on_rows)
     return [partition.old_location for partition in entry.partitions if keeps and partition.old_location]
 
 

@@ -18,8 +18,9 @@ from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.listing import Listing
 from table_writer.log.marks import LATE_CALL_SECONDS, Closing
 from table_writer.log.slots import closed_error
-from table_writer.model.entry import HANDOVER, TAKE_BACK, DeletedLocation, LogEntry, Operation, Outcome
+from table_writer.model.entry import DeletedLocation, LogEntry, Outcome
 from table_writer.model.location import Location
+from table_writer.model.meaning import HANDOVER, TAKE_BACK, Operation
 from table_writer.reports.mirror_report import MirrorReport
 from table_writer.steps.mirroring import compared, mirror_report
 from table_writer.steps.mirrors.follow import ATTEMPTS, TableMirror
@@ -200,8 +201,8 @@ def _settle(opened: OpenTable) -> None:
     history = opened.log.read_recent()
     entries = [record.entry for record in history.records.in_doubt]
     died = {entry.version for entry in interrupted(history)}
-    if waiting := [entry for entry in entries if entry.erasure is not None or entry.version in died]:
-        what = "an erasure" if all(entry.erasure for entry in waiting) else "a vacuum that was not finished"
+    if waiting := [entry for entry in entries if entry.meaning.erases or entry.version in died]:
+        what = "an erasure" if all(entry.meaning.erases for entry in waiting) else "a vacuum that was not finished"
         raise ConflictError(
             f"{opened.table.name} is not handed over yet: version {few(entry.version for entry in waiting)} is {what}."
             f" `table-writer vacuum {opened.table.name}` before: it carries that out, or says what keeps the files. And"

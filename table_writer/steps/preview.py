@@ -16,8 +16,9 @@ from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, SchemaMismatchError, counted, few
 from table_writer.log.records import LogEnd
 from table_writer.log.rules import Standing, standing
-from table_writer.model.entry import EntryPartition, Key, Operation
+from table_writer.model.entry import EntryPartition, Key
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import new_write_id

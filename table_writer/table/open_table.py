@@ -25,8 +25,9 @@ from table_writer.log.rules import require_same_query
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GLUE_SCHEME, as_hive_2
-from table_writer.model.entry import Key, LogEntry, Operation
+from table_writer.model.entry import Key, LogEntry
 from table_writer.model.location import Place, without_login
+from table_writer.model.meaning import Operation
 from table_writer.model.table import (
     HOURS_PROPERTIES,
     MIRRORS_PROPERTY,

@@ -16,7 +16,7 @@ from table_writer.log.history import History
 from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.state import CurrentPartition
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location, same_place
 from table_writer.model.partition_facts import PartitionNow
 from table_writer.model.table import Partition, PartitionValues, shown_name
@@ -113,7 +113,7 @@ class Present:
         content = self._held.get(values, current.partition)
         rows = None if beside_others else content.rows
         newest = self._opened.log.slots.find(current.version)
-        is_write = newest is not None and newest.entry.operation is Operation.WRITE
+        is_write = newest is not None and newest.entry.meaning.brings_rows
         wrote = newest if is_write else self._writer_of(values, current.version)
         if wrote is not None:
             return self._partition(values, PUBLISHED, wrote=wrote.entry, rows=rows)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import Operation
+from table_writer.model.meaning import Operation
 from table_writer.model.table import Column
 from table_writer.model.write import Scope, WritePlan
 from table_writer.model.write_mode import WriteMode

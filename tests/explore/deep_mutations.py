@@ -343,7 +343,7 @@ MUTATIONS: Final = (
     Mutation(
         "what the claim of a given-up entry has found is a sight of it",
         "log.past_states:PastStates._sights",
-        "elif record.outcome is not None and entry.operation is not Operation.RECOVER:",
+        "elif record.outcome is not None and not entry.meaning.repeats:",
         "elif False:",
         test=f"{BELONG}::test_a_rollback_to_before_a_write_that_was_given_up_is_refused_where_its_claim_has_found_it_elsewhere",
     ),
@@ -428,8 +428,8 @@ MUTATIONS: Final = (
     Mutation(
         "a correction that drops what came late is no conflict",
         "log.rules:standing",
-        "entry.operation is Operation.COMPACT or entry.only_drops_late",
-        "entry.operation is Operation.COMPACT",
+        "entry.meaning.keeps_all_rows or entry.only_drops_late",
+        "entry.meaning.keeps_all_rows",
         test=f"{BELONG}::test_create_partitions_goes_on_after_it_has_dropped_what_came_late",
     ),
     Mutation(

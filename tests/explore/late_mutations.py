@@ -337,7 +337,7 @@ MUTATIONS: Final = (
     Mutation(
         "a discard ends no vacuum of which it has not read all",
         "steps.vacuum.sweep:Vacuum._carry_out",
-        "if entry.mode != DISCARD:",
+        "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         ("discard", "refused vacuum"),
         schedule="discard, refused vacuum: 0@9>1 1@41>>0",
@@ -345,7 +345,7 @@ MUTATIONS: Final = (
     Mutation(
         "a discard ends no erasure of which it has not read all",
         "steps.vacuum.sweep:Vacuum._carry_out",
-        "if entry.mode != DISCARD:",
+        "if entry.meaning.may_end_other_vacuums:",
         "if True:",
         test=f"{ERASURES}::test_a_discard_does_not_end_an_erasure_that_waits_for_its_vacuum",
     ),

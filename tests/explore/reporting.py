@@ -9,8 +9,8 @@ from typing import Any
 
 from table_writer.errors import TableWriterError
 from table_writer.log.known_log import require_known_log, shown_partitions
-from table_writer.model.entry import Operation
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.model.write_mode import WriteMode
 from table_writer.reports.rows_result import RowsResult

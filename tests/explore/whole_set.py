@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from table_writer.maintenance import Maintenance
 from table_writer.model import entry
-from table_writer.model.entry import Operation
+from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 
 from .actors import MIRRORED, OURS

@@ -10,8 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from table_writer.log.listing import Listing
-from table_writer.model.entry import Key, Operation, ReplacedLocation, ReplacedObject
+from table_writer.model.entry import Key, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.partition_value import has_spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WritePlan

@@ -22,9 +22,9 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
-from table_writer.model.entry import Operation
 from table_writer.model.hive_columns import hive_columns
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.table import PastPartition, Table, TableName
 from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.progress import Stopwatch

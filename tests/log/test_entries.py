@@ -25,8 +25,9 @@ from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import read_registrations
 from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
-from table_writer.model.entry import EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
+from table_writer.model.entry import EntryPartition, Key, LogEntry, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
 from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import body_of

@@ -15,8 +15,9 @@ from table_writer.log.placements import Placement
 from table_writer.log.records import SlotRecord
 from table_writer.log.state import TableState
 from table_writer.log.trimming import OldEntries, Trimming, counts_twice, foldable
-from table_writer.model.entry import DeletedLocation, LogEntry, Operation
+from table_writer.model.entry import DeletedLocation, LogEntry
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 
 from .test_history import abandoned, history, in_doubt, in_place, left, replacing
 from .test_rules import D1, D2, D3, LAYOUT, THEIRS, at, entry, published, rollback

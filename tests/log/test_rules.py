@@ -33,8 +33,9 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Operation, Outcome
+from table_writer.model.entry import AddedFile, DeletedLocation, EntryPartition, Key, LogEntry, Outcome
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.table import PartitionValues
 from table_writer.model.words import Words
 from table_writer.model.write import TableLayout, every_partition

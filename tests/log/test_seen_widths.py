@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from table_writer.log.table_log import TableLog
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.write import TableLayout
 from tests.doubles.memory_store import MemoryStore
 

@@ -15,8 +15,9 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.marks import LATE_CALL_SECONDS
-from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Key, Operation, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, DeletedLocation, Key, Outcome
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.table import Partition
 from table_writer.model.table_read import ReadOf, TableRead
 from table_writer.model.write import WrittenFiles

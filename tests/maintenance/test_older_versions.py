@@ -13,8 +13,9 @@ from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.changes import writes_behind
 from table_writer.log.history import History
 from table_writer.log.versions import newest_known_version, oldest_whole_version, version_meant
-from table_writer.model.entry import DeletedLocation, Operation
+from table_writer.model.entry import DeletedLocation
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.table import PastPartition
 from table_writer.model.write_mode import WriteMode
 from table_writer.table.past import Past, files_of

@@ -16,8 +16,9 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError, 
 from table_writer.log.listing import Lister
 from table_writer.log.marks import Closing
 from table_writer.log.slots import Slots
-from table_writer.model.entry import LogEntry, Operation, Outcome
+from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.mirrors.follow import KINDS
 from table_writer.steps.vacuum.sweep import Vacuum

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import TableLayout
 from tests.publish.world import ROOT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import Outcome
+from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 from table_writer.steps.publish.publisher import GaveWayError
 from tests.publish.world import DIED, World

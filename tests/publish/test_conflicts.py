@@ -15,7 +15,8 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.log.deadline import Deadline
 from table_writer.log.records import LogEnd
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import Outcome
+from table_writer.model.meaning import Operation
 from table_writer.model.table import Column
 from table_writer.model.table_read import ReadVersion
 from table_writer.model.write import WritePlan

@@ -9,7 +9,7 @@ from typing import Any
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
-from table_writer.model.entry import Operation
+from table_writer.model.meaning import Operation
 from table_writer.model.write_mode import WriteMode
 from tests.publish.world import TableWorld
 from tests.real.real_world import CONFIG, Address

@@ -15,8 +15,9 @@ from table_writer.log.records import LogEnd
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.column_figures import as_text, from_text, merged_figures
-from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
+from table_writer.model.entry import EntryPartition, LogEntry, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.meaning import COMPACT, Operation
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import COLUMNS_PARAMETER, PartitionsNow, PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition

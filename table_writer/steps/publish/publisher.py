@@ -24,7 +24,7 @@ from table_writer.log.owner import precedes
 from table_writer.log.records import LogEnd, SlotRecord
 from table_writer.log.rules import QUERY_TAG, Standing, published_with_key, require_same_query, standing
 from table_writer.metastore.protocol import require_named
-from table_writer.model.entry import DISCARD, EntryPartition, Key, LogEntry, Operation, Outcome, ReplacedLocation
+from table_writer.model.entry import EntryPartition, Key, LogEntry, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
 from table_writer.model.table_kind import refuse_others
@@ -187,7 +187,7 @@ class Publisher:
             records = self._unseen_records(plan, listing)
             _refuse_published(plan, records)
             in_doubt = (record.entry for record in records if record.outcome is None)
-            own = (entry for entry in in_doubt if entry.operation is not Operation.VACUUM)
+            own = (entry for entry in in_doubt if entry.meaning.changes_partitions)
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
@@ -494,10 +494,9 @@ def _given_up_error(vacuum: LogEntry, draft: LogEntry, plan: WritePlan) -> Confl
             f" {draft.table}`, or replace the partitions with {plan.table.overwrite_call}.",
             **draft.named,
         )
-    why = "was discarded" if vacuum.mode == DISCARD else "gave no sign of life for too long, or had expired"
     return ConflictError(
-        f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"
-        " was published. Run it again.",
+        f"write {draft.write_id} of {draft.table} {vacuum.meaning.gave_up}: version {vacuum.version} of the log deletes"
+        " its files. Nothing was published. Run it again.",
         **draft.named,
     )
 

@@ -19,8 +19,9 @@ from table_writer.log.history import History
 from table_writer.log.records import UNRECORDED, LogEnd, SlotRecord
 from table_writer.log.rules import Effect, PartitionState
 from table_writer.log.slots import StoredOutcome
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location, same_place
+from table_writer.model.meaning import Operation
 from table_writer.model.partition_facts import PartitionFacts
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, name_in
 from table_writer.model.write import TableLayout, new_write_id
@@ -86,9 +87,8 @@ class Recovery:
 
         What undoes the late call of an abandoned entry needs no word: it switches partitions within its claim.
         """
-        recovers = record.entry.recovers
-        is_in_doubt = record.outcome is None and recovers is not None and record.entry.recovered_write_id != ""
-        return is_in_doubt and self._log.marks.last_word(recovers or 0) != record.entry.write_id
+        needs_word = record.outcome is None and record.entry.meaning.needs_last_word
+        return needs_word and self._log.marks.last_word(record.entry.recovers or 0) != record.entry.write_id
 
     def _wait(self, record: SlotRecord, table: Table) -> tuple[SlotRecord, bool]:
         """Return an entry once it has ended, or others may end it; also whether readers see all of it by then."""
@@ -156,7 +156,7 @@ class Recovery:
         """Return whether no call of an entry in doubt is under way any more, if its claimant keeps to its time."""
         if rules.claim_is_over(record.entry, record.age_seconds):
             return True
-        return record.entry.operation is Operation.RECOVER and self._log.marks.is_released(record.entry.version)
+        return record.entry.meaning.repeats and self._log.marks.is_released(record.entry.version)
 
     def _record(
         self,
@@ -209,7 +209,9 @@ class Recovery:
         if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
         targets = [partition.new_location and Location.parse(partition.new_location) for partition in entry.partitions]
-        if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
+        if not entry.meaning.has_own_files or not all(
+            target and self._layout.all_data.contains(target) for target in targets
+        ):
             return False
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
@@ -476,7 +478,7 @@ class Recovery:
         """
         if outcome is Outcome.PUBLISHED:
             mark_partitions(self._opened, self._opened.table, claimed or original)
-        if original.operation is Operation.RECOVER:
+        if original.meaning.repeats:
             return
         note_resolution(partial(self._event, original, outcome, claimed or original, superseded))
 

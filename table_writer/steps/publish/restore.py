@@ -9,8 +9,9 @@ from functools import partial
 from table_writer.errors import TableWriterError, counted, few
 from table_writer.log.history import History
 from table_writer.log.placements import Placement
-from table_writer.model.entry import Operation, ReplacedObject
+from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.meaning import Operation
 from table_writer.model.table import Partition, PartitionValues, locations
 from table_writer.steps.publish.copies import SeparateCopies
 from table_writer.steps.publish.correction import Correction

@@ -11,8 +11,9 @@ from table_writer.log.history import History
 from table_writer.log.past_states import PastLocation
 from table_writer.log.placements import Placement
 from table_writer.log.versions import require_version
-from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location, same_place
+from table_writer.model.meaning import Operation
 from table_writer.model.table import PartitionsNow, PartitionValues, Table, locations, shown_name
 from table_writer.steps.publish.base import has_grown
 from table_writer.steps.publish.copies import SeparateCopies, moved_error

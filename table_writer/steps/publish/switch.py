@@ -28,7 +28,7 @@ from table_writer.log.rules import Effect, PartitionState, effect, partition_sta
 from table_writer.log.slots import StoredOutcome
 from table_writer.metastore.hive_objects import TableChangedError
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import (
     VERSION_PARAMETER,
@@ -395,7 +395,7 @@ class ClaimedEntries:
         recovers: it only lets the next one go on.
         """
         try:
-            if entry.operation is Operation.RECOVER:
+            if entry.meaning.repeats:
                 self._log.marks.release_recovery(entry.version)
                 return
             word = self._log.marks.take_last_word(entry.version, entry.write_id)

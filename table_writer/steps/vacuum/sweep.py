@@ -20,8 +20,9 @@ from table_writer.log.rules import claim_is_over
 from table_writer.log.state import LeftLocation
 from table_writer.log.table_log import TableLog
 from table_writer.log.trimming import OldEntries, Trimming
-from table_writer.model.entry import DISCARD, ERASE, DeletedLocation, Erasure, LogEntry, Operation, Outcome
+from table_writer.model.entry import DeletedLocation, Erasure, LogEntry, Outcome
 from table_writer.model.location import Location, Place
+from table_writer.model.meaning import DISCARD, ERASE, Operation
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout
@@ -433,7 +434,9 @@ class Vacuum:
         failures += _behind_after(self._opened, plan)
         if not failures and not _outstanding(history, entry) - gone:
             _record(self._log, entry, entry)
-        if entry.mode != DISCARD:  # it has read no older entries than may name its write, and knows not what they left
+        if (
+            entry.meaning.may_end_other_vacuums
+        ):  # it has read no older entries than may name its write, and knows not what they left
             _record_ended(self._log, history, gone, entry)
         return replace(
             plan,
@@ -533,11 +536,11 @@ def _record_ended(log: TableLog, history: History, gone: Collection[Place], own:
     """
     for record in history.records.in_doubt:
         entry = record.entry
-        if entry.operation is not Operation.VACUUM or entry == own:
+        if entry.meaning.changes_partitions or entry == own:
             continue
         came_back = history.state.remaining_places(record)  # nobody may read there ever again
         outstanding = _outstanding(history, entry) | came_back
-        is_alone = entry.erasure is not None or claim_is_over(entry, record.age_seconds)
+        is_alone = entry.meaning.erases or claim_is_over(entry, record.age_seconds)
         if outstanding.issubset(gone) and (outstanding or is_alone):
             _record(log, entry, own or entry)
 
@@ -548,9 +551,9 @@ def _record(log: TableLog, entry: LogEntry, by: LogEntry) -> None:
 
 def interrupted(history: History) -> tuple[LogEntry, ...]:
     """Return the vacuums that are in doubt although their time is over; what an erasure names waits for a vacuum."""
-    vacuums = (record for record in history.records.in_doubt if record.entry.operation is Operation.VACUUM)
+    vacuums = (record for record in history.records.in_doubt if not record.entry.meaning.changes_partitions)
     return tuple(
         record.entry
         for record in vacuums
-        if record.entry.erasure is None and claim_is_over(record.entry, record.age_seconds)
+        if not record.entry.meaning.erases and claim_is_over(record.entry, record.age_seconds)
     )

@@ -1,0 +1,76 @@
+"""What an entry means is one value: every kind of entry has its own, and no other file asks which operation one is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from table_writer.model import meaning
+from table_writer.model.entry import Erasure, LogEntry
+from table_writer.model.meaning import Meaning, Operation
+from tests.log.test_entries import entry
+
+PACKAGE: Final = Path(meaning.__file__).parents[1]
+KNOW_OPERATIONS: Final = {"model/meaning.py", "model/entry.py"}
+MODES: Final = {"COMPACT", "DISCARD", "ERASE", "HANDOVER", "TAKE_BACK"}
+ERASURE: Final = Erasure(predicate_sha256="", deleted_rows=None, write_id="")
+VACUUM: Final[dict[str, Any]] = {"operation": Operation.VACUUM, "partitions": ()}
+RECOVER: Final[dict[str, Any]] = {"operation": Operation.RECOVER, "version": 2, "base_version": 1, "recovers": 1}
+KINDS: Final = {
+    "a write": (entry(), meaning.WRITTEN),
+    "a compaction": (entry(operation=Operation.COMPACT, mode="compact"), meaning.COMPACTED),
+    "a recovery": (entry(**RECOVER, recovered_write_id="w1"), meaning.RECOVERED),
+    "a recovery of a compaction": (entry(**RECOVER, recovered_write_id="w1", mode="compact"), meaning.RECOVERED),
+    "a late call undone": (entry(**RECOVER), meaning.UNDONE),
+    "a rollback": (
+        entry(operation=Operation.ROLLBACK, mode="rollback to version 0", rollback_to=0),
+        meaning.ROLLED_BACK,
+    ),
+    "a restore": (entry(operation=Operation.RESTORE, mode="restore"), meaning.RESTORED),
+    "a vacuum": (entry(**VACUUM, mode="vacuum"), meaning.VACUUMED),
+    "a discard": (entry(**VACUUM, mode="discard"), meaning.DISCARDED),
+    "an erasure": (entry(**VACUUM, mode="erase", erasure=ERASURE), meaning.ERASED),
+    "a handover": (entry(**VACUUM, mode="handover"), meaning.CLOSED),
+    "the way back": (entry(**VACUUM, mode="take back"), meaning.CLOSED),
+}
+
+
+@pytest.mark.parametrize(("one", "meant"), KINDS.values(), ids=KINDS)
+def test_each_kind_of_entry_has_its_meaning(one: LogEntry, meant: Meaning) -> None:
+    assert one.meaning is meant
+
+
+def test_every_meaning_is_that_of_a_kind_and_no_two_are_the_same() -> None:
+    all_meanings = {name: value for name, value in vars(meaning).items() if isinstance(value, Meaning)}
+    assert {id(value) for value in all_meanings.values()} == {id(meant) for _, meant in KINDS.values()}
+    assert len(set(all_meanings.values())) == len(all_meanings)
+
+
+def test_every_fact_tells_some_meanings_from_others() -> None:
+    values = [meant for _, meant in KINDS.values()]
+    assert [one.name for one in fields(Meaning) if len({getattr(value, one.name) for value in values}) == 1] == []
+
+
+def comparisons() -> Iterator[tuple[str, str]]:
+    """Yield, by file, what is compared with an operation, or with the mode that stands for one."""
+    for file in sorted(PACKAGE.rglob("*.py")):
+        name = file.relative_to(PACKAGE).as_posix()
+        tree = ast.parse(file.read_text())
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        if name in KNOW_OPERATIONS or not imported & {"Operation", *MODES, "LogEntry", "SlotRecord", "History"}:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare | ast.Match | ast.Dict):
+                parts = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, ast.Attribute | ast.Name)}
+                asks = {p for p in parts if p.startswith("Operation.") or p in MODES or p.endswith("entry.mode")}
+                if asks and "pyiceberg" not in ast.unparse(tree):
+                    yield name, ast.unparse(node)
+
+
+def test_no_other_file_asks_which_operation_an_entry_is() -> None:
+    assert list(comparisons()) == []
